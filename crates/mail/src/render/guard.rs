@@ -13,6 +13,10 @@
 //! A part in quoted-printable whose last line ends in a soft break (`=`) loses the two letters before it: the parser
 //! takes back a line end that it never wrote (mail-parser 0.11.9, `decode_quoted_printable_mime`). In the copy a blank
 //! stands there, which means nothing at the end of a line (RFC 2045, 6.7).
+//!
+//! Two things that senders forget are put in: the empty line between head and body, without which the parser takes the
+//! body for fields and drops it, and the subtype of `Content-Type: text`, which is plain text (RFC 2045, 5.2) and not
+//! an attachment of no type.
 
 use std::borrow::Cow;
 
@@ -31,11 +35,16 @@ pub(super) const MULTIPART_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Pieces of continued parameters in one mail.
 pub(super) const CONTINUATIONS_MAX: usize = 1000;
 
+/// `Content-Type: text` in one mail, of which each is looked at, and how far above it its head may begin.
+const TEXTS_MAX: usize = 200;
+const HEAD_BYTES_BACK: usize = 4096;
+
 const DIGEST: &[u8; 6] = b"digest";
 /// As long as what it replaces.
 const MIXED: &[u8; 6] = b"mixed ";
 
 const QUOTED_PRINTABLE: &[u8] = b"quoted-printable";
+const CONTENT_TYPE: &[u8] = b"content-type";
 
 /// The bytes for the parser.
 pub(super) struct Guarded<'a> {
@@ -72,7 +81,8 @@ pub(super) fn guard(raw: &[u8]) -> Guarded<'_> {
         broken.extend(continued);
     }
     let soft_breaks = last_soft_breaks(bytes);
-    if broken.is_empty() && containers.digests.is_empty() && soft_breaks.is_empty() {
+    let missing = missing(bytes);
+    if broken.is_empty() && containers.digests.is_empty() && soft_breaks.is_empty() && missing.is_empty() {
         return Guarded { bytes: Cow::Borrowed(bytes), notices };
     }
     let mut copy = bytes.to_vec();
@@ -85,7 +95,95 @@ pub(super) fn guard(raw: &[u8]) -> Guarded<'_> {
     for subtype in containers.digests {
         copy[subtype..subtype + DIGEST.len()].copy_from_slice(MIXED);
     }
+    if !missing.is_empty() {
+        copy = with_put_in(&copy, &missing);
+    }
     Guarded { bytes: Cow::Owned(copy), notices }
+}
+
+/// What is to be put in where, from the front.
+fn missing(bytes: &[u8]) -> Vec<(usize, &'static [u8])> {
+    let mut missing: Vec<(usize, &'static [u8])> = texts_of_no_subtype(bytes).collect();
+    if let Some(body) = body_without_empty_line(bytes) {
+        missing.insert(missing.partition_point(|(at, _)| *at < body), (body, b"\r\n"));
+    }
+    missing
+}
+
+fn with_put_in(bytes: &[u8], missing: &[(usize, &[u8])]) -> Vec<u8> {
+    let more: usize = missing.iter().map(|(_, text)| text.len()).sum();
+    let mut whole = Vec::with_capacity(bytes.len() + more);
+    let mut done = 0;
+    for (at, text) in missing {
+        whole.extend_from_slice(&bytes[done..*at]);
+        whole.extend_from_slice(text);
+        done = *at;
+    }
+    whole.extend_from_slice(&bytes[done..]);
+    whole
+}
+
+/// Where the body begins, if no empty line stands before it: at the first line of the head that is no field, nor goes
+/// on with one (RFC 5322, 2.2). `From ` in front is how a line of an mbox begins, and no body.
+fn body_without_empty_line(bytes: &[u8]) -> Option<usize> {
+    let mut begin = 0;
+    while begin < bytes.len() {
+        let end = memchr::memchr(b'\n', &bytes[begin..]).map_or(bytes.len(), |at| begin + at + 1);
+        let line = bytes[begin..end].trim_ascii_end();
+        let is_mbox = begin == 0 && (line.starts_with(b"From ") || line.starts_with(b">From "));
+        match line.first() {
+            None => return None,
+            Some(b' ' | b'\t') if begin > 0 => {}
+            Some(_) if is_field(line) || is_mbox => {}
+            // What has no head at all is left as it is.
+            Some(_) => return (begin > 0).then_some(begin),
+        }
+        begin = end;
+    }
+    None
+}
+
+/// Whether a line begins with a field's name: printable characters without a blank, then, perhaps after blanks (RFC
+/// 5322, 4.5), a colon.
+fn is_field(line: &[u8]) -> bool {
+    let Some(colon) = memchr::memchr(b':', line) else { return false };
+    let name = line[..colon].trim_ascii_end();
+    !name.is_empty() && name.iter().all(u8::is_ascii_graphic)
+}
+
+/// Behind each `Content-Type: text` and `text/` that says no more, in the heads of the mail and of its parts.
+fn texts_of_no_subtype(bytes: &[u8]) -> impl Iterator<Item = (usize, &'static [u8])> {
+    const TEXT: &[u8] = b"text";
+    let found = move |colon: usize| {
+        let name = bytes[..colon].trim_ascii_end();
+        let line_begins = name.len().checked_sub(CONTENT_TYPE.len())?;
+        let is_line = line_begins == 0 || bytes[line_begins - 1] == b'\n';
+        if !is_line || !ends_ignoring_case(name, CONTENT_TYPE) {
+            return None;
+        }
+        let value = bytes[colon + 1..].trim_ascii_start();
+        let after = value.get(..TEXT.len()).filter(|kind| kind.eq_ignore_ascii_case(TEXT));
+        let after = after.map(|_| &value[TEXT.len()..])?;
+        let (after, subtype): (&[u8], &[u8]) = match after.strip_prefix(b"/") {
+            Some(after) => (after, b"plain"),
+            None => (after, b"/plain"),
+        };
+        let ends = match after.trim_ascii_start().first() {
+            None | Some(b';') => true,
+            // The field ends here, unless the next line goes on with it.
+            Some(_) => matches!(after.first(), Some(b'\r' | b'\n')),
+        };
+        ends.then_some((line_begins, (bytes.len() - after.len(), subtype)))
+    };
+    let found = memchr_iter(b':', bytes).filter_map(found).take(TEXTS_MAX);
+    found.filter(|(line_begins, _)| is_in_head(bytes, *line_begins)).map(|(_, missing)| missing)
+}
+
+/// Whether the lines above are a head: nothing but them is above, or a boundary, as far as is looked back.
+fn is_in_head(bytes: &[u8], line_begins: usize) -> bool {
+    let looked_at = line_begins.saturating_sub(HEAD_BYTES_BACK);
+    let begin = block_begin(&bytes[looked_at..line_begins]);
+    looked_at + begin == 0 || bytes[looked_at + begin..].trim_ascii_start().starts_with(b"--")
 }
 
 /// Where the slash of each container's name is.
@@ -257,5 +355,43 @@ mod tests {
         let guarded = guard(many.as_bytes());
         assert_eq!(guarded.notices, [Notice::ParametersCut]);
         assert_eq!(continuations(&guarded.bytes).count(), CONTINUATIONS_MAX);
+    }
+
+    fn put_in(mail: &str) -> String {
+        String::from_utf8_lossy(&guard(mail.as_bytes()).bytes).into_owned()
+    }
+
+    #[test]
+    fn a_body_begins_where_the_fields_end_even_without_an_empty_line() {
+        for (mail, guarded) in [
+            ("A: b\r\nHello\r\nC: d\r\n", "A: b\r\n\r\nHello\r\nC: d\r\n"),
+            ("A: b\r\n goes on\r\n<p> x: y", "A: b\r\n goes on\r\n\r\n<p> x: y"),
+            ("From x Mon\nA : b\nbody here: x\n", "From x Mon\nA : b\n\r\nbody here: x\n"),
+        ] {
+            assert_eq!(put_in(mail), guarded);
+        }
+        for whole in ["A: b\r\n\r\nHello", "A: b\r\n", "A: b\r\n \r\nHello", "Hello\r\nthere", ""] {
+            assert_eq!(put_in(whole), whole);
+        }
+    }
+
+    #[test]
+    fn a_text_without_a_subtype_is_plain() {
+        for (mail, guarded) in [
+            ("Content-Type: text\r\n\r\nx", "Content-Type: text/plain\r\n\r\nx"),
+            ("content-type:TEXT/; charset=x\n\nx", "content-type:TEXT/plain; charset=x\n\nx"),
+            ("A: b\n\n--b\nContent-Type: text ;a=b\n\n", "A: b\n\n--b\nContent-Type: text/plain ;a=b\n\n"),
+            ("A: b\nContent-Type: text\nbody", "A: b\nContent-Type: text/plain\n\r\nbody"),
+        ] {
+            assert_eq!(put_in(mail), guarded);
+        }
+        for whole in [
+            "Content-Type: text/html\n\nContent-Type: text\n",
+            "Content-Type: texture\n\n",
+            "X-Content-Type: text\n\n",
+            "Content-Type: text and more\n\n",
+        ] {
+            assert_eq!(put_in(whole), whole);
+        }
     }
 }
