@@ -27,6 +27,8 @@ impl Marks for Blue {
 fn summary() -> Summary {
     Summary {
         id: MailId(7),
+        letter: MailId(7),
+        inboxes: 1,
         inbox: Inbox { local: "bob".into(), domain: "night.test".into() },
         envelope_from: "bounce@shop.test".into(),
         from: (*b"Ann <ann@shop.test>").into(),

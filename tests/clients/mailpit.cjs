@@ -25,7 +25,12 @@ async function main() {
   const message = await inbox.getMessageSummary();
   assert.equal(message.HTML, "<p>Two <b>pencils</b>.</p>");
   assert.equal(message.Text.trim(), "Two pencils.");
-  assert.deepEqual(message.Bcc, [{ Name: "", Address: "hidden@night.test" }]);
+  // An inbox is not told who else got the mail; over everything all are shown.
+  assert.deepEqual(message.Bcc, []);
+  const whole = await everything.listMessages();
+  assert.deepEqual([whole.total, whole.messages[0].ID, whole.messages[0].Attachments], [1, message.ID, 1]);
+  assert.deepEqual(whole.messages[0].To, [{ Name: "Pit", Address: "pit@night.test" }]);
+  assert.deepEqual((await everything.getMessageSummary(message.ID)).Bcc, [{ Name: "", Address: "hidden@night.test" }]);
   const [attachment] = message.Attachments;
   assert.equal(attachment.Checksums.SHA1, require("node:crypto").createHash("sha1").update("one,two").digest("hex"));
   const part = await inbox.getMessageAttachment(message.ID, attachment.PartID);
@@ -39,7 +44,7 @@ async function main() {
   assert.equal(found.messages_count, 1);
   const awaited = await everything.waitForMessage({ query: "to:hidden" }, { timeout: 10000, interval: 50 });
   assert.equal(awaited.Subject, "Your order");
-  assert.equal((await everything.listMessages()).total, 2);
+  assert.equal((await everything.listMessages()).total, 1);
   await inbox.setReadStatus({ IDs: [message.ID], Read: false });
   assert.equal((await inbox.listMessages()).messages[0].Read, false);
   await everything.setTags({ IDs: [message.ID], Tags: ["late"] });
@@ -48,14 +53,19 @@ async function main() {
   assert.ok((await everything.getTags()).includes("later"));
   await everything.deleteTag("later");
   const info = await everything.getInfo();
-  assert.equal(info.Messages, 2);
+  assert.equal(info.Messages, 1);
   assert.equal((await everything.getConfiguration()).MessageRelay.Enabled, false);
   await assert.rejects(new MailpitClient(process.env.MAIL_URL).listMessages(), /401/);
   await assert.rejects(everything.releaseMessage(message.ID, { To: ["a@b.test"] }), /501/);
   await inbox.deleteMessages({ IDs: [message.ID] });
   assert.equal((await inbox.listMessages()).total, 0);
+  // The others' stays, and over everything it goes on by its name.
+  const hidden = new MailpitClient(`${process.env.MAIL_URL}/inbox/hidden@night.test`);
+  assert.deepEqual((await hidden.listMessages()).messages[0].Bcc, [{ Name: "", Address: "hidden@night.test" }]);
+  assert.equal((await everything.getMessageSummary(message.ID)).Subject, "Your order");
   await everything.deleteMessagesBySearch({ query: "subject:order" });
   assert.equal((await everything.listMessages()).total, 0);
+  assert.equal((await hidden.listMessages()).total, 0);
   console.log("ok mailpit-api (npm)");
 }
 

@@ -20,7 +20,7 @@ use crate::{
     config::{Config, Retention, STORE_BYTES_MIN},
     core::{Core, MAIL, Message, Owned, Shared},
     counters::Counter,
-    mailboxes::{Event, Inbox, MailId},
+    mailboxes::{Event, Inbox, MailId, Remains},
     recovery,
     smtp::{
         Kind,
@@ -54,7 +54,7 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
     let mut endpoints = Mesh::<Message>::new(1, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
     let (sender, _) = endpoints.swap_remove(0).split();
     let (_, told) = endpoints.swap_remove(0).split();
-    let (writer, (index, shared_records)) =
+    let (writer, (index, letters, notes)) =
         recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
     let shared = Arc::new(Shared {
         receiving: Arc::default(),
@@ -67,7 +67,7 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
         config,
     });
     let counters = CounterSet::<Counter>::new(1).core(0);
-    let owned = Owned { index, shared_records, writer, sender, counters, last_name: 0, scribe: None };
+    let owned = Owned { index, letters, notes, writer, sender, counters, last_name: 0, scribe: None };
     (recovered.log, Rc::new(Core::new(0, 1, shared, owned)), told)
 }
 
@@ -111,7 +111,8 @@ fn listeners_are_told_that_events_were_lost() {
     let (_log, core, mut told) = core();
     core.shared.listening.store(true, std::sync::atomic::Ordering::Release);
     let inbox = Inbox::of("ann", "inbox.test").expect("an address");
-    let event = |number| Event::Deleted { inbox: inbox.clone(), id: MailId(number) };
+    let event =
+        |number| Event::Deleted { inbox: inbox.clone(), id: MailId(number), remains: Remains::Nothing };
     let numbers = |batch: &mut Vec<Message>| -> Vec<Option<u64>> {
         let number = |message| match message {
             Message::Told(Event::Deleted { id, .. }) => Some(id.0),

@@ -30,7 +30,8 @@ pub enum Durability {
 pub struct Limits {
     /// Bytes of one mail, as SIZE says. More is answered 552.
     pub mail_bytes_max: u64,
-    /// Recipients of one mail. More are answered 452, of which clients try the rest in another mail.
+    /// Recipients of one mail (RFC 5321, 4.5.3.1.8 asks for 100 at least). More are answered 452, of which clients try
+    /// the rest in another mail.
     pub recipients_max: usize,
     /// Connections per core; more are answered 421 and closed.
     pub connections_max: usize,
@@ -64,7 +65,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             mail_bytes_max: 10 << 20,
-            recipients_max: 100,
+            recipients_max: 1000,
             connections_max: 20_000,
             connections_per_address_max: None,
             receiving_bytes_max: 96 << 20,

@@ -30,19 +30,23 @@ use crate::{
     bodies::Bodies,
     config::{Config, Durability},
     counters::Counter,
-    index::{Gone, Hurry, Index, NewEntry, hash_of_inbox},
-    mailboxes::{Event, Inbox, MailId, Scope, Summary, Unavailable},
+    index::{Gone, Hurry, Index, NewEntry, Place, Role, hash_of_inbox},
+    letters::Letters,
+    mailboxes::{Event, Inbox, MailId, Remains, Scope, Summary, Unavailable},
+    noted::{Note, Notes},
     recent::Recent,
-    shared_records::SharedRecords,
     smtp::{Kind as Listening, connection::SCRATCH_BYTES, receiving::Receiving, session::Waiting},
 };
 
 /// A mail with its recipients.
 pub(crate) const MAIL: Kind = Kind(1);
-/// One recipient of a mail that others have too deleted it; the tag is the mail's name there.
+/// One inbox of several deleted the mail; the tag is the mail's name there.
 pub(crate) const UNLINKED: Kind = Kind(2);
 /// A mail goes before its age; the tag is its name, the hash the millisecond.
 pub(crate) const HURRIED: Kind = Kind(3);
+
+/// What is said about a mail; the tag is its name, the hash and the payload as [`crate::noted::Note`] has them.
+pub(crate) const NOTED: Kind = Kind(4);
 
 /// A mail that can be read from now on.
 pub(crate) struct Arrival {
@@ -54,6 +58,8 @@ pub(crate) struct Arrival {
 pub(crate) enum Message {
     /// To the owner of an inbox: these can be read.
     Arrived(Vec<Arrival>),
+    /// To the owner of a mail's first inbox: another inbox has let it go.
+    LetGo(LetGo),
     /// Somebody asks.
     Ask(Question),
     /// Summaries that were read from the log, for the next who asks.
@@ -68,9 +74,19 @@ pub(crate) enum Message {
     Lists(Arc<crate::abuse::Lists>),
 }
 
+/// An inbox of several has let a mail go.
+pub(crate) struct LetGo {
+    /// The mail's name in its first inbox.
+    pub(crate) letter: MailId,
+    /// Where that is written, if it is.
+    pub(crate) marker: Option<u64>,
+    /// It must not come back after a crash.
+    pub(crate) for_good: bool,
+}
+
 /// Where a mail lies, and what lists show of it if that is in memory.
 pub(crate) struct Found {
-    pub(crate) place: crate::index::Place,
+    pub(crate) place: Place,
     pub(crate) summary: Option<Arc<Summary>>,
 }
 
@@ -78,6 +94,7 @@ pub(crate) struct Found {
 pub(crate) enum Question {
     List {
         scope: Scope,
+        skip: usize,
         limit: usize,
         answer: oneshot::Sender<Vec<Found>>,
     },
@@ -89,9 +106,14 @@ pub(crate) enum Question {
         id: MailId,
         answer: oneshot::Sender<Option<Found>>,
     },
+    /// Those of them that are there.
+    Mails {
+        ids: Vec<MailId>,
+        answer: oneshot::Sender<Vec<Found>>,
+    },
     Delete {
-        id: MailId,
-        answer: oneshot::Sender<Result<bool, String>>,
+        ids: Vec<MailId>,
+        answer: oneshot::Sender<Result<u64, String>>,
     },
     DeleteAll {
         scope: Scope,
@@ -100,6 +122,11 @@ pub(crate) enum Question {
     Hurry {
         ids: Vec<MailId>,
         expires_ms: u64,
+        answer: oneshot::Sender<Result<(), Unavailable>>,
+    },
+    /// What is said about mails from now on.
+    Note {
+        notes: Vec<(MailId, Note)>,
         answer: oneshot::Sender<Result<(), Unavailable>>,
     },
     Deliver {
@@ -134,7 +161,8 @@ pub(crate) struct Core {
     pub(crate) cores: usize,
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: RefCell<Index>,
-    pub(crate) shared_records: RefCell<SharedRecords>,
+    pub(crate) letters: RefCell<Letters>,
+    pub(crate) notes: RefCell<Notes>,
     pub(crate) writer: RefCell<Writer>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) recent: RefCell<Recent>,
@@ -219,7 +247,8 @@ const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 /// What a core is given when it starts.
 pub(crate) struct Owned {
     pub(crate) index: Index,
-    pub(crate) shared_records: SharedRecords,
+    pub(crate) letters: Letters,
+    pub(crate) notes: Notes,
     pub(crate) writer: Writer,
     pub(crate) sender: Sender<Message>,
     pub(crate) counters: CoreCounters<Counter>,
@@ -229,14 +258,15 @@ pub(crate) struct Owned {
 
 impl Core {
     pub(crate) fn new(number: usize, cores: usize, shared: Arc<Shared>, owned: Owned) -> Self {
-        let Owned { index, shared_records, writer, sender, counters, last_name, scribe } = owned;
+        let Owned { index, letters, notes, writer, sender, counters, last_name, scribe } = owned;
         let lists = Arc::new(shared.config.lists.clone());
         let receiving = Receiving::new(&shared.receiving, shared.config.limits.receiving_bytes_max, cores);
         Self {
             number,
             cores,
             index: index.into(),
-            shared_records: shared_records.into(),
+            letters: letters.into(),
+            notes: notes.into(),
             progress: writer.progress(),
             writer: writer.into(),
             recent: Recent::default().into(),
@@ -376,8 +406,8 @@ impl Core {
     pub(crate) fn enter(&self, arrivals: impl IntoIterator<Item = Arrival>) {
         self.rounds.stir();
         for Arrival { entry, summary } in arrivals {
-            if entry.shared {
-                self.shared_records.borrow_mut().link(entry.location);
+            if entry.role() == Role::First {
+                self.letters.borrow_mut().link(entry.letter, entry.inboxes.into());
             }
             let over = self.index.borrow_mut().insert(entry, &summary.inbox);
             self.tell(Event::Arrived(Arc::clone(&summary)));
@@ -391,43 +421,101 @@ impl Core {
 
     /// Takes a mail out of the index. What lists show of it names its inbox, and is used up if nobody else has it.
     pub(crate) fn remove(&self, id: MailId) -> Option<Gone> {
+        if self.index.borrow().is_first(id) {
+            // It is shown among all for as long as another inbox has it.
+            return self.index.borrow_mut().remove(id, None);
+        }
         let shown = self.recent.borrow_mut().remove(id);
         let inbox = shown.and_then(Arc::into_inner).map(|summary| summary.inbox);
         self.index.borrow_mut().remove(id, inbox)
     }
 
-    /// A mail has left the index: its record goes too, unless others have it. `for_good`: it must not come back after a
-    /// crash; the promise is kept once what this gives is kept.
+    /// A mail has left its inbox: its record goes too, unless other inboxes have it. `for_good`: it must not come back
+    /// after a crash; the promise is kept once what this gives is kept.
     pub(crate) fn end(&self, gone: Gone, for_good: bool) -> Option<Ticket> {
         self.rounds.stir();
-        let Gone { place, inbox, shared, hurried_by } = gone;
-        let payload_bytes = place.record_bytes as usize;
+        let Gone { place, inbox, letter, hurried_by } = gone;
+        let (ticket, remains) = match place.role {
+            Role::Only => (self.end_record(place, &[], for_good), Remains::Nothing),
+            Role::First | Role::Other => self.let_go(place.id, letter, for_good),
+        };
+        self.marker_died(hurried_by);
+        match remains {
+            // Over all it has the time now that the others have.
+            Remains::ThisName => {
+                let expires_ms = place.arrived_ms.saturating_add(self.retention_ms());
+                self.recent.borrow_mut().expires(place.id, expires_ms);
+            }
+            Remains::Nothing | Remains::OtherName => {
+                self.recent.borrow_mut().remove(place.id);
+                self.note_died(place.id);
+            }
+        }
+        self.tell(Event::Deleted { inbox, id: place.id, remains });
+        ticket
+    }
+
+    /// One inbox of several has let a mail go. The owner of the first inbox is told; if that is this core and no other
+    /// inbox has the mail, its record goes.
+    fn let_go(&self, id: MailId, letter: MailId, for_good: bool) -> (Option<Ticket>, Remains) {
+        let answers_for_it = owner_of_mail(letter, self.cores) == self.number;
+        if answers_for_it && self.letters.borrow().is_last(letter) {
+            self.letters.borrow_mut().let_go(letter);
+            let ticket = self.end_letter(letter, for_good);
+            if id == letter {
+                return (ticket, Remains::Nothing);
+            }
+            self.tell(Event::Over { letter });
+            return (ticket, Remains::OtherName);
+        }
+        let written = if for_good { self.append(UNLINKED, id.0, &[]).ok() } else { None };
+        let (ticket, marker) = (written.map(|of| of.ticket), written.map(|of| of.location.bits()));
+        let let_go = LetGo { letter, marker, for_good };
+        if answers_for_it {
+            self.hear_let_go(let_go);
+        } else {
+            self.give(owner_of_mail(letter, self.cores), Message::LetGo(let_go));
+        }
+        (ticket, if id == letter { Remains::ThisName } else { Remains::OtherName })
+    }
+
+    /// Another inbox has let a mail go for whose record this core answers.
+    pub(crate) fn hear_let_go(&self, LetGo { letter, marker, for_good }: LetGo) {
+        self.rounds.stir();
+        let is_over = {
+            let mut letters = self.letters.borrow_mut();
+            if let Some(marker) = marker {
+                letters.let_go_by(letter, marker);
+            }
+            letters.let_go(letter)
+        };
+        if is_over {
+            // What each inbox was promised is written already.
+            let _ = self.end_letter(letter, for_good);
+            self.tell(Event::Over { letter });
+        }
+    }
+
+    /// No inbox has a mail any more that came into several: its record goes.
+    fn end_letter(&self, letter: MailId, for_good: bool) -> Option<Ticket> {
+        let markers = self.letters.borrow_mut().forget(letter);
+        self.recent.borrow_mut().remove(letter);
+        self.note_died(letter);
+        let place = self.index.borrow_mut().forget(letter)?;
+        self.end_record(place, &markers, for_good)
+    }
+
+    /// A record goes, with what was written about it.
+    fn end_record(&self, place: Place, markers: &[u64], for_good: bool) -> Option<Ticket> {
         let Some(location) = Location::from_bits(place.location) else {
             unreachable!("a location is never zero")
         };
         let mut ticket = None;
-        let mut records = self.shared_records.borrow_mut();
-        if shared && !records.unlink(place.location) {
-            if for_good && let Ok(appended) = self.append(UNLINKED, place.id.0, &[]) {
-                records.unlinked_by(place.location, appended.location.bits());
-                ticket = Some(appended.ticket);
-            }
-        } else {
-            if for_good && let Ok(appended) = self.writer.borrow_mut().delete(location) {
-                ticket = Some(appended.ticket);
-            }
-            self.shared.reader.died(location, payload_bytes);
-            if shared {
-                for marker in records.forget(place.location) {
-                    if let Some(marker) = Location::from_bits(marker) {
-                        self.shared.reader.died(marker, 0);
-                    }
-                }
-            }
+        if for_good && let Ok(appended) = self.writer.borrow_mut().delete(location) {
+            ticket = Some(appended.ticket);
         }
-        self.marker_died(hurried_by);
-        self.recent.borrow_mut().remove(place.id);
-        self.tell(Event::Deleted { inbox, id: place.id });
+        self.shared.reader.died(location, place.record_bytes as usize);
+        markers.iter().for_each(|marker| self.marker_died(Some(*marker)));
         ticket
     }
 
@@ -436,6 +524,50 @@ impl Core {
         if let Some(marker) = marker.and_then(Location::from_bits) {
             self.shared.reader.died(marker, 0);
         }
+    }
+
+    /// What was said about a mail goes with it.
+    fn note_died(&self, id: MailId) {
+        if let Some(at) = self.notes.borrow_mut().forget(id)
+            && let Some(location) = Location::from_bits(at.location)
+        {
+            self.shared.reader.died(location, at.payload_bytes as usize);
+        }
+    }
+
+    /// Writes down what is said about a mail, in the place of what was said before. Nothing is to be kept of a mail that is
+    /// gone, or whose note was written too often.
+    pub(crate) fn note(&self, id: MailId, note: &Note) -> Result<Option<Ticket>, Unavailable> {
+        if self.index.borrow().place(id, self.now_ms()).is_none() {
+            return Ok(None);
+        }
+        let mut notes = self.notes.borrow_mut();
+        let before =
+            notes.find(id).and_then(|at| Some((Location::from_bits(at.location)?, at.payload_bytes)));
+        let unavailable = |refused: Refused| Unavailable::Disk(refused.to_string());
+        let ticket = if note.is_empty() {
+            // What is said by default needs no record.
+            let Some((location, _)) = before else { return Ok(None) };
+            let ended = self.writer.borrow_mut().delete(location).map_err(unavailable)?;
+            notes.forget(id);
+            ended.ticket
+        } else {
+            if !notes.may_write(id) {
+                self.count(Counter::NotesNotWritten);
+                return Ok(None);
+            }
+            let payload = note.payload();
+            let target = before.map(|(location, _)| location);
+            let new = New { kind: NOTED, hash: note.flags(), tag: id.0, target };
+            let written = self.append_new(new, &[&payload]).map_err(unavailable)?;
+            let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+            notes.written(id, written.location.bits(), bytes);
+            written.ticket
+        };
+        if let Some((location, payload_bytes)) = before {
+            self.shared.reader.died(location, payload_bytes as usize);
+        }
+        Ok(Some(ticket))
     }
 
     /// Brings a mail's end forward; the promise is kept once what this gives is kept. Where the mail goes by then

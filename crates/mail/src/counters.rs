@@ -22,6 +22,7 @@ engine::counters! {
         Expired => Counter, "mail_expired", None, "Mails forgotten by age, or earlier because somebody asked for it.";
         Hurried => Counter, "mail_hurried", None, "Times that a mail was given an earlier end, by delete= with a time.";
         HurriesRefused => Counter, "mail_hurries_refused", None, "Times that a mail kept its end, because it had been given an earlier one too often.";
+        NotesNotWritten => Counter, "mail_notes_not_written", None, "Read marks and tags that hold until the process ends alone, because those of their mail were written too often.";
         DroppedForCount => Counter, "mail_dropped_for_count", None, "Mails dropped because their inbox had no room for more.";
         DroppedForBytes => Counter, "mail_dropped_for_bytes", None, "Mails dropped because the store had no room for more; the oldest.";
         Deleted => Counter, "mail_deleted", None, "Mails deleted by users.";

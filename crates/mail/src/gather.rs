@@ -71,8 +71,16 @@ pub(crate) fn gather(
         record.moved_to(location, payload_bytes);
     }
     for at in chosen_markers {
-        let Marker { kind, id, hash, location } = &mut markers[at];
-        let Some(copied) = copy(*kind, *hash, id.0, *location, 0, &[]) else { break };
+        let Marker { kind, id, hash, location, payload_bytes } = &mut markers[at];
+        let from_bytes = *payload_bytes as usize;
+        let payload = if from_bytes > 0 {
+            // What cannot be read stays where it is.
+            let Ok(read) = reader.read(*location, from_bytes) else { continue };
+            read.payload().to_vec()
+        } else {
+            Vec::new()
+        };
+        let Some(copied) = copy(*kind, *hash, id.0, *location, from_bytes, &payload) else { break };
         *location = copied;
     }
     if moved.is_empty() {
@@ -115,7 +123,8 @@ fn choose(
     let live = records.iter().enumerate().filter(|(_, record)| is_live(record));
     let whole_bytes = |record: &Record| record.payload_bytes as usize + record.body_bytes as usize;
     let live = live.map(|(at, record)| (record.location, whole_bytes(record), at, true));
-    let ends = markers.iter().enumerate().map(|(at, marker)| (marker.location, 0, at, false));
+    let ends = markers.iter().enumerate();
+    let ends = ends.map(|(at, marker)| (marker.location, marker.payload_bytes as usize, at, false));
     for (location, payload_bytes, at, is_mail) in live.chain(ends) {
         let Some(segment) = reader.segment_of(location) else { continue };
         let of = living.entry(segment).or_default();

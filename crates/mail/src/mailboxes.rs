@@ -10,6 +10,8 @@
 
 use std::{future::Future, net::IpAddr, sync::Arc};
 
+use crate::noted::{Note, Noted};
+
 /// An inbox: a local part by the rules of the address (case folded, plus-tag cut), at a domain in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Inbox {
@@ -35,7 +37,11 @@ pub struct MailId(pub u64);
 pub struct Summary {
     /// Its name.
     pub id: MailId,
-    /// Where it lies.
+    /// Its name in the first inbox that it came into, which is its name over all of them.
+    pub letter: MailId,
+    /// How many inboxes it came into.
+    pub inboxes: u16,
+    /// Where it lies; over all, the first inbox that it came into.
     pub inbox: Inbox,
     /// MAIL FROM, empty for a bounce.
     pub envelope_from: Box<str>,
@@ -51,12 +57,21 @@ pub struct Summary {
     pub size_bytes: u64,
 }
 
+impl Summary {
+    /// Whether this is how the mail is shown over all inboxes.
+    #[must_use]
+    pub fn is_letter(&self) -> bool {
+        self.id == self.letter
+    }
+}
+
 /// A mail as it came.
 #[derive(Debug, Clone)]
 pub struct Mail {
     /// What lists show.
     pub summary: Summary,
-    /// All recipients' addresses of its transaction, as said in RCPT TO.
+    /// The recipients' addresses of its transaction, as said in RCPT TO: over all inboxes all of them, else those within
+    /// the scope. Who was sent a copy without being told of is not told to the others.
     pub recipients: Arc<[Box<str>]>,
     /// The bytes after dot-unstuffing, with the Received field that we added in front.
     pub raw: Arc<[u8]>,
@@ -74,8 +89,35 @@ pub enum Scope {
         /// The domain.
         domain: Box<str>,
     },
-    /// Everything (Mailpit's one box).
+    /// Everything (Mailpit's one box): each mail once, however many inboxes it came into.
     All,
+}
+
+impl Scope {
+    /// Whether a mail of this inbox belongs to it.
+    #[must_use]
+    pub fn contains(&self, inbox: &Inbox) -> bool {
+        self.contains_address(&inbox.local, &inbox.domain)
+    }
+
+    /// The same, of an inbox in its parts.
+    #[must_use]
+    pub fn contains_address(&self, own_local: &str, own_domain: &str) -> bool {
+        match self {
+            Self::Inbox(only) => *only.local == *own_local && *only.domain == *own_domain,
+            Self::Prefix { local, domain } => **domain == *own_domain && own_local.starts_with(&**local),
+            Self::All => true,
+        }
+    }
+
+    /// Whether a list of this scope shows it: over all, each mail once.
+    #[must_use]
+    pub fn shows(&self, summary: &Summary) -> bool {
+        match self {
+            Self::All => summary.is_letter(),
+            _ => self.contains(&summary.inbox),
+        }
+    }
 }
 
 /// What happened, told to all who listen.
@@ -83,16 +125,34 @@ pub enum Scope {
 pub enum Event {
     /// A mail can be read now.
     Arrived(Arc<Summary>),
-    /// A mail is gone.
+    /// A mail is gone from an inbox.
     Deleted {
         /// Where it was.
         inbox: Inbox,
         /// Which.
         id: MailId,
+        /// Whether other inboxes have it.
+        remains: Remains,
+    },
+    /// No inbox has a mail any more that came into several.
+    Over {
+        /// Its name over all inboxes.
+        letter: MailId,
     },
     /// Events were lost on their way, of any inbox: who wants to know what is there has to look. A listener that lags
     /// is told the same by its receiver.
     Missed,
+}
+
+/// What is left of a mail that an inbox has let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remains {
+    /// Nothing: no inbox has it.
+    Nothing,
+    /// Over all inboxes it goes on by this name, because others have it.
+    ThisName,
+    /// Over all inboxes it has another name, and goes on until [`Event::Over`] says otherwise.
+    OtherName,
 }
 
 /// Counts that pages show.
@@ -154,24 +214,37 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
     /// How many a list has in all.
     fn count(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
-    /// One mail and the room that was made for it; nothing if it is gone or never was. [`Unavailable::NoRoom`] if there
-    /// was none.
+    /// What lists show of these mails, as far as they are there and within the scope.
+    fn find(
+        &self,
+        scope: &Scope,
+        ids: &[MailId],
+    ) -> impl Future<Output = Result<Vec<Arc<Summary>>, Unavailable>> + Send;
+    /// One mail of a scope and the room that was made for it; nothing if it is gone, never was, or lies elsewhere.
+    /// [`Unavailable::NoRoom`] if there was none. Over all inboxes a mail is found by each of its names.
     fn mail_into<R: Room>(
         &self,
+        scope: &Scope,
         id: MailId,
         room: R,
     ) -> impl Future<Output = Result<Option<(Mail, R)>, Unavailable>> + Send;
-    /// One mail, whatever its size; nothing if it is gone or never was.
+    /// One mail over all inboxes, whatever its size; nothing if it is gone or never was.
     fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send {
-        async move { Ok(self.mail_into(id, ()).await?.map(|(mail, ())| mail)) }
+        async move { Ok(self.mail_into(&Scope::All, id, ()).await?.map(|(mail, ())| mail)) }
     }
-    /// Deletes one; whether it was there. On return it cannot be read any more, and a crash does not bring it back.
-    fn delete(&self, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;
-    /// Deletes all of a scope; how many.
+    /// Deletes one: over all inboxes from each of them, else from its own; whether it was there. On return it cannot be
+    /// read there any more, and a crash does not bring it back.
+    fn delete(&self, scope: &Scope, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;
+    /// Deletes all of a scope; how many, counted once for each inbox that had them.
     fn delete_all(&self, scope: &Scope) -> impl Future<Output = Result<u64, Unavailable>> + Send;
     /// Has mails forgotten at a time, unless they are before. On return a crash does not take that back. Those that are
     /// gone are passed over.
     fn hurry(&self, ids: &[MailId], expires_ms: u64) -> impl Future<Output = Result<(), Unavailable>> + Send;
+    /// Writes down what is said about mails, in the place of what was said before. On return a crash does not take it
+    /// back. Those that are gone are passed over.
+    fn note(&self, notes: Vec<(MailId, Note)>) -> impl Future<Output = Result<(), Unavailable>> + Send;
+    /// What was said before the start; the first who asks is told.
+    fn noted(&self) -> Vec<Noted>;
     /// Takes a mail that `peer` handed over by the API, as if by SMTP: bans and rates hold.
     fn deliver(
         &self,

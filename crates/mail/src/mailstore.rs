@@ -19,8 +19,9 @@ use tokio::sync::{broadcast, oneshot};
 use crate::{
     core::{Found, Message, Question, Shared, owner, owner_of_mail},
     counters::Counter,
-    index::Place,
+    index::{Place, Role},
     mailboxes::{Event, Mail, MailId, Mailboxes, Room, Scope, Summary, Totals, Unavailable},
+    noted::{Note, Noted},
     record::{self, Decoded},
     recovery::{self, read_meta},
 };
@@ -46,6 +47,7 @@ struct Inner {
     outside: OneAtATime<(Sender<Message>, CoreCounters<Counter>)>,
     counters: Arc<CounterSet<Counter>>,
     next: std::sync::atomic::AtomicUsize,
+    noted: OneAtATime<Vec<Noted>>,
     stopping: AtomicBool,
 }
 
@@ -55,6 +57,7 @@ impl Mailstore {
         cores: usize,
         sender: Sender<Message>,
         counters: Arc<CounterSet<Counter>>,
+        noted: Vec<Noted>,
     ) -> Self {
         // The row behind the cores' is for what askers meet.
         let outside = OneAtATime::new((sender, counters.core(cores)));
@@ -66,6 +69,7 @@ impl Mailstore {
             outside,
             counters,
             next: std::sync::atomic::AtomicUsize::new(0),
+            noted: OneAtATime::new(noted),
             stopping: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner) }
@@ -140,65 +144,8 @@ impl Mailstore {
         }
     }
 
-    fn read_mail(&self, place: Place, room: &mut impl Room) -> Result<Option<Mail>, Unavailable> {
-        let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
-        if !room.make(place.record_bytes.into()) {
-            return Err(Unavailable::NoRoom);
-        }
-        let Some(read) = self.said(self.reader()?.read(location, place.record_bytes as usize))? else {
-            return Ok(None);
-        };
-        let payload = read.payload();
-        let Decoded::Whole(stored) = record::decode(payload) else { return Ok(None) };
-        let Some(summary) = stored.summary(place.id, payload.len() as u64, place.expires_ms) else {
-            return Ok(None);
-        };
-        let mut raw = payload[stored.meta_bytes..].to_vec();
-        if let Some(body) = stored.body {
-            if !room.make(body.bytes.into()) {
-                return Err(Unavailable::NoRoom);
-            }
-            let Some(body) = self.said(recovery::read_body(&self.reader()?, &body))? else { return Ok(None) };
-            raw.extend_from_slice(&body);
-        }
-        let recipients = stored.recipients.iter().map(|recipient| recipient.3.into()).collect();
-        Ok(Some(Mail { summary, recipients, raw: raw.into() }))
-    }
-
-    /// Gone is no error: the mail was deleted between two looks. Damage is counted, and shown as gone.
-    fn said<T>(&self, read: Result<T, ReadError>) -> Result<Option<T>, Unavailable> {
-        match read {
-            Ok(value) => Ok(Some(value)),
-            Err(ReadError::Gone(_)) => Ok(None),
-            Err(error @ ReadError::Damaged(_)) => {
-                tracing::error!(%error, "a stored mail cannot be shown");
-                self.count_damaged();
-                Ok(None)
-            }
-            Err(error) => Err(Unavailable::Disk(error.to_string())),
-        }
-    }
-
-    fn reader(&self) -> Result<Reader, Unavailable> {
-        self.inner.shared.upgrade().map(|shared| shared.reader.clone()).ok_or(Unavailable::Stopping)
-    }
-}
-
-impl Mailboxes for Mailstore {
-    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
-        let owners = self.owners(scope);
-        let several = owners.len() > 1;
-        let mut found: Vec<Found> = Vec::new();
-        for core in owners {
-            let scope = scope.clone();
-            let wanted = skip.saturating_add(limit);
-            let question = |answer| Question::List { scope, limit: wanted, answer };
-            found.append(&mut self.ask(core, question).await?);
-        }
-        if several {
-            found.sort_by_key(|found| std::cmp::Reverse((found.place.arrived_ms, found.place.id)));
-        }
-        let found: Vec<Found> = found.into_iter().skip(skip).take(limit).collect();
+    /// What lists show of these; what is not in memory is read, and remembered for the next who asks.
+    async fn summaries(&self, found: Vec<Found>) -> Result<Vec<Arc<Summary>>, Unavailable> {
         if found.iter().all(|found| found.summary.is_some()) {
             return Ok(found.into_iter().filter_map(|found| found.summary).collect());
         }
@@ -231,6 +178,116 @@ impl Mailboxes for Mailstore {
         Ok(summaries)
     }
 
+    fn read_mail(
+        &self,
+        scope: &Scope,
+        place: Place,
+        room: &mut impl Room,
+    ) -> Result<Option<Mail>, Unavailable> {
+        let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
+        if !room.make(place.record_bytes.into()) {
+            return Err(Unavailable::NoRoom);
+        }
+        let Some(read) = self.said(self.reader()?.read(location, place.record_bytes as usize))? else {
+            return Ok(None);
+        };
+        let payload = read.payload();
+        let Decoded::Whole(stored) = record::decode(payload) else { return Ok(None) };
+        let Some(summary) = stored.summary(place.id, payload.len() as u64, place.expires_ms) else {
+            return Ok(None);
+        };
+        if !scope.contains(&summary.inbox) {
+            return Ok(None);
+        }
+        let mut raw = payload[stored.meta_bytes..].to_vec();
+        if let Some(body) = stored.body {
+            if !room.make(body.bytes.into()) {
+                return Err(Unavailable::NoRoom);
+            }
+            let Some(body) = self.said(recovery::read_body(&self.reader()?, &body))? else { return Ok(None) };
+            raw.extend_from_slice(&body);
+        }
+        let within =
+            stored.recipients.iter().filter(|(_, local, domain, _)| scope.contains_address(local, domain));
+        let recipients = within.map(|(.., said)| (*said).into()).collect();
+        Ok(Some(Mail { summary, recipients, raw: raw.into() }))
+    }
+
+    /// All names of a mail: one for each inbox that it came into.
+    async fn names(&self, id: MailId) -> Result<Vec<MailId>, Unavailable> {
+        let owner = owner_of_mail(id, self.inner.cores);
+        let Some(Found { place, .. }) = self.ask(owner, |answer| Question::Mail { id, answer }).await? else {
+            return Ok(Vec::new());
+        };
+        if place.role == Role::Only {
+            return Ok(vec![id]);
+        }
+        self.on_helper(move |me| {
+            let Some(location) = Location::from_bits(place.location) else { return Ok(Vec::new()) };
+            let (reader, mut meta) = (me.reader()?, Vec::new());
+            let read = read_meta(&reader, location, place.record_bytes as usize, &mut meta);
+            match (me.said(read)?, record::decode(&meta)) {
+                (Some(()), Decoded::Whole(stored)) => Ok(stored.names().collect()),
+                // Damaged: it can be deleted where it is known to lie.
+                _ => Ok(vec![id]),
+            }
+        })
+        .await?
+    }
+
+    /// Gone is no error: the mail was deleted between two looks. Damage is counted, and shown as gone.
+    fn said<T>(&self, read: Result<T, ReadError>) -> Result<Option<T>, Unavailable> {
+        match read {
+            Ok(value) => Ok(Some(value)),
+            Err(ReadError::Gone(_)) => Ok(None),
+            Err(error @ ReadError::Damaged(_)) => {
+                tracing::error!(%error, "a stored mail cannot be shown");
+                self.count_damaged();
+                Ok(None)
+            }
+            Err(error) => Err(Unavailable::Disk(error.to_string())),
+        }
+    }
+
+    fn reader(&self) -> Result<Reader, Unavailable> {
+        self.inner.shared.upgrade().map(|shared| shared.reader.clone()).ok_or(Unavailable::Stopping)
+    }
+}
+
+impl Mailboxes for Mailstore {
+    async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
+        let owners = self.owners(scope);
+        if owners.len() == 1 {
+            let (core, scope) = (owners.start, scope.clone());
+            let found = self.ask(core, |answer| Question::List { scope, skip, limit, answer }).await?;
+            return self.summaries(found).await;
+        }
+        let mut found: Vec<Found> = Vec::new();
+        for core in owners {
+            // Each may have all that is wanted.
+            let (scope, limit) = (scope.clone(), skip.saturating_add(limit));
+            let question = |answer| Question::List { scope, skip: 0, limit, answer };
+            found.append(&mut self.ask(core, question).await?);
+        }
+        found.sort_by_key(|found| std::cmp::Reverse((found.place.arrived_ms, found.place.id)));
+        self.summaries(found.into_iter().skip(skip).take(limit).collect()).await
+    }
+
+    async fn find(&self, scope: &Scope, ids: &[MailId]) -> Result<Vec<Arc<Summary>>, Unavailable> {
+        let mut found: Vec<Found> = Vec::new();
+        for core in 0..self.inner.cores {
+            let of_core = ids.iter().filter(|id| owner_of_mail(**id, self.inner.cores) == core);
+            let ids: Vec<MailId> = of_core.copied().collect();
+            if !ids.is_empty() {
+                found.append(&mut self.ask(core, |answer| Question::Mails { ids, answer }).await?);
+            }
+        }
+        found.retain(|found| *scope == Scope::All || !found.place.is_let_go);
+        let mut summaries = self.summaries(found).await?;
+        summaries.retain(|summary| scope.contains(&summary.inbox));
+        Ok(summaries)
+    }
+
     async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {
         let mut count = 0;
         for core in self.owners(scope) {
@@ -240,17 +297,37 @@ impl Mailboxes for Mailstore {
         Ok(count)
     }
 
-    async fn mail_into<R: Room>(&self, id: MailId, mut room: R) -> Result<Option<(Mail, R)>, Unavailable> {
+    async fn mail_into<R: Room>(
+        &self,
+        scope: &Scope,
+        id: MailId,
+        mut room: R,
+    ) -> Result<Option<(Mail, R)>, Unavailable> {
         let owner = owner_of_mail(id, self.inner.cores);
-        let Some(found) = self.ask(owner, |answer| Question::Mail { id, answer }).await? else {
+        let found = self.ask(owner, |answer| Question::Mail { id, answer }).await?;
+        let Some(found) = found.filter(|found| *scope == Scope::All || !found.place.is_let_go) else {
             return Ok(None);
         };
-        self.on_helper(move |me| Ok(me.read_mail(found.place, &mut room)?.map(|mail| (mail, room)))).await?
+        let scope = scope.clone();
+        self.on_helper(move |me| Ok(me.read_mail(&scope, found.place, &mut room)?.map(|mail| (mail, room))))
+            .await?
     }
 
-    async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {
-        let owner = owner_of_mail(id, self.inner.cores);
-        self.ask(owner, |answer| Question::Delete { id, answer }).await?.map_err(Unavailable::Disk)
+    async fn delete(&self, scope: &Scope, id: MailId) -> Result<bool, Unavailable> {
+        let names = match scope {
+            Scope::All => self.names(id).await?,
+            Scope::Inbox(_) | Scope::Prefix { .. } => vec![id],
+        };
+        let mut count = 0;
+        for core in 0..self.inner.cores {
+            let of_core = names.iter().filter(|id| owner_of_mail(**id, self.inner.cores) == core);
+            let ids: Vec<MailId> = of_core.copied().collect();
+            if !ids.is_empty() {
+                let deleted = self.ask(core, |answer| Question::Delete { ids, answer }).await?;
+                count += deleted.map_err(Unavailable::Disk)?;
+            }
+        }
+        Ok(count > 0)
     }
 
     async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
@@ -272,6 +349,21 @@ impl Mailboxes for Mailstore {
             }
         }
         Ok(())
+    }
+
+    async fn note(&self, notes: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
+        for core in 0..self.inner.cores {
+            let of_core = notes.iter().filter(|(id, _)| owner_of_mail(*id, self.inner.cores) == core);
+            let notes: Vec<(MailId, Note)> = of_core.cloned().collect();
+            if !notes.is_empty() {
+                self.ask(core, |answer| Question::Note { notes, answer }).await??;
+            }
+        }
+        Ok(())
+    }
+
+    fn noted(&self) -> Vec<Noted> {
+        std::mem::take(&mut self.inner.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn deliver(

@@ -10,6 +10,7 @@ use crate::{
     head,
     index::{Enough, Place, Stepped},
     mailboxes::{Inbox, MailId, Scope, Unavailable},
+    noted::Note,
     smtp::{
         connection::ROOM_EVERY,
         envelope::{Envelope, Trace},
@@ -29,15 +30,20 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
     // Whoever asked may have gone; then nobody is told.
     match question {
         Question::Mail { id, answer } => {
-            let place = core.index.borrow().place(id, core.now_ms()).map(|(place, _)| place);
+            let place = core.index.borrow().place(id, core.now_ms());
             let found = place.map(|place| found(core, place));
             let _ = answer.send(found);
         }
-        Question::List { scope, limit, answer } => {
+        Question::Mails { ids, answer } => {
+            let place = |id: &MailId| core.index.borrow().place(*id, core.now_ms());
+            let _ = answer.send(ids.iter().filter_map(place).map(|place| found(core, place)).collect());
+        }
+        Question::List { scope, skip, limit, answer } => {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let places = walk(&core, &scope, limit).await;
-                let _ = answer.send(places.into_iter().map(|place| found(&core, place)).collect());
+                let places = walk(&core, Over::Scope(&scope), skip.saturating_add(limit)).await;
+                let wanted = places.into_iter().skip(skip);
+                let _ = answer.send(wanted.map(|place| found(&core, place)).collect());
             });
         }
         Question::Count { scope, answer } => {
@@ -48,20 +54,23 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
             }
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let _ = answer.send(walk(&core, &scope, usize::MAX).await.len() as u64);
+                let _ = answer.send(walk(&core, Over::Scope(&scope), usize::MAX).await.len() as u64);
             });
         }
-        Question::Delete { id, answer } => {
+        Question::Delete { ids, answer } => {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let _ = answer.send(delete(&core, &[id]).await.map(|count| count > 0));
+                let _ = answer.send(delete(&core, &ids).await);
             });
         }
         Question::DeleteAll { scope, answer } => {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
-                let ids: Vec<MailId> =
-                    walk(&core, &scope, usize::MAX).await.into_iter().map(|place| place.id).collect();
+                let mut places = walk(&core, Over::Scope(&scope), usize::MAX).await;
+                if scope == Scope::All {
+                    places.extend(walk(&core, Over::Others, usize::MAX).await);
+                }
+                let ids: Vec<MailId> = places.into_iter().map(|place| place.id).collect();
                 let _ = answer.send(delete(&core, &ids).await);
             });
         }
@@ -69,6 +78,12 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
             let core = Rc::clone(core);
             tokio::task::spawn_local(async move {
                 let _ = answer.send(hurry(&core, &ids, expires_ms).await);
+            });
+        }
+        Question::Note { notes, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(note(&core, &notes).await);
             });
         }
         Question::Deliver { peer, from, recipients, raw, answer } => {
@@ -88,8 +103,16 @@ fn found(core: &Core, place: Place) -> Found {
     Found { place, summary: core.recent.borrow().find(place.id) }
 }
 
-/// Up to `limit` mails of a scope, newest first.
-async fn walk(core: &Core, scope: &Scope, limit: usize) -> Vec<Place> {
+/// What is walked over.
+#[derive(Clone, Copy)]
+enum Over<'a> {
+    Scope(&'a Scope),
+    /// In what inboxes here mails lie whose first inbox is another.
+    Others,
+}
+
+/// Up to `limit` mails, newest first.
+async fn walk(core: &Core, over: Over<'_>, limit: usize) -> Vec<Place> {
     let mut places = Vec::new();
     for _ in 0..WALKS_MAX {
         places.clear();
@@ -97,7 +120,10 @@ async fn walk(core: &Core, scope: &Scope, limit: usize) -> Vec<Place> {
             break;
         }
         let now_ms = core.now_ms();
-        let mut walk = core.index.borrow().walk(scope);
+        let mut walk = match over {
+            Over::Scope(scope) => core.index.borrow().walk(scope),
+            Over::Others => core.index.borrow().walk_others(),
+        };
         let stepped = loop {
             let stepped = core.index.borrow().step(&mut walk, STEPS, now_ms, |place| {
                 places.push(place);
@@ -154,6 +180,21 @@ async fn hurry(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unava
         core.kept(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
     }
     refused
+}
+
+/// Writes down what is said about mails. On return a crash does not take it back.
+async fn note(core: &Core, notes: &[(MailId, Note)]) -> Result<(), Unavailable> {
+    let mut last = None;
+    for batch in notes.chunks(DELETES) {
+        for (id, note) in batch {
+            last = last.max(core.note(*id, note)?);
+        }
+        tokio::task::yield_now().await;
+    }
+    if let Some(last) = last {
+        core.kept(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
+    }
+    Ok(())
 }
 
 /// Takes a mail that `peer` handed over by the API.

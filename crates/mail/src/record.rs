@@ -7,7 +7,7 @@
 //! ── meta ends ── the mail, with our Received field in front; of version 2 its head alone ──
 //! ```
 //! Numbers are little-endian. One record has all recipients of its transaction, each with the name that the mail has in
-//! that inbox. The inbox is written down beside the address: other rules in a later version must not move mails.
+//! that inbox (0 where the inbox was named before); the first name is the mail's over all inboxes. The inbox is written down beside the address: other rules in a later version must not move mails.
 
 use smallvec::SmallVec;
 
@@ -218,11 +218,18 @@ impl Stored<'_> {
         self.body.map_or(0, |body| body.bytes)
     }
 
+    /// All names of the mail, beginning with that in its first inbox.
+    pub(crate) fn names(&self) -> impl Iterator<Item = MailId> {
+        self.recipients.iter().map(|recipient| recipient.0).filter(|id| id.0 != 0)
+    }
+
     /// What lists show of the mail under one of its names.
     pub(crate) fn summary(&self, id: MailId, record_bytes: u64, expires_ms: u64) -> Option<Summary> {
         let (_, local, domain, _) = self.recipients.iter().find(|recipient| recipient.0 == id)?;
         Some(Summary {
             id,
+            letter: self.names().next()?,
+            inboxes: u16::try_from(self.names().count()).unwrap_or(u16::MAX),
             inbox: Inbox { local: (*local).into(), domain: (*domain).into() },
             envelope_from: self.envelope_from.into(),
             from: self.from.into(),

@@ -26,12 +26,13 @@ use engine::{
 use crate::{
     bodies::SharedBody,
     config::{Config, Durability, Store},
-    core::{CORES_MAX, HURRIED, MAIL, UNLINKED, name_without_inbox, owner},
+    core::{CORES_MAX, HURRIED, MAIL, NOTED, UNLINKED, name_without_inbox, owner, owner_of_mail},
     gather::gather,
-    index::{Index, NewEntry, Rules},
+    index::{Gone, Index, NewEntry, Role, Rules},
+    letters::Letters,
     mailboxes::{Inbox, MailId},
+    noted::{Note, Noted, Notes},
     record::{self, Decoded},
-    shared_records::SharedRecords,
 };
 
 /// A segment: the largest mail has room in it, and its buffers are what the log takes of memory.
@@ -50,7 +51,9 @@ pub(crate) struct Recovered {
     pub(crate) header: Header,
     /// One for each core.
     pub(crate) writers: Vec<Writer>,
-    pub(crate) cores: Vec<(Index, SharedRecords)>,
+    pub(crate) cores: Vec<(Index, Letters, Notes)>,
+    /// What is said about mails.
+    pub(crate) noted: Vec<Noted>,
     /// Greater than that of any mail.
     pub(crate) last_name: u64,
     pub(crate) mails: usize,
@@ -100,11 +103,12 @@ pub(crate) fn recover(
     let (log, _) = recovering.recover(threads, |found| {
         match found.kind {
             MAIL => mails.push((found.location, found.payload_bytes)),
-            kind @ (UNLINKED | HURRIED) => markers.push(Marker {
+            kind @ (UNLINKED | HURRIED | NOTED) => markers.push(Marker {
                 kind,
                 id: MailId(found.tag),
                 hash: found.hash,
                 location: found.location,
+                payload_bytes: found.payload_bytes,
             }),
             _ => return false,
         }
@@ -126,9 +130,11 @@ pub(crate) fn recover(
         gather(&reader, writer, config.durability, &mut records, &mut markers, is_live)?;
     }
     let rules = rules(config, random::number()?);
-    let mut cores: Vec<_> = (0..cores).map(|_| (Index::new(rules), SharedRecords::default())).collect();
-    let (last_name, mails) = enter(config, now_ms, &reader, records, markers, &mut cores);
-    Ok(Recovered { log, header, writers, cores, last_name, mails })
+    let mut cores: Vec<_> =
+        (0..cores).map(|_| (Index::new(rules), Letters::default(), Notes::default())).collect();
+    let entered = enter(config, now_ms, &reader, records, markers, &mut cores);
+    let Entered { last_name, mails, noted } = entered;
+    Ok(Recovered { log, header, writers, cores, noted, last_name, mails })
 }
 
 /// Reading waits for the disk more than it computes.
@@ -178,12 +184,14 @@ impl Record {
 /// What is written about one mail of a record, apart from it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marker {
-    /// [`UNLINKED`] or [`HURRIED`].
+    /// [`UNLINKED`], [`HURRIED`] or [`NOTED`].
     pub(crate) kind: Kind,
     pub(crate) id: MailId,
-    /// Of a hurried one: when it goes.
+    /// Of a hurried one: when it goes. Of a noted one: its flags.
     pub(crate) hash: u64,
     pub(crate) location: Location,
+    /// Of a noted one: its tags.
+    pub(crate) payload_bytes: u32,
 }
 
 /// Reads the begin of a record: all that comes before the mail.
@@ -258,31 +266,40 @@ fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> V
 
 fn entries(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) -> Vec<(NewEntry, Inbox)> {
     let named: Vec<_> = stored.recipients.iter().filter(|recipient| recipient.0.0 != 0).collect();
+    let letter = named.first().map_or(MailId(0), |first| first.0);
     let entry = |&&(id, local, domain, _): &&(MailId, &str, &str, &str)| {
         let inbox = Inbox { local: local.into(), domain: domain.into() };
         let entry = NewEntry {
             id,
+            letter,
+            inboxes: u16::try_from(named.len()).unwrap_or(u16::MAX),
             location: location.bits(),
             record_bytes: payload_bytes,
             mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0) + stored.body_bytes(),
             arrived_ms: stored.arrived_ms,
-            shared: named.len() > 1,
         };
         (entry, inbox)
     };
     named.iter().map(entry).collect()
 }
 
-/// Enters what is live, in the order of arrival; the others' records are given up. The greatest name, and how many
-/// mails.
+/// What has been entered.
+struct Entered {
+    /// The greatest name.
+    last_name: u64,
+    mails: usize,
+    noted: Vec<Noted>,
+}
+
+/// Enters what is live, in the order of arrival; the others' records are given up.
 fn enter(
     config: &Config,
     now_ms: u64,
     reader: &Reader,
     mut records: Vec<Record>,
     markers: Vec<Marker>,
-    cores: &mut [(Index, SharedRecords)],
-) -> (u64, usize) {
+    cores: &mut [(Index, Letters, Notes)],
+) -> Entered {
     let age_ms = age_ms(config);
     let unlinked: HashMap<MailId, Location> =
         markers.iter().filter(|of| of.kind == UNLINKED).map(|of| (of.id, of.location)).collect();
@@ -294,31 +311,43 @@ fn enter(
             *earliest = *marker;
         }
     }
+    let notes: HashMap<MailId, Marker> =
+        markers.iter().filter(|of| of.kind == NOTED).map(|of| (of.id, *of)).collect();
+    let mut noted = Vec::new();
     let mut needed: HashSet<Location> = HashSet::new();
     let (mut last_name, mut mails) = (0, 0);
     records.sort_unstable_by_key(Record::arrival);
     let count = cores.len();
     for Record { location, payload_bytes, entries, .. } in records {
         let mut linked = 0;
+        let mut first_let_go = None;
+        // It answers for a mail that came into several inboxes, and was one core's to begin with or several cores'.
+        let answering = entries.first().map_or(0, |(entry, _)| owner_of_mail(entry.letter, count));
+        let letter = entries.first().map(|(entry, _)| entry.letter).filter(|_| entries.len() > 1);
         for (entry, inbox) in entries {
             last_name = last_name.max(name_without_inbox(entry.id));
-            let core = owner(&inbox, count);
-            let (index, shared) = &mut cores[core];
             if entry.arrived_ms.saturating_add(age_ms) <= now_ms {
                 continue;
             }
             if let Some(marker) = unlinked.get(&entry.id) {
                 needed.insert(*marker);
-                shared.unlinked_by(location.bits(), marker.bits());
+                cores[answering].1.let_go_by(entry.letter, marker.bits());
+                if entry.role() == Role::First {
+                    first_let_go = Some((entry, inbox));
+                }
                 continue;
             }
-            // Two cores of now may have the inboxes of what was one core's record: it stays until its segment goes.
             linked += 1;
             mails += 1;
-            if entry.shared {
-                shared.link(entry.location);
-            }
             let id = entry.id;
+            if let Some(marker) = notes.get(&id) {
+                let is_letter = id == entry.letter;
+                noted.push((
+                    *marker,
+                    Noted { id, inbox: inbox.clone(), is_letter, is_let_go: false, note: Note::default() },
+                ));
+            }
+            let (index, ..) = &mut cores[owner(&inbox, count)];
             let over = index.insert(entry, &inbox);
             // Also one whose time is up: housekeeping ends it for good, or it would be back once this is gone.
             if let Some(marker) = hurried.get(&id) {
@@ -327,21 +356,74 @@ fn enter(
             }
             if let Some(gone) = over.and_then(|id| index.remove(id, Some(inbox))) {
                 mails -= 1;
-                if gone.shared {
-                    shared.unlink(gone.place.location);
-                } else if let Some(location) = Location::from_bits(gone.place.location) {
-                    reader.died(location, gone.place.record_bytes as usize);
-                }
+                let_go(reader, cores, &gone);
             }
         }
-        if linked == 0 {
-            reader.died(location, payload_bytes as usize);
+        match letter {
+            _ if linked == 0 => reader.died(location, payload_bytes as usize),
+            None => {}
+            Some(letter) => {
+                if let Some((first, inbox)) = first_let_go {
+                    if let Some(marker) = notes.get(&letter) {
+                        let note = Note::default();
+                        noted.push((
+                            *marker,
+                            Noted { id: letter, inbox, is_letter: true, is_let_go: true, note },
+                        ));
+                    }
+                    cores[answering].0.insert_let_go(&first);
+                }
+                cores[answering].1.link(letter, linked);
+            }
         }
     }
+    let noted = enter_notes(reader, noted, cores, &mut needed);
     for marker in markers {
         if !needed.contains(&marker.location) {
-            reader.died(marker.location, 0);
+            reader.died(marker.location, marker.payload_bytes as usize);
         }
     }
-    (last_name, mails)
+    Entered { last_name, mails, noted }
+}
+
+/// Enters what is said about mails that are here; those that went meanwhile, because their inbox was full, have none.
+fn enter_notes(
+    reader: &Reader,
+    found: Vec<(Marker, Noted)>,
+    cores: &mut [(Index, Letters, Notes)],
+    needed: &mut HashSet<Location>,
+) -> Vec<Noted> {
+    let mut noted = Vec::new();
+    for (marker, mut of) in found {
+        let Marker { location, payload_bytes, .. } = marker;
+        let count = cores.len();
+        let (index, _, notes) = &mut cores[owner_of_mail(of.id, count)];
+        let Some(place) = index.place(of.id, 0) else { continue };
+        // What cannot be read is not said any more.
+        let Ok(read) = reader.read(location, payload_bytes as usize) else { continue };
+        of.note = Note::decode(marker.hash, read.payload());
+        of.is_let_go = place.is_let_go;
+        notes.written(of.id, location.bits(), payload_bytes);
+        needed.insert(location);
+        noted.push(of);
+    }
+    noted
+}
+
+/// An inbox that was full has let a mail go, which ends for good where no other has it.
+fn let_go(reader: &Reader, cores: &mut [(Index, Letters, Notes)], gone: &Gone) {
+    let place = match gone.place.role {
+        Role::Only => Some(gone.place),
+        Role::First | Role::Other => {
+            let count = cores.len();
+            let (index, letters, _) = &mut cores[owner_of_mail(gone.letter, count)];
+            let is_over = letters.let_go(gone.letter);
+            if is_over { index.forget(gone.letter) } else { None }
+        }
+    };
+    if let Some(place) = place
+        && let Some(location) = Location::from_bits(place.location)
+    {
+        reader.died(location, place.record_bytes as usize);
+    }
 }

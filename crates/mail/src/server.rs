@@ -36,10 +36,11 @@ use crate::{
     core::{CORES_MAX, Core, Message, Owned, Shared},
     counters::Counter,
     index::Index,
+    letters::Letters,
     mailstore::Mailstore,
+    noted::Notes,
     questions,
     recovery::{self, StoreError},
-    shared_records::SharedRecords,
     smtp::{Kind, connection},
 };
 
@@ -127,7 +128,8 @@ pub struct Addresses {
 struct Seed {
     listeners: Vec<(TcpListener, Kind)>,
     index: Index,
-    shared_records: SharedRecords,
+    letters: Letters,
+    notes: Notes,
     writer: Writer,
     sender: Sender<Message>,
     receiver: Receiver<Message>,
@@ -202,7 +204,7 @@ impl Server {
         });
         let seeds = recovered.cores.into_iter().zip(recovered.writers).zip(endpoints).enumerate();
         let seeds = seeds
-            .map(|(number, (((index, shared_records), writer), endpoint))| {
+            .map(|(number, (((index, letters, notes), writer), endpoint))| {
                 let (sender, receiver) = endpoint.split();
                 Seed {
                     listeners: listeners
@@ -210,7 +212,8 @@ impl Server {
                         .filter_map(|(of, kind)| Some((of.pop()?, *kind)))
                         .collect(),
                     index,
-                    shared_records,
+                    letters,
+                    notes,
                     writer,
                     sender,
                     receiver,
@@ -221,7 +224,8 @@ impl Server {
             })
             .collect();
         let ready = Arc::new(AtomicUsize::new(0));
-        let mailstore = Mailstore::new(&shared, loops, outside_sender, Arc::clone(&counters));
+        let mailstore =
+            Mailstore::new(&shared, loops, outside_sender, Arc::clone(&counters), recovered.noted);
         let stop_telling = Arc::new(Notify::new());
         let teller = tell(outside_receiver, Arc::clone(&shared), Arc::clone(&stop_telling))
             .map_err(StartError::Prepare)?;
@@ -391,9 +395,9 @@ async fn run_core(
 ) -> io::Result<()> {
     // The server went before its loops had begun.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
-    let Seed { listeners, index, shared_records, writer, sender, receiver, counters, last_name, scribe } =
+    let Seed { listeners, index, letters, notes, writer, sender, receiver, counters, last_name, scribe } =
         seed;
-    let owned = Owned { index, shared_records, writer, sender, counters, last_name, scribe };
+    let owned = Owned { index, letters, notes, writer, sender, counters, last_name, scribe };
     let core = Rc::new(Core::new(context.index, context.cores, shared, owned));
     core.gauges();
     let beside = [
@@ -464,6 +468,7 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
         for message in batch.drain(..) {
             match message {
                 Message::Arrived(arrivals) => core.enter(arrivals),
+                Message::LetGo(let_go) => core.hear_let_go(let_go),
                 Message::Ask(question) => questions::answer(&core, question),
                 Message::Remember(summaries) => {
                     summaries.into_iter().for_each(|summary| core.recent.borrow_mut().insert(summary));

@@ -16,7 +16,10 @@ use std::{
 use engine::cores::clock;
 use tokio::sync::broadcast;
 
-use crate::mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Room, Scope, Summary, Totals, Unavailable};
+use crate::{
+    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Remains, Room, Scope, Summary, Totals, Unavailable},
+    noted::{Note, Noted},
+};
 
 /// Events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 1024;
@@ -63,8 +66,10 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Oldest first.
+    /// One for each inbox, oldest first.
     mails: Vec<Mail>,
+    /// One for each mail, as it is shown over all inboxes, for as long as one of them has it.
+    letters: Vec<Mail>,
     last_id: u64,
     accepted: u64,
     refused: u64,
@@ -117,10 +122,14 @@ impl Twin {
         let addresses: Arc<[Box<str>]> = recipients.iter().map(|r| r.as_str().into()).collect();
         let raw: Arc<[u8]> = raw.into();
         let mut ids = Vec::new();
+        let count = u16::try_from(inboxes.len()).unwrap_or(u16::MAX);
+        let letter = MailId(state.last_id + 1);
         for inbox in inboxes {
             state.last_id += 1;
             let summary = Summary {
                 id: MailId(state.last_id),
+                letter,
+                inboxes: count,
                 inbox,
                 envelope_from: envelope_from.into(),
                 from: field(&raw, b"from").into(),
@@ -131,7 +140,11 @@ impl Twin {
             };
             ids.push(summary.id);
             let event = Event::Arrived(Arc::new(summary.clone()));
-            state.mails.push(Mail { summary, recipients: Arc::clone(&addresses), raw: Arc::clone(&raw) });
+            let mail = Mail { summary, recipients: Arc::clone(&addresses), raw: Arc::clone(&raw) };
+            if mail.summary.is_letter() {
+                state.letters.push(mail.clone());
+            }
+            state.mails.push(mail);
             // Nobody listens: nobody is told.
             let _ = self.shared.events.send(event);
         }
@@ -191,53 +204,93 @@ impl Twin {
 
     fn remove(&self, state: &mut State, is_gone: impl Fn(&Mail) -> bool) -> u64 {
         let mut removed = 0;
-        state.mails.retain(|mail| {
-            let gone = is_gone(mail);
-            if gone {
-                removed += 1;
-                let event = Event::Deleted { inbox: mail.summary.inbox.clone(), id: mail.summary.id };
-                let _ = self.shared.events.send(event);
+        let gone: Vec<Mail> = state.mails.extract_if(.., |mail| is_gone(mail)).collect();
+        for mail in gone {
+            removed += 1;
+            let Summary { id, letter, inbox, .. } = mail.summary;
+            let is_over = !state.mails.iter().any(|other| other.summary.letter == letter);
+            let known = state.letters.iter_mut().find(|known| known.summary.id == letter);
+            let was_known = known.is_some();
+            if let Some(known) = known.filter(|_| id == letter) {
+                // It has the time now that the others have.
+                known.summary.expires_ms =
+                    known.summary.arrived_ms.saturating_add(self.shared.retention.age_ms);
             }
-            !gone
-        });
+            let remains = match () {
+                () if id != letter => Remains::OtherName,
+                () if is_over => Remains::Nothing,
+                () => Remains::ThisName,
+            };
+            let _ = self.shared.events.send(Event::Deleted { inbox, id, remains });
+            if is_over && was_known {
+                state.letters.retain(|known| known.summary.id != letter);
+                if id != letter {
+                    let _ = self.shared.events.send(Event::Over { letter });
+                }
+            }
+        }
         removed
     }
 }
 
-impl Scope {
-    /// Whether a mail of this inbox belongs to it.
-    #[must_use]
-    pub fn contains(&self, inbox: &Inbox) -> bool {
-        match self {
-            Self::Inbox(only) => only == inbox,
-            Self::Prefix { local, domain } => *domain == inbox.domain && inbox.local.starts_with(&**local),
-            Self::All => true,
-        }
+impl State {
+    /// The mail of this name; over all, by each of its names.
+    fn find(&self, scope: &Scope, id: MailId) -> Option<&Mail> {
+        let letters = self.letters.iter().filter(|_| *scope == Scope::All);
+        letters.chain(&self.mails).find(|mail| mail.summary.id == id && scope.contains(&mail.summary.inbox))
+    }
+
+    /// Those that a list of the scope shows, oldest first.
+    fn shown<'a>(&'a self, scope: &'a Scope) -> impl DoubleEndedIterator<Item = &'a Mail> {
+        let mails = if *scope == Scope::All { &self.letters } else { &self.mails };
+        mails.iter().filter(|mail| scope.contains(&mail.summary.inbox))
     }
 }
 
 impl Mailboxes for Twin {
     async fn list(&self, scope: &Scope, skip: usize, limit: usize) -> Result<Vec<Arc<Summary>>, Unavailable> {
         let state = self.fresh();
-        let newest_first = state.mails.iter().rev().map(|mail| &mail.summary);
-        let asked = newest_first.filter(|summary| scope.contains(&summary.inbox)).skip(skip).take(limit);
+        let asked = state.shown(scope).rev().map(|mail| &mail.summary).skip(skip).take(limit);
         Ok(asked.cloned().map(Arc::new).collect())
     }
 
     async fn count(&self, scope: &Scope) -> Result<u64, Unavailable> {
-        Ok(self.fresh().mails.iter().filter(|mail| scope.contains(&mail.summary.inbox)).count() as u64)
+        Ok(self.fresh().shown(scope).count() as u64)
     }
 
-    async fn mail_into<R: Room>(&self, id: MailId, mut room: R) -> Result<Option<(Mail, R)>, Unavailable> {
-        let Some(mail) = self.fresh().mails.iter().find(|mail| mail.summary.id == id).cloned() else {
-            return Ok(None);
+    async fn find(&self, scope: &Scope, ids: &[MailId]) -> Result<Vec<Arc<Summary>>, Unavailable> {
+        let state = self.fresh();
+        Ok(ids
+            .iter()
+            .filter_map(|id| state.find(scope, *id))
+            .map(|mail| Arc::new(mail.summary.clone()))
+            .collect())
+    }
+
+    async fn mail_into<R: Room>(
+        &self,
+        scope: &Scope,
+        id: MailId,
+        mut room: R,
+    ) -> Result<Option<(Mail, R)>, Unavailable> {
+        let Some(mut mail) = self.fresh().find(scope, id).cloned() else { return Ok(None) };
+        let within = |said: &str| {
+            let inbox = Inbox::of(said, &self.shared.default_domain);
+            inbox.is_ok_and(|inbox| scope.contains(&inbox))
         };
+        mail.recipients = mail.recipients.iter().filter(|said| within(said)).cloned().collect();
         if room.make(mail.summary.size_bytes) { Ok(Some((mail, room))) } else { Err(Unavailable::NoRoom) }
     }
 
-    async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {
+    async fn delete(&self, scope: &Scope, id: MailId) -> Result<bool, Unavailable> {
         let mut state = self.fresh();
-        Ok(self.remove(&mut state, |mail| mail.summary.id == id) > 0)
+        let known = state.letters.iter().chain(&state.mails).find(|mail| mail.summary.id == id);
+        let letter = known.map(|mail| mail.summary.letter);
+        let is_it = |mail: &Mail| match scope {
+            Scope::All => Some(mail.summary.letter) == letter,
+            _ => mail.summary.id == id,
+        };
+        Ok(self.remove(&mut state, is_it) > 0)
     }
 
     async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
@@ -247,10 +300,22 @@ impl Mailboxes for Twin {
 
     async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
         let mut state = self.fresh();
-        for mail in state.mails.iter_mut().filter(|mail| ids.contains(&mail.summary.id)) {
+        let state = &mut *state;
+        for mail in
+            state.letters.iter_mut().chain(&mut state.mails).filter(|mail| ids.contains(&mail.summary.id))
+        {
             mail.summary.expires_ms = mail.summary.expires_ms.min(expires_ms);
         }
         Ok(())
+    }
+
+    /// It keeps nothing beyond its end.
+    async fn note(&self, _: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
+    fn noted(&self) -> Vec<Noted> {
+        Vec::new()
     }
 
     async fn deliver(

@@ -46,6 +46,7 @@ pub(crate) struct MailSettings {
     banned: Option<PathBuf>,
     token_file: Option<PathBuf>,
     http_hosts: Vec<String>,
+    mail_readers: Vec<Network>,
     http_bytes_max: u64,
     trusted_proxies: Vec<Network>,
     abuse_contact: Option<String>,
@@ -65,6 +66,7 @@ impl Default for MailSettings {
             banned: None,
             token_file: None,
             http_hosts: web::Config::default().http_hosts,
+            mail_readers: Vec::new(),
             http_bytes_max: web::Config::default().http_bytes_max,
             trusted_proxies: Vec::new(),
             abuse_contact: None,
@@ -169,6 +171,7 @@ impl MailSettings {
             kept: self.config.retention.age,
             token,
             http_hosts: self.http_hosts.clone(),
+            readers: self.mail_readers.clone(),
             http_bytes_max: self.http_bytes_max,
             warning: self.warning.clone(),
             abuse: self.abuse_contact.clone(),
@@ -454,6 +457,15 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "mail-readers",
+        section: Section::Mail,
+        shape: Shape::Texts,
+        heading: MAIL,
+        value_name: "LIST",
+        help: "Networks whose programs and browsers may see all mail, as this machine may (172.16.0.0/12, of a compose file); unset: this machine alone, or who has the token",
+        access: networks!(mail.mail_readers),
+    },
+    Setting {
         key: "http-bytes-max",
         section: Section::Mail,
         shape: Shape::Text,
@@ -507,8 +519,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: Shape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Recipients of one mail; more are answered 452",
-        access: value!(mail.config.limits.recipients_max, parse = one_or_more, show = plain),
+        help: "Recipients of one mail, up to 10000; more are answered 452",
+        access: value!(mail.config.limits.recipients_max, parse = recipients, show = plain),
     },
     Setting {
         key: "connections-max",
@@ -702,6 +714,17 @@ fn domain(text: &str) -> Result<String, String> {
         .map(String::from)
         .map_err(|_| "a domain is wanted, such as example.org".to_owned())
 }
+
+/// How many recipients a mail may have: all of them stand before it in its record.
+fn recipients(text: &str) -> Result<usize, String> {
+    match one_or_more(text)? {
+        count if count > RECIPIENTS_MAX => Err(format!("at most {RECIPIENTS_MAX} can be")),
+        count => Ok(count),
+    }
+}
+
+/// See [`recipients`].
+const RECIPIENTS_MAX: usize = 10_000;
 
 #[cfg(test)]
 mod tests;

@@ -30,6 +30,7 @@ fn client(runtime: &std::path::Path, script: &str) -> String {
             .arg(source_tree().join("tests/clients").join(script))
             .env("NODE_PATH", node_modules())
             .env("MAIL_URL", &service.url)
+            .env("MAIL_SMTP", &service.smtp)
             .env("MAIL_TOKEN", TOKEN),
     )
 }

@@ -57,3 +57,55 @@ fn every_command_of_the_guide_works_as_written() {
     // Of the shell, of Python and of Go.
     assert_eq!(said.lines().filter(|line| line.starts_with("signed up")).count(), 3, "{said}");
 }
+
+/// The compose files, as far as a machine without containers goes: the service's command, asked by its name in the
+/// file from an address of a network like theirs.
+#[test]
+fn m15_the_compose_files_let_other_containers_read_all_mail_and_nobody_else() {
+    let guide = fs::read_to_string(source_tree().join("docs/guide/mail.md")).expect("the guide");
+    let services: Vec<(String, String)> = blocks(&guide)
+        .into_iter()
+        .filter_map(|(said, content)| Some((said.strip_prefix("yaml service=")?.to_owned(), content)))
+        .collect();
+    assert_eq!(
+        services.iter().map(|(name, _)| &**name).collect::<Vec<_>>(),
+        ["mailpit", "mailhog", "inbucket"]
+    );
+    let program = program::program().parent().expect("a directory");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    for (name, file) in services {
+        let line = file.lines().find_map(|line| line.trim().strip_prefix("command: ")).expect("a command");
+        let command: Vec<String> = serde_json::from_str(line).expect("a list");
+        let port = command.iter().find_map(|word| {
+            word.strip_prefix("0.0.0.0:").filter(|port| port.len() == 4 && *port != "1025" && *port != "2500")
+        });
+        let port = port.expect("a port of pages");
+        let script = format!(
+            "set -eu\n\
+             ip link set lo up\n\
+             for address in 172.18.0.2 172.18.0.3 192.0.2.9; do ip addr add $address/32 dev lo; done\n\
+             nighttrain {arguments} >service.log 2>&1 &\n\
+             service=$!\n\
+             for try in $(seq 300); do curl -sf http://127.0.0.1:{port}/healthz >healthy && break; sleep 0.1; done\n\
+             ask() {{ curl -sS --interface $1 --resolve {name}:{port}:172.18.0.2 -w ' %{{http_code}}\\n' http://{name}:{port}$2; }}\n\
+             ask 172.18.0.3 /api/v1/messages\n\
+             ask 172.18.0.3 /mailhog/api/v2/messages\n\
+             ask 192.0.2.9 /api/v1/messages\n\
+             kill $service\n\
+             wait $service || true\n",
+            arguments = command.join(" "),
+        );
+        let directory = tempfile::tempdir().expect("a directory");
+        let said = succeeds(
+            Command::new("unshare")
+                .args(["--map-root-user", "--net", "sh", "-c", &script])
+                .current_dir(directory.path())
+                .env("PATH", &path)
+                .env("XDG_STATE_HOME", directory.path()),
+        );
+        let answers: Vec<&str> = said.lines().collect();
+        assert!(answers[0].ends_with(" 200") && answers[0].contains("\"messages\":[]"), "{name}: {said}");
+        assert!(answers[1].ends_with(" 200") && answers[1].contains("\"items\":[]"), "{name}: {said}");
+        assert!(answers[2].ends_with(" 403") && answers[2].contains("--mail-readers"), "{name}: {said}");
+    }
+}

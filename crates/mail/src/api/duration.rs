@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::web::answer::Fault;
 
-/// Reads one; at most `most`.
+/// Reads one. One longer than `most` is refused: to wait for less than was asked for would be a failure that nobody
+/// understands.
 pub(crate) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms: u64 = match &text[digits.len()..] {
@@ -15,9 +16,23 @@ pub(crate) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
         _ => 0,
     };
     let ms = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit_ms)).filter(|_| unit_ms > 0);
-    ms.map(|ms| Duration::from_millis(ms).min(most)).ok_or_else(|| {
-        Fault::Bad(format!("`{}` is no duration; 90s, 2m or 500ms would be", crate::render::cut(text, 40)))
-    })
+    let said = crate::render::cut(text, 40);
+    let Some(ms) = ms else {
+        return Err(Fault::Bad(format!("`{said}` is no duration; 90s, 2m or 500ms would be")));
+    };
+    let duration = Duration::from_millis(ms);
+    if duration > most {
+        return Err(Fault::Bad(format!("`{said}` is too long; at most {} would be right", span(most))));
+    }
+    Ok(duration)
+}
+
+/// As [`parse`] reads it.
+fn span(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds if seconds >= 60 && seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
+        seconds => format!("{seconds}s"),
+    }
 }
 
 #[cfg(test)]
@@ -28,12 +43,16 @@ mod tests {
     fn durations_are_read_and_bounded() {
         let most = Duration::from_secs(300);
         for (text, ms) in
-            [("90s", 90_000), ("2m", 120_000), ("500ms", 500), ("7", 7000), ("1h", 300_000), ("0", 0)]
+            [("90s", 90_000), ("2m", 120_000), ("500ms", 500), ("7", 7000), ("5m", 300_000), ("0", 0)]
         {
             assert_eq!(parse(text, most).unwrap().as_millis(), ms, "{text}");
         }
         for text in ["", "m", "1d", "-1s", "99999999999999999999s", "1.5s"] {
             assert!(parse(text, most).is_err(), "{text}");
+        }
+        for text in ["10m", "1h", "301"] {
+            let fault = parse(text, most).unwrap_err().to_string();
+            assert_eq!(fault, format!("`{text}` is too long; at most 5m would be right"));
         }
     }
 }

@@ -8,8 +8,8 @@ use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json,
-    extract::{FromRequestParts, Query, RawPathParams, State},
-    http::request::Parts,
+    extract::{FromRequestParts, RawPathParams, State},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
     response::{
         IntoResponse, Response,
         sse::{self, KeepAlive, Sse},
@@ -24,21 +24,22 @@ use serde_json::{Value, json};
 use super::{
     duration,
     letter::{Entry, Letter, headers},
+    one_line,
     routes::{DELETE, GET, POST, Routes},
     wait::{self, WAIT_MAX, Wanted},
 };
 use crate::{
     address::fold_domain,
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
-    render::{Prepared, Until, findings},
+    render::{Attachment, Prepared, Until, findings},
     web::{
         answer::{Fault, long_json},
         app::App,
         client::Client,
         lists::{self, Around},
         live::{Arrivals, Told},
-        message::{download, fetch, part_of},
-        scope::{Params, peer},
+        message::{download, fetch, source},
+        scope::{Params, Queried, from},
         taken::Taken,
         when,
     },
@@ -53,7 +54,7 @@ const ENTRY_BYTES: usize = 512;
 /// Mails of `messages/*`.
 const LATEST: usize = 5;
 /// The longest time after which a mail is deleted on request (`delete=`).
-const DELETE_AFTER_MAX: Duration = Duration::from_secs(300);
+pub(super) const DELETE_AFTER_MAX: Duration = Duration::from_secs(300);
 
 pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
     const DOMAIN: &str = "/api/v2/domains/{domain}";
@@ -174,7 +175,7 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Place {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
-        let peer = peer(parts).await;
+        let from = from(parts).await;
         let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
         let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
         let named_domain = named("domain").unwrap_or("public");
@@ -187,7 +188,7 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Place {
             None => Scope::Prefix { local: "".into(), domain },
         };
         if scope.is_wide() || named_domain == "private" {
-            app.check_wide(&parts.headers, parts.uri.query(), peer)?;
+            app.check_wide(&parts.headers, parts.uri.query(), from)?;
         }
         Ok(Self(scope))
     }
@@ -235,13 +236,15 @@ async fn list<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(mut scope): Place,
     client: Client,
-    Query(listing): Query<Listing>,
+    Queried(listing): Queried<Listing>,
 ) -> Result<Response, Fault> {
     if let (Some(inbox), Scope::Prefix { local, domain }) = (&listing.inbox, &scope)
         && local.is_empty()
     {
         scope = Scope::of(inbox, domain).map_err(Fault::NotAnAddress)?;
     }
+    let deletion = deletion(listing.delete.as_deref())?;
+    let wait = listing.wait.as_deref().map(|wait| duration::parse(wait, WAIT_MAX)).transpose()?;
     let limit = listing.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
     let skip = match listing.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
         Some(cursor) => cursor
@@ -251,9 +254,8 @@ async fn list<M: Mailboxes>(
     };
     let mut found = listed(&app, &scope, skip, limit, &listing).await?;
     if found.is_empty()
-        && let Some(wait) = &listing.wait
+        && let Some(wait) = wait
     {
-        let wait = duration::parse(wait, WAIT_MAX)?;
         let mut arrivals = Arrivals::new(&app, scope.clone(), Some(None)).await?;
         let looked = async {
             while let Some(told) = arrivals.next().await {
@@ -277,7 +279,7 @@ async fn list<M: Mailboxes>(
         Scope::Prefix { local, domain } => (domain.to_string(), format!("{local}*")),
         Scope::All => (String::new(), "*".to_owned()),
     };
-    if let Some(after) = &listing.delete {
+    if let Some(after) = deletion {
         let ids: Vec<MailId> = found.iter().map(|summary| summary.id).collect();
         delete_later(&app, &ids, after).await?;
     }
@@ -291,7 +293,7 @@ async fn list<M: Mailboxes>(
         head: format!("{{\"domain\":{},\"to\":{},\"msgs\":[", json!(domain), json!(to)),
         tail: format!("],\"cursor\":{}}}", json!(cursor)),
     };
-    lists::of_mails(&app, client, found, around, letter_json).await
+    lists::of_mails(&app, client, &scope, found, around, letter_json).await
 }
 
 async fn listed<M: Mailboxes>(
@@ -316,9 +318,17 @@ fn letter_json(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<
     serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms()))
 }
 
+/// What `delete=` says, before anything is done for it.
+fn deletion(said: Option<&str>) -> Result<Option<Duration>, Fault> {
+    said.map(|said| duration::parse(said, DELETE_AFTER_MAX)).transpose()
+}
+
 /// `delete=1m`: the mails go a minute after they were asked for.
-async fn delete_later<M: Mailboxes>(app: &App<M>, ids: &[MailId], after: &str) -> Result<(), Fault> {
-    let after = duration::parse(after, DELETE_AFTER_MAX)?;
+pub(super) async fn delete_later<M: Mailboxes>(
+    app: &App<M>,
+    ids: &[MailId],
+    after: Duration,
+) -> Result<(), Fault> {
     let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
     Ok(app.mailboxes.hurry(ids, clock::unix_ms().saturating_add(after_ms)).await?)
 }
@@ -328,7 +338,8 @@ async fn delete_later<M: Mailboxes>(app: &App<M>, ids: &[MailId], after: &str) -
 struct Named {
     id: String,
     what: Option<String>,
-    part: Option<u32>,
+    /// An attachment: its `attachment-id`, or its name.
+    part: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -341,18 +352,19 @@ async fn message<M: Mailboxes>(
     Place(scope): Place,
     client: Client,
     Params(Named { id, .. }): Params<Named>,
-    Query(deleting): Query<Deleting>,
+    Queried(deleting): Queried<Deleting>,
 ) -> Result<Response, Fault> {
     if id == "*" {
         let latest = app.mailboxes.list(&scope, 0, LATEST).await?;
         let around =
             Around { head: format!("{{\"to\":{},\"msgs\":[", json!(scope.name())), tail: "]}".to_owned() };
-        return lists::of_mails(&app, client, latest, around, letter_json).await;
+        return lists::of_mails(&app, client, &scope, latest, around, letter_json).await;
     }
+    let deletion = deletion(deleting.delete.as_deref())?;
     let mail = fetch(&app, client, &scope, &id).await?;
     let (id, now_ms) = (mail.summary.id, clock::unix_ms());
     let letter = app.render(client, mail, move |mail, _| Letter::new(mail, now_ms)).await?;
-    if let Some(after) = &deleting.delete {
+    if let Some(after) = deletion {
         delete_later(&app, &[id], after).await?;
     }
     Ok(Json(letter).into_response())
@@ -363,9 +375,22 @@ async fn aspect<M: Mailboxes>(
     Place(scope): Place,
     client: Client,
     Params(named): Params<Named>,
-) -> Result<Json<Value>, Fault> {
+    headers: HeaderMap,
+) -> Result<Response, Fault> {
     let what = named.what.clone().unwrap_or_default();
-    shown(&app, client, &scope, &named, what).await
+    if what == "raw" && !wants_json(&headers) {
+        // Text that no browser takes for a page: nosniff is on every answer.
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
+        return Ok((kind, source(fetch(&app, client, &scope, &named.id).await?)).into_response());
+    }
+    Ok(shown(&app, client, &scope, &named, what).await?.into_response())
+}
+
+/// Mailinator answers the source as text, which its client for Python hands on. The one for JavaScript asks for JSON, and
+/// makes nothing of an answer that is none.
+fn wants_json(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("application/json"))
 }
 
 async fn codes<M: Mailboxes>(
@@ -425,7 +450,7 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &Until) -> Result<Valu
             });
             json!({ "attachments": attachments.collect::<Vec<_>>() })
         }
-        // The clients for JavaScript and for Python read it under different names.
+        // As JSON, under the names that the clients for JavaScript and for Python know.
         "raw" => {
             let raw = String::from_utf8_lossy(&mail.raw);
             json!({ "rawData": raw, "raw_data": raw })
@@ -456,9 +481,22 @@ async fn attachment<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let part = part.ok_or(Fault::NoSuchPart)?;
-    let found = app.render(client, mail, move |mail, _| part_of(mail, part)).await?;
+    let found = app.render(client, mail, move |mail, _| part_called(mail, &part)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
+}
+
+/// The attachment of this name, or of this `attachment-id` if none is called so.
+fn part_called(mail: &Mail, called: &str) -> Option<(Attachment, Vec<u8>)> {
+    let prepared = Prepared::new(&mail.raw);
+    let reading = prepared.read();
+    let all = reading.attachments();
+    let number = called.parse::<u32>().ok();
+    let attachment = all
+        .iter()
+        .find(|attachment| attachment.filename == called)
+        .or_else(|| all.iter().find(|attachment| Some(attachment.part) == number))?;
+    Some((attachment.clone(), reading.attachment_bytes(attachment).into_owned()))
 }
 
 async fn delete<M: Mailboxes>(
@@ -468,7 +506,7 @@ async fn delete<M: Mailboxes>(
     Params(Named { id, .. }): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
-    let deleted = app.mailboxes.delete(mail.summary.id).await?;
+    let deleted = app.mailboxes.delete(&scope, mail.summary.id).await?;
     Ok(Json(json!({ "status": "ok", "count": u8::from(deleted) })))
 }
 
@@ -484,7 +522,7 @@ async fn wait_for<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
     client: Client,
-    Query(wanted): Query<Wanted>,
+    Queried(wanted): Queried<Wanted>,
 ) -> Result<Response, Fault> {
     Ok(Json(wait::wait(&app, client, scope, &wanted).await?).into_response())
 }
@@ -534,8 +572,13 @@ async fn webhook<M: Mailboxes>(
 }
 
 fn read_injected(body: &[u8]) -> Result<Injected, Fault> {
-    serde_json::from_slice(body)
-        .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))
+    let injected: Injected = serde_json::from_slice(body)
+        .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))?;
+    let to = injected.to.as_deref().unwrap_or_default();
+    for (name, value) in [("subject", &*injected.subject), ("from", &injected.from), ("to", to)] {
+        one_line(name, value)?;
+    }
+    Ok(injected)
 }
 
 async fn deliver<M: Mailboxes>(
@@ -574,7 +617,7 @@ async fn stream_of<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Place(scope): Place,
     client: Client,
-    Query(Throttle { full }): Query<Throttle>,
+    Queried(Throttle { full }): Queried<Throttle>,
 ) -> Result<Response, Fault> {
     let arrivals = Arrivals::new(&app, scope, None).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {

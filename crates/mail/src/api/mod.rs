@@ -4,22 +4,44 @@
 //!
 //! - [`mailinator`]: `/api/v2/…`, the paths and fields that Mailinator's own clients use;
 //! - [`wait`]: `…/inboxes/NAME/wait`, for test suites;
+//! - [`mailhog`]: MailHog's paths of `/api/v1/…` and `/api/v2/…`, all of them below `/mailhog`;
 //! - [`mailpit`]: `/api/v1/…` over everything, `/inbox/ADDRESS/api/v1/…` over one inbox;
 //! - [`routes`]: the list of it all, of which the router is made;
 //! - [`openapi`]: that list as a document and as a page.
 
 pub(crate) mod duration;
 mod letter;
+mod mailhog;
 mod mailinator;
 mod mailpit;
 mod openapi;
 pub(crate) mod routes;
 mod wait;
 
+pub(crate) use self::mailpit::shapes::{hidden as mailpit_hidden, list_fields as mailpit_list_fields};
 use self::routes::Routes;
-use crate::mailboxes::Mailboxes;
+use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
+
+use crate::{mailboxes::Mailboxes, web::answer::Fault};
+
+/// What a WebSocket is made of, if it was asked for.
+fn upgrade(upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>) -> Result<WebSocketUpgrade, Fault> {
+    upgrade.map_err(|_| Fault::Bad("this is asked for by WebSocket, with `Upgrade: websocket`".to_owned()))
+}
+
+/// Refuses what would be more than one line of a mail's head: who writes `Subject` must not write fields of their choice
+/// after it (RFC 5322, 2.2).
+fn one_line(name: &str, value: &str) -> Result<(), Fault> {
+    match value.chars().find(|c| c.is_control() && *c != '\t') {
+        None => Ok(()),
+        Some('\r' | '\n') => {
+            Err(Fault::Bad(format!("there is a line break in `{name}`; it has to be one line")))
+        }
+        Some(_) => Err(Fault::Bad(format!("there is a control character in `{name}`; leave it out"))),
+    }
+}
 
 /// All paths of the APIs, after those that are there already.
 pub(crate) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
-    openapi::routes(mailpit::routes(mailinator::routes(before)))
+    openapi::routes(mailhog::routes(mailpit::routes(mailinator::routes(before))))
 }

@@ -8,10 +8,14 @@ use std::{sync::Arc, time::Duration};
 use engine::cores::clock;
 use serde::Deserialize;
 
-use super::{duration, letter::Found};
+use super::{
+    duration,
+    letter::Found,
+    mailinator::{DELETE_AFTER_MAX, delete_later},
+};
 use crate::{
     mailboxes::{Mailboxes, Scope},
-    search::{Query, Term, Verdict},
+    search::{self, Query, Term, Verdict},
     web::{
         answer::Fault,
         app::App,
@@ -35,33 +39,60 @@ pub(super) struct Wanted {
     text: Option<String>,
     /// Any search.
     query: Option<String>,
-    /// Milliseconds since 1970: older mails do not count.
-    since: Option<u64>,
+    /// Older mails do not count: [`since_ms`].
+    since: Option<String>,
     timeout: Option<String>,
-    /// `true`: the mail is deleted once it is told.
-    #[serde(default)]
-    delete: bool,
+    /// `true` or `1`: the mail is deleted once it is told. `1m`: a minute later.
+    delete: Option<String>,
 }
 
 impl Wanted {
     fn query(&self) -> Result<Query, Fault> {
         let mut query = Query::parse(self.query.as_deref().unwrap_or_default())?;
+        let since = self.since.as_deref().filter(|since| !since.is_empty()).map(since_ms).transpose()?;
         let term = |value: &Option<String>, make: fn(String) -> Term| {
             value
                 .as_deref()
                 .map(str::trim)
                 .filter(|value| !value.is_empty())
-                .map(|value| make(value.to_lowercase()))
+                .map(|value| make(search::fold(value)))
         };
         for term in
             [term(&self.from, Term::From), term(&self.subject, Term::Subject), term(&self.text, Term::Word)]
                 .into_iter()
                 .flatten()
-                .chain(self.since.map(Term::After))
+                .chain(since.map(Term::After))
         {
             query = query.and(term);
         }
         Ok(query)
+    }
+
+    /// When the mail goes that is told, if it is to go.
+    fn deletion(&self) -> Result<Option<Duration>, Fault> {
+        match self.delete.as_deref() {
+            None | Some("" | "false" | "False" | "0" | "no") => Ok(None),
+            Some("true" | "True" | "1" | "yes") => Ok(Some(Duration::ZERO)),
+            Some(after) => duration::parse(after, DELETE_AFTER_MAX).map(Some),
+        }
+    }
+}
+
+/// Numbers from here on are milliseconds since 1970, smaller ones seconds: the year 1973 or 5138.
+const SINCE_MS_MIN: u64 = 100_000_000_000;
+
+/// A point in time: milliseconds or seconds since 1970, a day, or a day and a time of day.
+fn since_ms(text: &str) -> Result<u64, Fault> {
+    match text.parse::<u64>() {
+        Ok(number) if number < SINCE_MS_MIN => Ok(number * 1000),
+        Ok(number) => Ok(number),
+        // In a query a plus sign is a blank.
+        Err(_) => search::date_ms(&text.replace(' ', "+")).map_err(|_| {
+            Fault::Bad(format!(
+                "`{}` is no time to begin at; 2026-11-21, 2026-11-21T22:00:00Z or milliseconds since 1970 would be",
+                crate::render::cut(text, 40)
+            ))
+        }),
     }
 }
 
@@ -72,7 +103,7 @@ pub(super) async fn wait<M: Mailboxes>(
     scope: Scope,
     wanted: &Wanted,
 ) -> Result<Found, Fault> {
-    let query = wanted.query()?;
+    let (query, deletion) = (wanted.query()?, wanted.deletion()?);
     let timeout = wanted.timeout.as_deref().map_or(Ok(WAIT), |text| duration::parse(text, WAIT_MAX))?;
     let arrivals = Arrivals::new(app, scope.clone(), None).await?;
     let mail = match tokio::time::timeout(timeout, first(app, client, &scope, &query, arrivals)).await {
@@ -87,8 +118,10 @@ pub(super) async fn wait<M: Mailboxes>(
     };
     let (id, now_ms) = (mail.summary.id, clock::unix_ms());
     let found = app.render(client, mail, move |mail, until| Found::new(mail, now_ms, until)).await?;
-    if wanted.delete {
-        app.mailboxes.delete(id).await?;
+    match deletion {
+        None => {}
+        Some(Duration::ZERO) => _ = app.mailboxes.delete(&scope, id).await?,
+        Some(after) => delete_later(app, &[id], after).await?,
     }
     Ok(found)
 }

@@ -40,6 +40,7 @@ impl Index {
         let Some(slot) = self.find(id) else { return Hurry::Gone };
         let entry = &self.entries[slot];
         match self.expires_ms(entry) {
+            _ if entry.is_let_go => Hurry::Gone,
             at_ms if at_ms <= now_ms => Hurry::Gone,
             at_ms if at_ms <= expires_ms => Hurry::NoNeed,
             _ if self.hurried.get(&id.0).is_some_and(|hurried| hurried.times >= TIMES_MAX) => Hurry::TooOften,

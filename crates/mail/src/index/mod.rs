@@ -3,14 +3,17 @@
 //! ```text
 //!   inbox's hash ─▶ table ─▶ inbox ──newest──▶ entry ⇄ entry ⇄ entry ◀──oldest── inbox     (each entry is in three
 //!   name (MailId) ─▶ table ─▶ entry                                                     such chains: of its inbox,
-//!   expiry queue: (second, slot), lazily                                                 of its domain, of all)
+//!   expiry queue: (second, slot), lazily                                                 of its domain, of all mails)
 //! ```
+//! A mail that came into several inboxes is one among all mails: there its first inbox's entry stands for it, also when
+//! that inbox has let it go, until the last one has ([`Role`]). The others' entries are in a chain beside.
+//!
 //! All of it is plain memory of the core. An entry is 64 bytes: what it takes to order it and to find the record in the
 //! log; what lists show is read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox that holds any ≈
 //! 80 more.
 //!
-//! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name;
-//! chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail; a mail is among the
+//! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name, but
+//! for those let go, which are among all mails alone; chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail; a mail is among the
 //! hurried exactly while its entry says so.
 
 mod chain;
@@ -38,10 +41,26 @@ const QUEUE_PAGE_BYTES: usize = 4096;
 /// Memory that an index without a mail keeps for the next ones.
 const EMPTY_BYTES_MAX: usize = 1 << 20;
 
+/// Room for names of mails whose first inbox is another, that is kept when the last of them has gone.
+const LETTERS_SPARE_MAX: usize = 1024;
+
 /// The three chains that an entry is in.
 const BY_INBOX: usize = 0;
 const BY_DOMAIN: usize = 1;
+/// Of all mails, or of those beside them.
 const BY_ALL: usize = 2;
+
+/// What an inbox's entry is to the mail.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It came into this inbox alone.
+    #[default]
+    Only,
+    /// This is the first of several inboxes: by its name there the mail is known among all.
+    First,
+    /// It is another of several.
+    Other,
+}
 
 /// One mail in one inbox.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,9 +72,11 @@ struct Entry {
     links: [Link; 3],
     record_bytes: u32,
     mail_bytes: u32,
+    /// [`NONE`] of one that is let go.
     inbox: u32,
-    /// Of the record's recipients.
-    shared: bool,
+    role: Role,
+    /// Its inbox has it no more; other inboxes have.
+    is_let_go: bool,
     /// It goes before its age, as [`Hurried`] says.
     is_hurried: bool,
 }
@@ -80,13 +101,24 @@ struct DomainSlot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewEntry {
     pub(crate) id: MailId,
+    /// Its name in its first inbox, and how many inboxes it came into.
+    pub(crate) letter: MailId,
+    pub(crate) inboxes: u16,
     /// Of its record in the log.
     pub(crate) location: u64,
     pub(crate) record_bytes: u32,
     pub(crate) mail_bytes: u32,
     pub(crate) arrived_ms: u64,
-    /// Whether other inboxes have the same record.
-    pub(crate) shared: bool,
+}
+
+impl NewEntry {
+    pub(crate) fn role(&self) -> Role {
+        match () {
+            () if self.inboxes <= 1 => Role::Only,
+            () if self.id == self.letter => Role::First,
+            () => Role::Other,
+        }
+    }
 }
 
 /// Where a mail lies.
@@ -98,15 +130,18 @@ pub(crate) struct Place {
     pub(crate) arrived_ms: u64,
     /// When it is forgotten.
     pub(crate) expires_ms: u64,
+    pub(crate) role: Role,
+    /// Its own inbox has it no more.
+    pub(crate) is_let_go: bool,
 }
 
-/// A mail that is not in the index any more.
+/// A mail that an inbox has no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) place: Place,
     pub(crate) inbox: Inbox,
-    /// Whether other inboxes have, or had, the same record.
-    pub(crate) shared: bool,
+    /// Its name in its first inbox.
+    pub(crate) letter: MailId,
     /// Where it is written that it was to go before its age, if it was.
     pub(crate) hurried_by: Option<u64>,
 }
@@ -133,10 +168,17 @@ pub(crate) struct Index {
     by_name: SlotTable,
     domains: Slab<DomainSlot>,
     by_domain: SlotTable,
+    /// All mails, each once.
     all: Chain,
+    /// Entries of mails whose first inbox is another.
+    others: Chain,
+    /// The name of those mails in their first inbox.
+    letters: HashMap<u64, u64>,
+    /// How many entries are let go.
+    let_go: usize,
     mail_bytes: u64,
-    /// Entries whose record lies in a segment of the log.
-    in_segment: HashMap<u32, u32>,
+    /// Entries of inboxes whose record lies in a segment of the log: of the chain of all mails, and of the others.
+    in_segment: HashMap<u32, [u32; 2]>,
     /// The second after which it is over age, and the slot: an entry that finds another mail there finds it not due.
     expiry: PageQueue<u64>,
     /// Those that go before their age, by name.
@@ -174,6 +216,9 @@ impl Index {
             domains: Slab::new(),
             by_domain: SlotTable::new(),
             all: Chain::default(),
+            others: Chain::default(),
+            letters: HashMap::new(),
+            let_go: 0,
             mail_bytes: 0,
             in_segment: HashMap::new(),
             expiry: match expiry {
@@ -184,9 +229,9 @@ impl Index {
         }
     }
 
-    /// How many mails.
+    /// How many mails, counted once for each inbox that has them.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - self.let_go
     }
 
     /// How many inboxes hold one.
@@ -209,6 +254,7 @@ impl Index {
             + self.by_domain.bytes()
             + self.expiry.bytes()
             + self.hurried.capacity() * size_of::<(u64, Hurried)>()
+            + self.letters.capacity() * size_of::<(u64, u64)>()
     }
 
     /// Enters a mail as the newest of its inbox. Names the mail that has to go because the inbox has no room for more.
@@ -216,67 +262,114 @@ impl Index {
     /// # Panics
     /// If there is a mail of that name: names are given once.
     pub(crate) fn insert(&mut self, new: NewEntry, inbox: &Inbox) -> Option<MailId> {
-        let NewEntry { id, location, record_bytes, mail_bytes, arrived_ms, shared } = new;
-        assert!(id.0 != 0 && self.find(id).is_none(), "the name of a mail is given once");
         let inbox = self.inbox_slot(inbox);
         let domain = self.inboxes[inbox].domain;
-        let links = [Link::default(); 3];
+        let slot = self.enter(&new, inbox);
+        let entries = &mut self.entries;
+        self.inboxes[inbox].chain.push(entries, BY_INBOX, slot);
+        self.domains[domain].chain.push(entries, BY_DOMAIN, slot);
+        self.mail_bytes += u64::from(new.mail_bytes);
+        let segment = self.segment_of(new.location);
+        self.in_segment.entry(segment).or_default()[usize::from(new.role() == Role::Other)] += 1;
+        self.expiry.push(due_s(new.arrived_ms.saturating_add(self.rules.age_ms)) << 32 | u64::from(slot));
+        let chain = self.inboxes[inbox].chain;
+        (chain.count > self.rules.per_inbox_max).then(|| MailId(self.entries[chain.oldest].id))
+    }
+
+    /// Enters a mail that its first inbox has let go already, and others have not.
+    ///
+    /// # Panics
+    /// If there is a mail of that name, or if it is not its first inbox's.
+    pub(crate) fn insert_let_go(&mut self, new: &NewEntry) {
+        assert!(new.role() == Role::First, "who stands for a mail among all is its first inbox's");
+        let slot = self.enter(new, NONE);
+        self.entries[slot].is_let_go = true;
+        self.let_go += 1;
+    }
+
+    /// An entry under its name and among all mails, or beside them.
+    fn enter(&mut self, new: &NewEntry, inbox: u32) -> u32 {
+        let &NewEntry { id, letter, location, record_bytes, mail_bytes, arrived_ms, .. } = new;
+        assert!(id.0 != 0 && self.find(id).is_none(), "the name of a mail is given once");
+        let role = new.role();
         let entry = Entry {
             id: id.0,
             location,
             arrived_ms,
-            links,
+            links: [Link::default(); 3],
             record_bytes,
             mail_bytes,
             inbox,
-            shared,
+            role,
+            is_let_go: false,
             is_hurried: false,
         };
         let slot = self.entries.insert(entry);
         let entries = &mut self.entries;
         self.by_id.insert(hash_of_id(id.0), slot, |slot| hash_of_id(entries[slot].id));
-        self.inboxes[inbox].chain.push(entries, BY_INBOX, slot);
-        self.domains[domain].chain.push(entries, BY_DOMAIN, slot);
-        self.all.push(entries, BY_ALL, slot);
-        self.mail_bytes += u64::from(mail_bytes);
-        *self.in_segment.entry(self.segment_of(location)).or_default() += 1;
-        self.expiry.push(due_s(arrived_ms.saturating_add(self.rules.age_ms)) << 32 | u64::from(slot));
-        let chain = self.inboxes[inbox].chain;
-        (chain.count > self.rules.per_inbox_max).then(|| MailId(self.entries[chain.oldest].id))
+        if role == Role::Other {
+            self.others.push(entries, BY_ALL, slot);
+            self.letters.insert(id.0, letter.0);
+        } else {
+            self.all.push(entries, BY_ALL, slot);
+        }
+        slot
     }
 
     /// Where a mail lies, if it is here and not over age.
-    pub(crate) fn place(&self, id: MailId, now_ms: u64) -> Option<(Place, Inbox)> {
-        let slot = self.find(id)?;
-        let entry = &self.entries[slot];
-        (self.expires_ms(entry) > now_ms).then(|| (self.place_of(entry), self.inbox_of(entry)))
+    pub(crate) fn place(&self, id: MailId, now_ms: u64) -> Option<Place> {
+        let entry = &self.entries[self.find(id)?];
+        (self.expires_ms(entry) > now_ms).then(|| self.place_of(entry))
     }
 
-    /// Takes a mail out. `known`: its inbox, if whoever asks has it to give away.
+    /// Whether this is a mail's name among all, and several inboxes have it, or had.
+    pub(crate) fn is_first(&self, id: MailId) -> bool {
+        self.find(id).is_some_and(|slot| self.entries[slot].role == Role::First)
+    }
+
+    /// Takes a mail out of its inbox. `known`: its inbox, if whoever asks has it to give away.
     pub(crate) fn remove(&mut self, id: MailId, known: Option<Inbox>) -> Option<Gone> {
-        let slot = self.find(id)?;
+        let slot = self.find(id).filter(|slot| !self.entries[*slot].is_let_go)?;
         let inbox = known.unwrap_or_else(|| self.inbox_of(&self.entries[slot]));
         Some(self.remove_slot(slot, inbox))
     }
 
+    /// Takes a mail out from among all, which its last inbox has let go.
+    ///
+    /// # Panics
+    /// If its first inbox still has it.
+    pub(crate) fn forget(&mut self, letter: MailId) -> Option<Place> {
+        let slot = self.find(letter)?;
+        let place = self.place_of(&self.entries[slot]);
+        assert!(place.is_let_go, "a mail that no inbox has was let go by its first");
+        self.let_go -= 1;
+        self.cut(slot);
+        self.shrink_if_empty();
+        Some(place)
+    }
+
     /// The segment in which the record of the oldest mail lies.
     pub(crate) fn oldest_segment(&self) -> Option<u32> {
-        let oldest = self.all.oldest;
-        (oldest != NONE).then(|| self.segment_of(self.entries[oldest].location))
+        let oldest = [self.all.oldest, self.others.oldest].into_iter().filter(|slot| *slot != NONE);
+        let oldest = oldest.min_by_key(|slot| (self.entries[*slot].arrived_ms, self.entries[*slot].id))?;
+        Some(self.segment_of(self.entries[oldest].location))
     }
 
     /// Takes out up to `most` of the mails whose record lies in a segment, the oldest first. A segment is filled in the
     /// order of arrival, so that of the oldest they are near the oldest end of the chain.
     pub(crate) fn drain_segment(&mut self, segment: u32, most: usize) -> Vec<Gone> {
         let mut gone = Vec::new();
-        let mut slot = self.all.oldest;
-        while gone.len() < most && slot != NONE && self.in_segment.contains_key(&segment) {
-            let entry = &self.entries[slot];
-            let newer = entry.links[BY_ALL].newer;
-            if self.segment_of(entry.location) == segment {
-                gone.push(self.remove_slot(slot, self.inbox_of(entry)));
+        for (beside, chain) in [self.all, self.others].into_iter().enumerate() {
+            let mut slot = chain.oldest;
+            let has_more = |index: &Self| index.in_segment.get(&segment).is_some_and(|of| of[beside] > 0);
+            while gone.len() < most && slot != NONE && has_more(self) {
+                let entry = &self.entries[slot];
+                let newer = entry.links[BY_ALL].newer;
+                if !entry.is_let_go && self.segment_of(entry.location) == segment {
+                    gone.push(self.remove_slot(slot, self.inbox_of(entry)));
+                }
+                slot = newer;
             }
-            slot = newer;
         }
         gone
     }
@@ -292,7 +385,7 @@ impl Index {
             self.expiry.pop();
             let slot = word as u32;
             let entry = &self.entries[slot];
-            if entry.id != 0 && self.expires_ms(entry) <= now_ms {
+            if entry.id != 0 && !entry.is_let_go && self.expires_ms(entry) <= now_ms {
                 return Some(self.remove_slot(slot, self.inbox_of(entry)));
             }
         }
@@ -306,7 +399,7 @@ impl Index {
     /// How many mails a scope has; `None` where only a walk can tell.
     pub(crate) fn count(&self, scope: &Scope) -> Option<u64> {
         match scope {
-            Scope::All => Some(self.len() as u64),
+            Scope::All => Some(self.all.count.into()),
             Scope::Inbox(inbox) => {
                 let slot = self.find_inbox(&inbox.local, &inbox.domain);
                 Some(slot.map_or(0, |slot| self.inboxes[slot].chain.count.into()))
@@ -317,6 +410,13 @@ impl Index {
             }
             Scope::Prefix { .. } => None,
         }
+    }
+
+    /// Begins a walk over the entries of mails whose first inbox is another.
+    pub(crate) fn walk_others(&self) -> Walk {
+        let at = self.others.newest;
+        let id = if at == NONE { 0 } else { self.entries[at].id };
+        Walk { chain: BY_ALL, at, id, prefix: Box::default() }
     }
 
     /// Begins a walk over a scope, newest first.
@@ -360,7 +460,12 @@ impl Index {
             walk.at = entry.links[walk.chain].older;
             walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
             let wanted = walk.prefix.is_empty() || self.inboxes[entry.inbox].local.starts_with(&*walk.prefix);
-            if self.expires_ms(entry) <= now_ms {
+            let expires_ms = match entry.role {
+                // Among all it stays for the others, when its first inbox lets it go.
+                Role::First if walk.chain == BY_ALL => self.of_age_ms(entry),
+                _ => self.expires_ms(entry),
+            };
+            if expires_ms <= now_ms {
                 if !entry.is_hurried {
                     // Older ones are over age too.
                     walk.at = NONE;
@@ -372,8 +477,12 @@ impl Index {
         Stepped::More
     }
 
+    fn of_age_ms(&self, entry: &Entry) -> u64 {
+        entry.arrived_ms.saturating_add(self.rules.age_ms)
+    }
+
     fn expires_ms(&self, entry: &Entry) -> u64 {
-        let of_age_ms = entry.arrived_ms.saturating_add(self.rules.age_ms);
+        let of_age_ms = self.of_age_ms(entry);
         if !entry.is_hurried {
             return of_age_ms;
         }
@@ -388,6 +497,8 @@ impl Index {
             record_bytes: entry.record_bytes,
             arrived_ms: entry.arrived_ms,
             expires_ms: self.expires_ms(entry),
+            role: entry.role,
+            is_let_go: entry.is_let_go,
         }
     }
 
@@ -453,24 +564,60 @@ impl Index {
         let entries = &mut self.entries;
         self.inboxes[entry.inbox].chain.cut(entries, BY_INBOX, slot);
         self.domains[domain].chain.cut(entries, BY_DOMAIN, slot);
-        self.all.cut(entries, BY_ALL, slot);
-        self.by_id.remove(hash_of_id(entry.id), slot, |slot| hash_of_id(entries[slot].id));
-        self.entries.remove(slot);
         self.mail_bytes -= u64::from(entry.mail_bytes);
         let segment = self.segment_of(entry.location);
-        match self.in_segment.get_mut(&segment) {
-            Some(count) if *count > 1 => *count -= 1,
-            Some(_) => _ = self.in_segment.remove(&segment),
-            None => unreachable!("an entry is counted in its segment"),
+        let Some(counts) = self.in_segment.get_mut(&segment) else {
+            unreachable!("an entry is counted in its segment")
+        };
+        counts[usize::from(entry.role == Role::Other)] -= 1;
+        if *counts == [0, 0] {
+            self.in_segment.remove(&segment);
         }
         if self.inboxes[entry.inbox].chain.count == 0 {
             self.remove_inbox(entry.inbox, &inbox);
         }
-        if self.len() == 0 && self.bytes() > EMPTY_BYTES_MAX {
+        let letter = match entry.role {
+            Role::Only | Role::First => MailId(entry.id),
+            Role::Other => MailId(self.forget_letter(entry.id)),
+        };
+        if entry.role == Role::First {
+            self.let_go += 1;
+            let entry = &mut self.entries[slot];
+            (entry.is_let_go, entry.is_hurried, entry.inbox) = (true, false, NONE);
+        } else {
+            self.cut(slot);
+            self.shrink_if_empty();
+        }
+        Gone { place, inbox, letter, hurried_by }
+    }
+
+    /// Takes an entry out from among all mails, or from beside them, and from its slot.
+    fn cut(&mut self, slot: u32) {
+        let entry = self.entries[slot];
+        let entries = &mut self.entries;
+        let chain = if entry.role == Role::Other { &mut self.others } else { &mut self.all };
+        chain.cut(entries, BY_ALL, slot);
+        self.by_id.remove(hash_of_id(entry.id), slot, |slot| hash_of_id(entries[slot].id));
+        self.entries.remove(slot);
+    }
+
+    /// Gives the name that a mail has in its first inbox, which is another.
+    fn forget_letter(&mut self, id: u64) -> u64 {
+        let letter = self.letters.remove(&id);
+        if self.letters.is_empty() && self.letters.capacity() > LETTERS_SPARE_MAX {
+            self.letters.shrink_to(LETTERS_SPARE_MAX);
+        }
+        let Some(letter) = letter else {
+            unreachable!("an entry of another inbox knows the first one's name")
+        };
+        letter
+    }
+
+    fn shrink_if_empty(&mut self) {
+        if self.entries.len() == 0 && self.bytes() > EMPTY_BYTES_MAX {
             // Slots and tables do not shrink, and the queue has nothing but words of those that are gone.
             *self = Self::new(self.rules);
         }
-        Gone { place, inbox, shared: entry.shared, hurried_by }
     }
 
     fn remove_inbox(&mut self, slot: u32, inbox: &Inbox) {

@@ -12,24 +12,39 @@ impl Index {
     /// What must hold between any two calls.
     fn invariants(&self) {
         let mut seen = 0;
-        for (which, chain) in std::iter::once((BY_ALL, self.all)) {
+        let mut let_go = 0;
+        for (which, chain) in [(BY_ALL, self.all), (BY_ALL, self.others)] {
             let (mut slot, mut newer) = (chain.newest, NONE);
+            let before = seen;
             while slot != NONE {
                 let entry = &self.entries[slot];
                 assert_eq!(entry.links[which].newer, newer, "a chain runs both ways");
                 assert_eq!(self.find(MailId(entry.id)), Some(slot), "an entry is under its name");
-                let inbox = &self.inboxes[entry.inbox];
-                let domain = &self.domains[inbox.domain];
-                assert_eq!(self.find_inbox(&inbox.local, &domain.name), Some(entry.inbox));
+                assert!(
+                    !entry.is_let_go || entry.role == Role::First,
+                    "who stands for a mail among all is its first"
+                );
+                if entry.is_let_go {
+                    let_go += 1;
+                } else {
+                    let inbox = &self.inboxes[entry.inbox];
+                    let domain = &self.domains[inbox.domain];
+                    assert_eq!(self.find_inbox(&inbox.local, &domain.name), Some(entry.inbox));
+                }
                 if newer != NONE {
                     assert!(self.entries[newer].arrived_ms >= entry.arrived_ms, "newest first");
                 }
                 (newer, slot) = (slot, entry.links[which].older);
                 seen += 1;
             }
-            assert_eq!((newer, seen), (chain.oldest, chain.count));
+            assert_eq!((newer, seen - before), (chain.oldest, chain.count));
         }
-        assert_eq!(seen as usize, self.len());
+        assert_eq!((seen as usize, let_go), (self.entries.len(), self.let_go));
+        assert_eq!(
+            self.letters.len(),
+            self.others.count as usize,
+            "those of other inboxes know the first one's name"
+        );
         let hurried = self
             .hurried
             .keys()
@@ -61,13 +76,24 @@ fn inbox(number: u8) -> Inbox {
 fn new(id: u64, arrived_ms: u64) -> NewEntry {
     NewEntry {
         id: MailId(id),
+        letter: MailId(id),
+        inboxes: 1,
         location: id * 100,
         record_bytes: 50,
         mail_bytes: 10,
         arrived_ms,
-        shared: false,
     }
 }
+
+/// One of several inboxes'.
+fn of_several(id: u64, arrived_ms: u64, role: Role) -> NewEntry {
+    let letter = if role == Role::Other { MailId(OTHER_LETTERS + id) } else { MailId(id) };
+    let inboxes = if role == Role::Only { 1 } else { 2 };
+    NewEntry { letter, inboxes, ..new(id, arrived_ms) }
+}
+
+/// Names of first inboxes' mails, of those that are another's here.
+const OTHER_LETTERS: u64 = 1_000_000;
 
 fn scopes() -> Vec<Scope> {
     let mut scopes = vec![Scope::All];
@@ -82,17 +108,28 @@ fn scopes() -> Vec<Scope> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Insert { inbox: u8, late_ms: u64 },
+    Insert {
+        inbox: u8,
+        late_ms: u64,
+        role: Role,
+    },
     Remove(u64),
-    Hurry { id: u64, ms: u64 },
+    /// The last inbox lets go of one that its first has let go.
+    Forget(prop::sample::Index),
+    Hurry {
+        id: u64,
+        ms: u64,
+    },
     Later(u64),
     DropSegment(u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let role = prop_oneof![3 => Just(Role::Only), 1 => Just(Role::First), 1 => Just(Role::Other)];
     let step = prop_oneof![
-        6 => (0u8..8, 0u64..3).prop_map(|(inbox, late_ms)| Step::Insert { inbox, late_ms }),
+        6 => (0u8..8, 0u64..3, role).prop_map(|(inbox, late_ms, role)| Step::Insert { inbox, late_ms, role }),
         2 => (1u64..60).prop_map(Step::Remove),
+        1 => any::<prop::sample::Index>().prop_map(Step::Forget),
         2 => (1u64..60, 0u64..6_000).prop_map(|(id, ms)| Step::Hurry { id, ms }),
         1 => (1u64..2_000).prop_map(Step::Later),
         1 => (0u32..6).prop_map(Step::DropSegment),
@@ -100,44 +137,111 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..80)
 }
 
+/// A mail of the twin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Plain {
+    arrived_ms: u64,
+    id: u64,
+    inbox: u8,
+    expires_ms: u64,
+    is_first: bool,
+    is_other: bool,
+}
+
+/// The twin: what inboxes have, and what their first inbox has let go, oldest first.
+#[derive(Debug, Default)]
+struct List {
+    mails: Vec<Plain>,
+    let_go: Vec<Plain>,
+}
+
+impl List {
+    fn remove(&mut self, is_gone: impl Fn(&Plain) -> bool) {
+        let gone = self.mails.extract_if(.., |mail| is_gone(mail));
+        self.let_go.extend(gone.filter(|mail| mail.is_first));
+        self.let_go.sort_unstable();
+    }
+
+    /// What a scope shows, newest first.
+    fn shown(&self, scope: &Scope, now_ms: u64) -> Vec<u64> {
+        let of_age = |mail: &&Plain| mail.arrived_ms + RULES.age_ms > now_ms;
+        let mut shown: Vec<&Plain> = match scope {
+            Scope::All => {
+                let all = self.mails.iter().filter(|mail| !mail.is_other);
+                let all =
+                    all.filter(|mail| if mail.is_first { of_age(mail) } else { mail.expires_ms > now_ms });
+                all.chain(self.let_go.iter().filter(of_age)).collect()
+            }
+            _ => {
+                let within = self.mails.iter().filter(|mail| scope.contains(&inbox(mail.inbox)));
+                within.filter(|mail| mail.expires_ms > now_ms).collect()
+            }
+        };
+        shown.sort_unstable_by_key(|mail| std::cmp::Reverse((mail.arrived_ms, mail.id)));
+        shown.iter().map(|mail| mail.id).collect()
+    }
+
+    fn count(&self, scope: &Scope) -> usize {
+        match scope {
+            Scope::All => self.mails.iter().filter(|mail| !mail.is_other).count() + self.let_go.len(),
+            _ => self.mails.iter().filter(|mail| scope.contains(&inbox(mail.inbox))).count(),
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn it_agrees_with_a_plain_list(steps in steps()) {
         let mut index = Index::new(RULES);
-        // Oldest first: (arrived, id, inbox, expires).
-        let mut twin: Vec<(u64, u64, u8, u64)> = Vec::new();
+        let mut twin = List::default();
         let mut markers: std::collections::HashMap<u64, u64> = std::collections::HashMap::new();
         let (mut now_ms, mut next_id) = (1_000_000u64, 1);
         for step in steps {
             match step {
-                Step::Insert { inbox: number, late_ms } => {
+                Step::Insert { inbox: number, late_ms, role } => {
                     let arrived_ms = now_ms - late_ms;
-                    let gone = index.insert(new(next_id, arrived_ms), &inbox(number));
+                    let gone = index.insert(of_several(next_id, arrived_ms, role), &inbox(number));
                     let gone = gone.and_then(|id| index.remove(id, Some(inbox(number))));
-                    twin.push((arrived_ms, next_id, number, arrived_ms + RULES.age_ms));
-                    twin.sort_unstable();
-                    let of_inbox: Vec<_> = twin.iter().filter(|mail| mail.2 == number).copied().collect();
+                    twin.mails.push(Plain {
+                        arrived_ms,
+                        id: next_id,
+                        inbox: number,
+                        expires_ms: arrived_ms + RULES.age_ms,
+                        is_first: role == Role::First,
+                        is_other: role == Role::Other,
+                    });
+                    twin.mails.sort_unstable();
+                    let of_inbox: Vec<u64> =
+                        twin.mails.iter().filter(|mail| mail.inbox == number).map(|mail| mail.id).collect();
                     let over = of_inbox.len() > RULES.per_inbox_max as usize;
-                    prop_assert_eq!(gone.map(|gone| gone.place.id.0), over.then(|| of_inbox[0].1));
+                    prop_assert_eq!(gone.map(|gone| gone.place.id.0), over.then(|| of_inbox[0]));
                     if over {
-                        twin.retain(|mail| mail.1 != of_inbox[0].1);
+                        twin.remove(|mail| mail.id == of_inbox[0]);
                     }
                     next_id += 1;
                 }
                 Step::Remove(id) => {
                     let gone = index.remove(MailId(id), None);
-                    prop_assert_eq!(gone.is_some(), twin.iter().any(|mail| mail.1 == id));
-                    twin.retain(|mail| mail.1 != id);
+                    let known = twin.mails.iter().find(|mail| mail.id == id);
+                    let letter = known.map(|mail| if mail.is_other { OTHER_LETTERS + id } else { id });
+                    prop_assert_eq!(gone.map(|gone| gone.letter.0), letter);
+                    twin.remove(|mail| mail.id == id);
+                }
+                Step::Forget(which) => {
+                    if !twin.let_go.is_empty() {
+                        let gone = twin.let_go.remove(which.index(twin.let_go.len()));
+                        prop_assert_eq!(index.forget(MailId(gone.id)).map(|place| place.location), Some(gone.id * 100));
+                    }
                 }
                 Step::Hurry { id, ms } => {
                     let at_ms = now_ms + ms;
-                    let known = twin.iter_mut().find(|mail| mail.1 == id && mail.3 > now_ms);
+                    let known = twin.mails.iter_mut().find(|mail| mail.id == id && mail.expires_ms > now_ms);
                     match (index.may_hurry(MailId(id), at_ms, now_ms), known) {
                         (Hurry::Gone, None) | (Hurry::TooOften, Some(_)) => {}
-                        (Hurry::NoNeed, Some(mail)) => prop_assert!(mail.3 <= at_ms),
+                        (Hurry::NoNeed, Some(mail)) => prop_assert!(mail.expires_ms <= at_ms),
                         (Hurry::Yes, Some(mail)) => {
-                            prop_assert!(mail.3 > at_ms);
-                            mail.3 = at_ms;
+                            prop_assert!(mail.expires_ms > at_ms);
+                            mail.expires_ms = at_ms;
                             let marker = markers.len() as u64 + 1;
                             prop_assert_eq!(index.hurry(MailId(id), at_ms, marker), markers.insert(id, marker));
                         }
@@ -152,34 +256,33 @@ proptest! {
                         expired.push(gone.place.id.0);
                     }
                     // Those that are due in the second that runs may stay until it is over.
-                    let due = |mail: &(u64, u64, u8, u64)| mail.3 <= now_ms;
-                    let over = |mail: &(u64, u64, u8, u64)| mail.3.div_ceil(1000) * 1000 <= now_ms;
+                    let due = |mail: &Plain| mail.expires_ms <= now_ms;
+                    let over = |mail: &Plain| mail.expires_ms.div_ceil(1000) * 1000 <= now_ms;
                     for id in &expired {
-                        prop_assert!(twin.iter().any(|mail| mail.1 == *id && due(mail)));
+                        prop_assert!(twin.mails.iter().any(|mail| mail.id == *id && due(mail)));
                     }
-                    twin.retain(|mail| !expired.contains(&mail.1));
-                    prop_assert!(!twin.iter().any(over));
+                    twin.remove(|mail| expired.contains(&mail.id));
+                    prop_assert!(!twin.mails.iter().any(over));
                 }
                 Step::DropSegment(segment) => {
                     let gone: Vec<u64> =
                         index.drain_segment(segment, 4).iter().map(|gone| gone.place.id.0).collect();
-                    let in_segment = |mail: &&(u64, u64, u8, u64)| mail.1 / 10 == u64::from(segment);
-                    let oldest: Vec<u64> = twin.iter().filter(in_segment).take(4).map(|mail| mail.1).collect();
+                    let in_segment = |mail: &&Plain| mail.id / 10 == u64::from(segment);
+                    let mut oldest: Vec<&Plain> = twin.mails.iter().filter(in_segment).collect();
+                    // What stands among all goes first.
+                    oldest.sort_by_key(|mail| mail.is_other);
+                    let oldest: Vec<u64> = oldest.iter().take(4).map(|mail| mail.id).collect();
                     prop_assert_eq!(&gone, &oldest);
-                    twin.retain(|mail| !oldest.contains(&mail.1));
+                    twin.remove(|mail| oldest.contains(&mail.id));
                 }
             }
             index.invariants();
-            let visible: Vec<_> = twin.iter().rev().filter(|mail| mail.3 > now_ms).collect();
             for scope in scopes() {
-                let expected: Vec<u64> =
-                    visible.iter().filter(|mail| scope.contains(&inbox(mail.2))).map(|mail| mail.1).collect();
-                prop_assert_eq!(index.listed(&scope, now_ms), expected, "{:?}", scope);
-                let all = twin.iter().filter(|mail| scope.contains(&inbox(mail.2))).count() as u64;
-                prop_assert!(index.count(&scope).is_none_or(|count| count == all));
+                prop_assert_eq!(index.listed(&scope, now_ms), twin.shown(&scope, now_ms), "{:?}", scope);
+                prop_assert!(index.count(&scope).is_none_or(|count| count == twin.count(&scope) as u64));
             }
-            prop_assert_eq!(index.mail_bytes(), twin.len() as u64 * 10);
-            let inboxes: std::collections::HashSet<u8> = twin.iter().map(|mail| mail.2).collect();
+            prop_assert_eq!((index.len(), index.mail_bytes()), (twin.mails.len(), twin.mails.len() as u64 * 10));
+            let inboxes: std::collections::HashSet<u8> = twin.mails.iter().map(|mail| mail.inbox).collect();
             prop_assert_eq!(index.inboxes(), inboxes.len());
         }
     }

@@ -6,6 +6,8 @@ use super::{Reading, Until, cut, fields::printable, html::Remote};
 
 /// Links that are told.
 pub const LINKS_MAX: usize = 500;
+/// Of a link's target as much is searched.
+const TARGET_BYTES_MAX: usize = 2048;
 /// Codes that are told.
 pub const CODES_MAX: usize = 20;
 /// Of a longer text only the beginning is searched for codes.
@@ -67,6 +69,26 @@ pub fn in_text(text: &str, links: &mut Vec<Link>) {
         push(links, trim_sentence(link).to_owned(), String::new());
         rest = after;
     }
+}
+
+/// The values of `href` and `src` in HTML of any kind, in their order, each with its entities read.
+pub fn targets(html: &str) -> Vec<String> {
+    let value = |equals: usize| {
+        let before = html[..equals].trim_ascii_end().as_bytes();
+        if !(super::guard::ends_ignoring_case(before, b"href")
+            || super::guard::ends_ignoring_case(before, b"src"))
+        {
+            return None;
+        }
+        // As far as is searched: what is not closed would be looked through again for each.
+        let rest = cut(html[equals + 1..].trim_ascii_start(), TARGET_BYTES_MAX);
+        let value = match rest.as_bytes().first()? {
+            quote @ (b'"' | b'\'') => rest[1..].split(char::from(*quote)).next()?,
+            _ => rest.split(|c: char| c.is_ascii_whitespace() || c == '>').next()?,
+        };
+        Some(unescape(value))
+    };
+    memchr::memchr_iter(b'=', html.as_bytes()).filter_map(value).take(LINKS_MAX).collect()
 }
 
 fn push(links: &mut Vec<Link>, link: String, text: String) {

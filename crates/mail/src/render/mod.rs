@@ -20,7 +20,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 use mail_parser::{HeaderName, Message, MessageParser, PartType};
 
-pub use self::parts::Attachment;
+pub use self::parts::{Attachment, Piece};
 use self::{fields::Address, guard::Guarded};
 
 /// Of a larger mail only the beginning is taken apart; its source is whole.
@@ -244,6 +244,12 @@ impl<'a> Reading<'a> {
         whole
     }
 
+    /// Where links and pictures of the HTML lead, as it says it, for a search; at most [`findings::LINKS_MAX`].
+    #[must_use]
+    pub fn link_targets(&self) -> Vec<String> {
+        self.html_source().map_or_else(Vec::new, |html| findings::targets(&html))
+    }
+
     /// Whether there is any HTML.
     #[must_use]
     pub fn has_html(&self) -> bool {
@@ -266,6 +272,12 @@ impl<'a> Reading<'a> {
     #[must_use]
     pub fn attachments(&self) -> &[Attachment] {
         &self.attachments
+    }
+
+    /// The mail as it stands there, part by part.
+    #[must_use]
+    pub fn pieces(&self) -> Piece<'_> {
+        parts::piece(&self.message, 0)
     }
 
     /// The decoded bytes of an attachment.

@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 
-use mail_parser::{Encoding, Message, MimeHeaders, PartType};
+use mail_parser::{Encoding, Message, MessagePart, MimeHeaders, PartType};
 
-use super::{ATTACHMENTS_MAX, fields::printable};
+use super::{
+    ATTACHMENTS_MAX, HEADERS_MAX,
+    fields::{printable, printable_lossy},
+};
 
 /// A part that can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +28,56 @@ pub struct Attachment {
     pub size_bytes: usize,
 }
 
+/// A mail or a part of it as it stands there, with its own parts.
+#[derive(Debug)]
+pub struct Piece<'a> {
+    /// Name and value of each field, unfolded, nothing decoded.
+    pub headers: Vec<(String, String)>,
+    /// `type/subtype` in lower case.
+    pub content_type: String,
+    /// What follows the head, encoded as it came.
+    pub body: &'a [u8],
+    /// The same, decoded.
+    pub content: &'a [u8],
+    /// Of a multipart.
+    pub pieces: Vec<Piece<'a>>,
+}
+
+/// The part of this number and those within it. How deep it goes is bounded by what the guard lets through.
+pub(super) fn piece<'a>(message: &'a Message<'_>, number: u32) -> Piece<'a> {
+    let Some(part) = message.part(number) else {
+        return Piece {
+            headers: Vec::new(),
+            content_type: String::new(),
+            body: &[],
+            content: &[],
+            pieces: Vec::new(),
+        };
+    };
+    let raw = &*message.raw_message;
+    let bytes = |from: u32, to: u32| raw.get(from as usize..to as usize).unwrap_or_default();
+    let headers = part.headers.iter().take(HEADERS_MAX).map(|header| {
+        let value = printable_lossy(bytes(header.offset_start, header.offset_end));
+        (printable(header.name()).into_owned(), value.into_owned())
+    });
+    let within = match &part.body {
+        PartType::Multipart(parts) => &**parts,
+        _ => &[],
+    };
+    Piece {
+        headers: headers.collect(),
+        content_type: content_type(part),
+        body: bytes(part.offset_body, part.offset_end),
+        content: bytes_of(message, number),
+        // Those of a multipart come after it.
+        pieces: within
+            .iter()
+            .filter(|within| **within > number)
+            .map(|within| piece(message, *within))
+            .collect(),
+    }
+}
+
 /// All of them, and whether some were left out.
 pub(super) fn attachments(message: &Message<'_>) -> (Vec<Attachment>, bool) {
     let listed = message.attachments.iter().take(ATTACHMENTS_MAX);
@@ -34,13 +87,7 @@ pub(super) fn attachments(message: &Message<'_>) -> (Vec<Attachment>, bool) {
 
 fn attachment(message: &Message<'_>, number: u32) -> Option<Attachment> {
     let part = message.part(number)?;
-    let content_type = match part.content_type() {
-        Some(kind) => format!("{}/{}", kind.ctype(), kind.subtype().unwrap_or("octet-stream")),
-        None if part.is_message() => "message/rfc822".to_owned(),
-        None if part.is_text() => "text/plain".to_owned(),
-        None => "application/octet-stream".to_owned(),
-    };
-    let content_type = media_type(&content_type);
+    let content_type = content_type(part);
     let filename = part
         .attachment_name()
         .map(safe_filename)
@@ -59,6 +106,15 @@ fn attachment(message: &Message<'_>, number: u32) -> Option<Attachment> {
         content_id: part.content_id().map(|id| printable(id.trim_matches(['<', '>'])).into_owned()),
         size_bytes: bytes_of(message, number).len(),
         content_type,
+    })
+}
+
+fn content_type(part: &MessagePart<'_>) -> String {
+    media_type(&match part.content_type() {
+        Some(kind) => format!("{}/{}", kind.ctype(), kind.subtype().unwrap_or("octet-stream")),
+        None if part.is_message() => "message/rfc822".to_owned(),
+        None if part.is_text() => "text/plain".to_owned(),
+        None => "application/octet-stream".to_owned(),
     })
 }
 

@@ -8,6 +8,7 @@
 //! that lives a day. A search walks instead, and is bounded by mails looked at, mails opened, bytes read and time; where it
 //! stopped, it hands out a [`Cursor`] to go on from. What people search, their own inbox, is a few hundred mails.
 
+mod fold;
 mod query;
 
 use std::{sync::Arc, time::Duration};
@@ -17,6 +18,8 @@ use crate::{
     render::{Prepared, Reading, fields},
 };
 
+pub use self::fold::fold;
+pub(crate) use self::query::date_ms;
 pub use self::query::{Query, QueryFault, Term};
 
 /// Summaries that one search looks at.
@@ -88,9 +91,10 @@ pub trait Desk: Sync {
     /// What may go wrong there.
     type Fault: From<Unavailable>;
 
-    /// Opens these mails and asks each of them; one that is gone does not match.
+    /// Opens these mails, as the scope shows them, and asks each; one that is gone does not match.
     fn judge(
         &self,
+        scope: &Scope,
         query: &Query,
         mails: Vec<MailId>,
     ) -> impl Future<Output = Result<Judged, Self::Fault>> + Send;
@@ -152,7 +156,8 @@ pub async fn search<M: Mailboxes, D: Desk>(
             bunch_max = (bunch_max * 2).min(BUNCH_MAX);
             let open = stretch.iter().zip(&batch[start..]).filter(|(verdict, _)| **verdict == Verdict::Open);
             let open: Vec<MailId> = open.map(|(_, summary)| summary.id).collect();
-            let judged = if open.is_empty() { Judged::default() } else { desk.judge(query, open).await? };
+            let judged =
+                if open.is_empty() { Judged::default() } else { desk.judge(scope, query, open).await? };
             opened.time += judged.took;
             let mut judged = judged.matches.into_iter();
             for verdict in stretch {
@@ -250,7 +255,7 @@ impl Query {
         for (term, negated) in self.terms() {
             let (from, subject) = decoded.get_or_insert_with(|| {
                 let from = format!("{} {}", fields::decode(&summary.from), summary.envelope_from);
-                (from.to_lowercase(), fields::decode(&summary.subject).to_lowercase())
+                (fold(&from), fold(&fields::decode(&summary.subject)))
             });
             let holds = match term {
                 Term::From(word) => from.contains(word),
@@ -289,11 +294,11 @@ impl Query {
                     text.contains(word)
                 }
                 Term::To(word) => {
-                    mail.recipients.iter().any(|recipient| recipient.to_lowercase().contains(word))
+                    mail.recipients.iter().any(|recipient| fold(recipient).contains(word))
                         || addresses_contain(&reading, mail_parser::HeaderName::To, word)
                 }
                 Term::Cc(word) => addresses_contain(&reading, mail_parser::HeaderName::Cc, word),
-                Term::MessageId(word) => reading.message_id().to_lowercase().contains(word),
+                Term::MessageId(word) => fold(&reading.message_id()).contains(word),
                 Term::HasAttachment => reading.attachments().iter().any(|attachment| !attachment.inline),
                 // The summary has answered these.
                 _ => return true,
@@ -304,7 +309,7 @@ impl Query {
 }
 
 fn addresses_contain(reading: &Reading<'_>, field: mail_parser::HeaderName<'static>, word: &str) -> bool {
-    reading.addresses(field).iter().any(|address| address.to_string().to_lowercase().contains(word))
+    reading.addresses(field).iter().any(|address| fold(&address.to_string()).contains(word))
 }
 
 /// All that a word is looked for in.
@@ -320,7 +325,17 @@ fn whole_text(mail: &Mail, reading: &Reading<'_>) -> String {
         text.push('\n');
         text.push_str(&attachment.filename);
     }
-    text.to_lowercase()
+    for (name, value) in reading.headers() {
+        text.push('\n');
+        text.push_str(&name);
+        text.push_str(": ");
+        text.push_str(&value);
+    }
+    for target in reading.link_targets() {
+        text.push('\n');
+        text.push_str(&target);
+    }
+    fold(&text)
 }
 
 #[cfg(test)]

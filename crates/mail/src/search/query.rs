@@ -3,9 +3,13 @@
 //! Words and `"phrases"` are looked for everywhere; `from:`, `to:`, `cc:`, `subject:`, `message-id:` in their field.
 //! `has:attachment`, `is:read`, `is:unread`, `is:tagged`, `tag:NAME`; `before:` and `after:` with a date (2026-11-21,
 //! or with a time: 2026-11-21T22:00); `larger:` and `smaller:` with a size (100K, 2M). A `-` or `!` in front turns a
-//! term round. All terms must hold. Case does not matter.
+//! term round. All terms must hold. Case and accents do not matter ([`super::fold`]).
+//!
+//! What looks like a field and is none (`form:ann`) is looked for as a word, and [`Query::remarks`] says so.
 
 use mail_parser::DateTime;
+
+use super::fold;
 
 /// Terms in one query.
 const TERMS_MAX: usize = 20;
@@ -16,9 +20,10 @@ const QUERY_BYTES_MAX: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Query {
     terms: Vec<(Term, bool)>,
+    remarks: Vec<String>,
 }
 
-/// One condition. Words are in lower case.
+/// One condition. Words are folded, as [`super::fold`] does it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Term {
     /// Anywhere.
@@ -83,19 +88,28 @@ impl Query {
         if text.len() > QUERY_BYTES_MAX {
             return Err(QueryFault::TooLong);
         }
-        let mut terms = Vec::new();
+        let mut query = Self::default();
         let mut rest = text.trim_start();
         while !rest.is_empty() {
             let (word, after) = next_word(rest);
             rest = after.trim_start();
-            if let Some(term) = term(&word)? {
-                terms.push(term);
+            if let Some(term) = term(&word, &mut query.remarks)? {
+                query.terms.push(term);
             }
-            if terms.len() > TERMS_MAX {
+            if query.terms.len() > TERMS_MAX {
                 return Err(QueryFault::TooMany);
             }
         }
-        Ok(Self { terms })
+        if memchr::memchr_iter(b'"', text.as_bytes()).count() % 2 == 1 {
+            query.remarks.push("a quotation mark is not closed; the phrase goes to the end".to_owned());
+        }
+        Ok(query)
+    }
+
+    /// What was not understood as it may have been meant, and what was done instead.
+    #[must_use]
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     /// With one more condition.
@@ -130,12 +144,12 @@ fn next_word(text: &str) -> (String, &str) {
     (word, "")
 }
 
-fn term(word: &str) -> Result<Option<(Term, bool)>, QueryFault> {
+fn term(word: &str, remarks: &mut Vec<String>) -> Result<Option<(Term, bool)>, QueryFault> {
     let (negated, word) = match word.strip_prefix(['-', '!']) {
         Some(rest) if !rest.is_empty() => (true, rest),
         _ => (false, word),
     };
-    let lower = word.to_lowercase();
+    let lower = fold(word);
     let Some((name, value)) = lower.split_once(':') else {
         return Ok((!lower.is_empty()).then_some((Term::Word(lower), negated)));
     };
@@ -159,12 +173,32 @@ fn term(word: &str) -> Result<Option<(Term, bool)>, QueryFault> {
             _ => return Err(QueryFault::Unknown(lower)),
         },
         // A time or a URL is a word with a colon in it.
-        _ => Some((Term::Word(lower), negated)),
+        _ => {
+            if looks_like_a_field(name, value) {
+                remarks.push(format!(
+                    "`{name}:` is no field ({FIELDS} are); `{}` was looked for as a word",
+                    crate::render::cut(&lower, 80)
+                ));
+            }
+            Some((Term::Word(lower), negated))
+        }
     })
 }
 
+/// The fields that can be named.
+const FIELDS: &str = "from, to, cc, subject, message-id, tag, before, after, larger, smaller, has, is";
+
+/// A word and something behind its colon, which is neither a URL nor a time.
+fn looks_like_a_field(name: &str, value: &str) -> bool {
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    is_name
+        && !value.is_empty()
+        && !value.starts_with("//")
+        && !matches!(name, "mailto" | "cid" | "data" | "tel")
+}
+
 /// A day begins at midnight UTC.
-fn date_ms(text: &str) -> Result<u64, QueryFault> {
+pub(crate) fn date_ms(text: &str) -> Result<u64, QueryFault> {
     let fault = || QueryFault::Date(text.to_owned());
     let dashed = text.replace('/', "-");
     let full = match dashed.len() {

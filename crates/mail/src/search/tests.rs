@@ -26,10 +26,11 @@ struct Here<'a>(&'a Twin);
 impl Desk for Here<'_> {
     type Fault = Unavailable;
 
-    async fn judge(&self, query: &Query, mails: Vec<MailId>) -> Result<Judged, Unavailable> {
+    async fn judge(&self, scope: &Scope, query: &Query, mails: Vec<MailId>) -> Result<Judged, Unavailable> {
         let mut matches = Vec::new();
         for id in mails {
-            matches.push(self.0.mail(id).await?.is_some_and(|mail| query.matches_mail(&mail)));
+            let mail = self.0.mail_into(scope, id, ()).await?;
+            matches.push(mail.is_some_and(|(mail, ())| query.matches_mail(&mail)));
         }
         Ok(Judged { matches, took: Duration::ZERO })
     }
@@ -137,7 +138,7 @@ fn a_cursor_goes_on_where_it_stopped_though_mail_came_and_went() {
         // Newer mails push everything down; they are for the next search.
         (1000..1007).for_each(deliver);
         if page == 2 {
-            block_on(twin.delete(MailId(*seen.last().unwrap()))).unwrap();
+            block_on(twin.delete(&Scope::All, MailId(*seen.last().unwrap()))).unwrap();
         }
     }
     let expected: Vec<u64> =
@@ -171,6 +172,8 @@ proptest! {
         if let Ok(query) = Query::parse(&text) {
             let summary = Summary {
                 id: MailId(1),
+                letter: MailId(1),
+                inboxes: 1,
                 inbox: Inbox::of("bob", "night.test").unwrap(),
                 envelope_from: "a@b".into(),
                 from: text.as_bytes().into(),
@@ -181,5 +184,44 @@ proptest! {
             };
             let _ = query.judge(&summary, &NoMarks);
         }
+    }
+}
+
+#[test]
+fn accents_headers_and_link_targets_are_found() {
+    let twin = Twin::new(Retention { age_ms: 30 * 86_400_000, ..Retention::default() }, "night.test");
+    let mail = "From: =?utf-8?q?J=C3=BCrgen_Stra=C3=9Fe?= <j@x.test>\r\nSubject: =?utf-8?q?R=C3=A9sum=C3=A9?=\r\n\
+                X-Campaign: spring-7\r\nContent-Type: text/html; charset=utf-8\r\n\r\n\
+                <p>caf\u{e9} <a HREF = 'https://track.test/?to=shop&amp;id=42'>here</a><img src=cid:logo7></p>";
+    twin.deliver_at(BASE_MS, "b@x.test", &["bob".to_owned()], mail.as_bytes()).unwrap();
+    for query in [
+        "from:strasse",
+        "from:JURGEN",
+        "resume",
+        "subject:R\u{e9}sum\u{e9}",
+        "cafe",
+        "CAF\u{c9}",
+        "x-campaign spring-7",
+        "\"x-campaign: spring-7\"",
+        "track.test/?to=shop&id=42",
+        "cid:logo7",
+        "to:bob",
+    ] {
+        assert_eq!(find(&twin, query), [1], "{query}");
+    }
+    assert_eq!(find(&twin, "spring-8"), [0; 0]);
+}
+
+#[test]
+fn what_was_not_understood_is_said() {
+    let remarks = |query: &str| Query::parse(query).unwrap().remarks().to_vec();
+    assert!(
+        remarks("form:ann")[0].starts_with("`form:` is no field (from, to, "),
+        "{:?}",
+        remarks("form:ann")
+    );
+    assert_eq!(remarks("\"not closed")[0], "a quotation mark is not closed; the phrase goes to the end");
+    for understood in ["from:ann", "https://x.test/y", "10:30", "cid:logo", "a b", "", "x:"] {
+        assert_eq!(remarks(understood), [""; 0], "{understood}");
     }
 }

@@ -1,13 +1,13 @@
 //! A mail under way: who sent it to whom, and its bytes so far; and how it is put into the log.
 
-use std::{io::Write, net::IpAddr, sync::Arc};
+use std::{collections::HashSet, io::Write, net::IpAddr, sync::Arc};
 
 use engine::log::{Appended, Location, Refused, Ticket};
 use smallvec::SmallVec;
 
 use crate::{
     bodies::{self, SharedBody},
-    core::{Arrival, Core, MAIL, owner},
+    core::{Arrival, Core, MAIL},
     counters::Counter,
     head::{self, Fields},
     index::NewEntry,
@@ -30,6 +30,15 @@ pub(crate) struct Envelope {
     pub(crate) draft: Draft,
 }
 
+/// Recipients whose memory is not counted among that of mails being received.
+const RECIPIENTS_UNCOUNTED: usize = 16;
+/// What the texts of a recipient take, about: its inbox in two parts.
+const RECIPIENT_TEXTS_BYTES: usize = 64;
+/// Recipients that are compared one with the other.
+const COMPARED_MAX: usize = 16;
+/// Memory for what stands before a mail in its record that a core keeps; a mail to a thousand takes more.
+const META_SPARE_MAX: usize = 64 << 10;
+
 /// No mail.
 const NO_NAME: MailId = MailId(0);
 
@@ -37,8 +46,8 @@ const NO_NAME: MailId = MailId(0);
 pub(crate) struct Kept {
     pub(crate) ticket: Ticket,
     pub(crate) arrivals: SmallVec<[Arrival; 1]>,
-    /// Its records, should they have to be taken back.
-    pub(crate) records: SmallVec<[(Location, usize); 1]>,
+    /// Its record, should it have to be taken back: where it is, and the bytes of its payload.
+    pub(crate) record: (Location, usize),
     pub(crate) raw_bytes: u64,
 }
 
@@ -56,12 +65,17 @@ impl Envelope {
         self.recipients.push(Recipient { id: NO_NAME, inbox, said: SmallVec::from_slice(said.as_bytes()) });
     }
 
+    /// Memory of the recipients, where they are many: of a few it is as much as a session has anyway.
+    pub(crate) fn recipient_bytes(&self) -> usize {
+        let beyond = self.recipients.capacity().saturating_sub(RECIPIENTS_UNCOUNTED);
+        beyond * (size_of::<Recipient>() + RECIPIENT_TEXTS_BYTES)
+    }
+
     /// Names the mail in each inbox, and begins it with our Received field (RFC 5321, 4.4).
     pub(crate) fn begin(&mut self, core: &Core, trace: Trace<'_>, now_ms: u64) {
-        for at in 0..self.recipients.len() {
-            let (before, rest) = self.recipients.split_at_mut(at);
-            let recipient = &mut rest[0];
-            if before.iter().all(|other| other.inbox != recipient.inbox) {
+        let is_first = first_of_their_inbox(&self.recipients);
+        for (recipient, is_first) in self.recipients.iter_mut().zip(is_first) {
+            if is_first {
                 recipient.id = core.name(&recipient.inbox, now_ms);
             }
         }
@@ -83,131 +97,127 @@ impl Envelope {
         raw.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the mail to the log: one record for all of its inboxes that one core owns. Once it is kept, the
-    /// envelope's texts have gone with it; if it is refused, they are still here for another try.
+    /// Appends the mail to the log: one record, whichever cores own its inboxes. Once it is kept, the envelope's texts
+    /// have gone with it; if it is refused, they are still here for another try.
     pub(crate) fn keep(&mut self, core: &Core, now_ms: u64) -> Result<Kept, Refused> {
         let Self { from, recipients, raw, .. } = self;
-        let mut kept = Kept {
-            ticket: Ticket::default(),
-            arrivals: SmallVec::with_capacity(recipients.len()),
-            records: SmallVec::new(),
-            raw_bytes: raw.len() as u64,
-        };
-        let whole = Whole { raw, fields: head::fields(raw), arrived_ms: now_ms };
-        if core.cores == 1 || recipients.len() == 1 {
-            whole.keep_group(core, from, recipients, &mut kept)?;
-            return Ok(kept);
-        }
-        for group in 0..core.cores {
-            let (mut from, mut recipients) = (from.clone(), recipients.clone());
-            for recipient in &mut recipients {
-                if owner(&recipient.inbox, core.cores) != group {
-                    recipient.id = NO_NAME;
-                }
-            }
-            if recipients.iter().any(|recipient| recipient.id != NO_NAME)
-                && let Err(refused) = whole.keep_group(core, &mut from, &mut recipients, &mut kept)
-            {
-                take_back(core, &kept);
-                return Err(refused);
-            }
-        }
-        Ok(kept)
-    }
-}
-
-/// A mail that has ended.
-struct Whole<'a> {
-    raw: &'a [u8],
-    fields: Fields<'a>,
-    arrived_ms: u64,
-}
-
-impl Whole<'_> {
-    /// Appends one record for those of `recipients` that have a name for the mail. What lists show of it takes their
-    /// inboxes, and the last the sender, instead of copies.
-    fn keep_group(
-        &self,
-        core: &Core,
-        from: &mut Box<str>,
-        recipients: &mut [Recipient],
-        kept: &mut Kept,
-    ) -> Result<(), Refused> {
-        let Self { raw, fields, arrived_ms } = *self;
-        let meta = Meta { arrived_ms, envelope_from: from, from: fields.from, subject: fields.subject };
+        let fields = head::fields(raw);
+        let meta =
+            Meta { arrived_ms: now_ms, envelope_from: from, from: fields.from, subject: fields.subject };
         let mut head = core.meta.borrow_mut();
         meta.encode(recipients, &mut head);
-        let (appended, record_bytes) = self.append(core, &mut head)?;
-        kept.ticket = kept.ticket.max(appended.ticket);
-        kept.records.push((appended.location, record_bytes));
-        let mut left = recipients.iter().filter(|recipient| recipient.id != NO_NAME).count();
-        let shared = left > 1;
-        for Recipient { id, inbox, .. } in recipients.iter_mut().filter(|recipient| recipient.id != NO_NAME) {
-            left -= 1;
-            let envelope_from = if left == 0 { std::mem::take(from) } else { from.clone() };
-            let summary = Summary {
-                id: *id,
-                inbox: inbox.take(),
-                envelope_from,
-                from: fields.from.into(),
-                subject: fields.subject.into(),
-                arrived_ms,
-                expires_ms: arrived_ms.saturating_add(core.retention_ms()),
-                size_bytes: raw.len() as u64,
-            };
-            let entry = NewEntry {
-                id: *id,
-                location: appended.location.bits(),
-                record_bytes: u32::try_from(record_bytes).unwrap_or(u32::MAX),
-                mail_bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX),
-                arrived_ms,
-                shared,
-            };
-            kept.arrivals.push(Arrival { entry, summary: Arc::new(summary) });
+        let (appended, record_bytes) = append(core, &mut head, raw)?;
+        if head.capacity() > META_SPARE_MAX {
+            *head = Vec::with_capacity(META_SPARE_MAX);
         }
-        Ok(())
-    }
-
-    /// Appends the mail behind its meta, without its body where the segment has that already; the bytes of the record.
-    fn append(&self, core: &Core, meta: &mut Vec<u8>) -> Result<(Appended, usize), Refused> {
-        let parts = if core.config().share_bodies { bodies::split(self.raw) } else { None };
-        let Some((head, body)) = parts else {
-            let appended = core.append(MAIL, 0, &[meta, self.raw])?;
-            return Ok((appended, meta.len() + self.raw.len()));
-        };
-        let hash = bodies::hash(body);
-        if let Some(known) = core.bodies.borrow().find(hash, body.len())
-            && let Some(location) = Location::from_bits(known.location)
-        {
-            let record_bytes = meta.len() + record::SHARED_BODY_BYTES + head.len();
-            if core.writer.borrow().has_beside(location, known.at as usize, body, record_bytes) {
-                record::share(meta, &known);
-                let appended = core.append(MAIL, 0, &[meta, head])?;
-                core.count(Counter::SharedBodies);
-                core.counters.add(Counter::SharedBodyBytes, body.len() as u64);
-                return Ok((appended, record_bytes));
-            }
-        }
-        let appended = core.append(MAIL, 0, &[meta, self.raw])?;
-        let record_bytes = meta.len() + self.raw.len();
-        // None of them is larger than a segment.
-        let narrow = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-        let stored = SharedBody {
-            location: appended.location.bits(),
-            record_bytes: narrow(record_bytes),
-            at: narrow(meta.len() + head.len()),
-            bytes: narrow(body.len()),
-        };
-        core.bodies.borrow_mut().remember(hash, stored);
-        Ok((appended, record_bytes))
+        let arrivals =
+            arrivals(core, from, recipients, &Record { appended, record_bytes, raw, fields, now_ms });
+        let record = (appended.location, record_bytes);
+        Ok(Kept { ticket: appended.ticket, arrivals, record, raw_bytes: raw.len() as u64 })
     }
 }
 
-/// Ends the records of a mail that will not get its 250, so that none is shown after a restart.
-pub(crate) fn take_back(core: &Core, kept: &Kept) {
-    for (location, payload_bytes) in &kept.records {
-        // If even this is refused, the mail may be shown after a restart though its sender was told to try again.
-        let _ = core.writer.borrow_mut().delete(*location);
-        core.shared.reader.died(*location, *payload_bytes);
+/// Which recipients are the first to name their inbox. Few are compared one with the other; a thousand would take
+/// milliseconds.
+fn first_of_their_inbox(recipients: &[Recipient]) -> SmallVec<[bool; COMPARED_MAX]> {
+    if recipients.len() <= COMPARED_MAX {
+        let is_first = |at: usize| recipients[..at].iter().all(|other| other.inbox != recipients[at].inbox);
+        return (0..recipients.len()).map(is_first).collect();
     }
+    let mut seen = HashSet::with_capacity(recipients.len());
+    recipients.iter().map(|recipient| seen.insert(&recipient.inbox)).collect()
+}
+
+/// A mail that is in the log.
+struct Record<'a> {
+    appended: Appended,
+    record_bytes: usize,
+    raw: &'a [u8],
+    fields: Fields<'a>,
+    now_ms: u64,
+}
+
+/// What the owners of a mail's inboxes are to be told. What lists show of it takes the inboxes of `recipients`, and the
+/// last the sender, instead of copies.
+fn arrivals(
+    core: &Core,
+    from: &mut Box<str>,
+    recipients: &mut [Recipient],
+    record: &Record<'_>,
+) -> SmallVec<[Arrival; 1]> {
+    let &Record { appended, record_bytes, raw, fields, now_ms: arrived_ms } = record;
+    let named = || recipients.iter().filter(|recipient| recipient.id != NO_NAME);
+    let mut left = named().count();
+    let letter = named().next().map_or(NO_NAME, |recipient| recipient.id);
+    let inboxes = u16::try_from(left).unwrap_or(u16::MAX);
+    let mut arrivals = SmallVec::with_capacity(left);
+    for Recipient { id, inbox, .. } in recipients.iter_mut().filter(|recipient| recipient.id != NO_NAME) {
+        left -= 1;
+        let envelope_from = if left == 0 { std::mem::take(from) } else { from.clone() };
+        let summary = Summary {
+            id: *id,
+            letter,
+            inboxes,
+            inbox: inbox.take(),
+            envelope_from,
+            from: fields.from.into(),
+            subject: fields.subject.into(),
+            arrived_ms,
+            expires_ms: arrived_ms.saturating_add(core.retention_ms()),
+            size_bytes: raw.len() as u64,
+        };
+        let entry = NewEntry {
+            id: *id,
+            letter,
+            inboxes,
+            location: appended.location.bits(),
+            record_bytes: u32::try_from(record_bytes).unwrap_or(u32::MAX),
+            mail_bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX),
+            arrived_ms,
+        };
+        arrivals.push(Arrival { entry, summary: Arc::new(summary) });
+    }
+    arrivals
+}
+
+/// Appends the mail behind its meta, without its body where the segment has that already; the bytes of the record.
+fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(Appended, usize), Refused> {
+    let parts = if core.config().share_bodies { bodies::split(raw) } else { None };
+    let Some((head, body)) = parts else {
+        let appended = core.append(MAIL, 0, &[meta, raw])?;
+        return Ok((appended, meta.len() + raw.len()));
+    };
+    let hash = bodies::hash(body);
+    if let Some(known) = core.bodies.borrow().find(hash, body.len())
+        && let Some(location) = Location::from_bits(known.location)
+    {
+        let record_bytes = meta.len() + record::SHARED_BODY_BYTES + head.len();
+        if core.writer.borrow().has_beside(location, known.at as usize, body, record_bytes) {
+            record::share(meta, &known);
+            let appended = core.append(MAIL, 0, &[meta, head])?;
+            core.count(Counter::SharedBodies);
+            core.counters.add(Counter::SharedBodyBytes, body.len() as u64);
+            return Ok((appended, record_bytes));
+        }
+    }
+    let appended = core.append(MAIL, 0, &[meta, raw])?;
+    let record_bytes = meta.len() + raw.len();
+    // None of them is larger than a segment.
+    let narrow = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let stored = SharedBody {
+        location: appended.location.bits(),
+        record_bytes: narrow(record_bytes),
+        at: narrow(meta.len() + head.len()),
+        bytes: narrow(body.len()),
+    };
+    core.bodies.borrow_mut().remember(hash, stored);
+    Ok((appended, record_bytes))
+}
+
+/// Ends the record of a mail that will not get its 250, so that it is not shown after a restart.
+pub(crate) fn take_back(core: &Core, kept: &Kept) {
+    let (location, payload_bytes) = kept.record;
+    // If even this is refused, the mail may be shown after a restart though its sender was told to try again.
+    let _ = core.writer.borrow_mut().delete(location);
+    core.shared.reader.died(location, payload_bytes);
 }

@@ -159,11 +159,7 @@ impl Session {
             {
                 // What comes is a mail's for as long as the peer likes: only closing ends it.
                 core.count(counter);
-                let reply = match counter {
-                    Counter::AddressReceivingFull => ADDRESS_RECEIVING_FULL,
-                    _ => RECEIVING_FULL,
-                };
-                self.refuse(core, reply, turn);
+                self.refuse(core, receiving_full(counter), turn);
                 return (at, Stop::Close);
             }
             if over {
@@ -275,8 +271,11 @@ impl Session {
         let Some(envelope) = &mut self.envelope else { unreachable!("a recipient comes after the sender") };
         let config = core.config();
         if envelope.recipients.len() >= config.limits.recipients_max {
+            // No fault of the sender's: it tries those in another mail (RFC 5321, 4.5.3.1.10).
             core.count(Counter::TooManyRecipients);
-            return self.refuse_recipient(core, to, reply::TOO_MANY_RECIPIENTS, turn);
+            self.note_refused(core, to, reply::TOO_MANY_RECIPIENTS);
+            reply::TOO_MANY_RECIPIENTS.write(&mut turn.out);
+            return None;
         }
         let Ok(inbox) = Inbox::of(to, &config.default_domain) else {
             core.count(Counter::BadRecipients);
@@ -297,6 +296,12 @@ impl Session {
         envelope.draft.recipient(to);
         envelope.add(inbox, to);
         self.dialog.recipient_accepted();
+        if let Err(counter) = self.account(core) {
+            // Its recipients are held for as long as the peer likes, as a mail's bytes are.
+            core.count(counter);
+            self.refuse(core, receiving_full(counter), turn);
+            return Some(Stop::Close);
+        }
         reply::RECIPIENT_OK.write(&mut turn.out);
         None
     }
@@ -400,10 +405,10 @@ impl Session {
         was_one
     }
 
-    /// Books what the mail's buffer has grown by; which bound it hits, if any.
+    /// Books what the mail's buffer and its recipients have grown by; which bound they hit, if any.
     fn account(&mut self, core: &Core) -> Result<(), Counter> {
         let Some(envelope) = &self.envelope else { return Ok(()) };
-        let bytes = envelope.raw.capacity();
+        let bytes = envelope.raw.capacity() + envelope.recipient_bytes();
         if bytes == self.receiving {
             return Ok(());
         }
@@ -428,19 +433,32 @@ impl Session {
         Draft::begin(core, parent, sender)
     }
 
-    /// Refuses a recipient; the mail goes on with the others.
-    fn refuse_recipient(&mut self, core: &Core, to: &str, reply: Reply, turn: &mut Turn) -> Option<Stop> {
+    /// The log says of a recipient that it was refused.
+    fn note_refused(&self, core: &Core, to: &str, reply: Reply) {
         if let Some(envelope) = &self.envelope {
             let mut draft = self.draft(core, envelope.draft.id(), &envelope.from);
             draft.recipient(to);
             draft.refused(core, reply);
         }
+    }
+
+    /// Refuses a recipient; the mail goes on with the others.
+    fn refuse_recipient(&mut self, core: &Core, to: &str, reply: Reply, turn: &mut Turn) -> Option<Stop> {
+        self.note_refused(core, to, reply);
         if self.dialog.refused() {
             reply::TOO_MANY_FAULTS.write(&mut turn.out);
             return Some(Stop::Close);
         }
         reply.write(&mut turn.out);
         None
+    }
+}
+
+/// What is said where the memory of mails that are being received is all in use.
+fn receiving_full(counter: Counter) -> Reply {
+    match counter {
+        Counter::AddressReceivingFull => ADDRESS_RECEIVING_FULL,
+        _ => RECEIVING_FULL,
     }
 }
 

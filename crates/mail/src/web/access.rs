@@ -5,7 +5,9 @@
 //! - with a token configured, it needs the token (`Authorization: TOKEN`, `Bearer TOKEN`, Basic with the token as the
 //!   password, or `?token=`);
 //! - without one, only this machine may ask: it listens on loopback, the peer is loopback, no proxy stands between, and
-//!   the `Host` is an IP address or `localhost` (a page whose name was rebound to 127.0.0.1 sends its own name).
+//!   the `Host` is an IP address or `localhost` (a page whose name was rebound to 127.0.0.1 sends its own name);
+//! - who asks from a network that the operator names as readers' (`mail-readers`) may, token or not, under a name that
+//!   is ours. Through a proxy it is whom the proxy names that counts, if the proxy is believed, and nobody if not.
 //!
 //! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`). A change is
 //! what changes something, whatever its method: Mailinator's clients delete by `GET …?delete=1m`, and any page can have
@@ -62,17 +64,33 @@ impl<M: Mailboxes> App<M> {
         &self,
         headers: &HeaderMap,
         query: Option<&str>,
-        peer: Peer,
+        from: AskedFrom,
     ) -> Result<(), Fault> {
-        let allowed = match &self.config.token {
-            Some(token) => given(headers, query).iter().any(|guess| token.is(guess)),
-            None => self.on_loopback && is_this_machine(headers, peer),
-        };
-        if allowed {
+        if self.may_see_all(headers, query, from) {
             return Ok(());
         }
         self.counters.add(Counter::Unauthorized, 1);
-        Err(if self.config.token.is_some() { Fault::TokenNeeded } else { Fault::OnlyFromHere })
+        Err(match self.config.token {
+            Some(_) => Fault::TokenNeeded,
+            None => Fault::OnlyFromHere(from.asker.to_canonical()),
+        })
+    }
+
+    /// The same as an answer, for a page that shows a way there or not.
+    pub(crate) fn may_see_all(&self, headers: &HeaderMap, query: Option<&str>, from: AskedFrom) -> bool {
+        let is_known = match &self.config.token {
+            Some(token) => given(headers, query).iter().any(|guess| token.is(guess)),
+            None => self.on_loopback && is_this_machine(headers, from.peer),
+        };
+        is_known || self.is_reader(headers, from)
+    }
+
+    /// Whether who asks is in a network of readers.
+    fn is_reader(&self, headers: &HeaderMap, from: AskedFrom) -> bool {
+        // A proxy that is not believed may speak for anybody, whatever network it is in.
+        let is_named = from.asker != from.peer.0.ip() || !through_a_proxy(headers);
+        let asker = from.asker.to_canonical();
+        is_named && self.config.readers.iter().any(|network| network.contains(asker))
     }
 
     /// Refuses what was asked for by a name that is not ours: the name of a page that was rebound to our address
@@ -109,6 +127,13 @@ impl<M: Mailboxes> App<M> {
         self.counters.add(Counter::ForeignWrites, 1);
         Err(Fault::ForeignWrite)
     }
+}
+
+/// Who asks: the other end of the connection, and whom it asks for where that is a proxy that is believed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedFrom {
+    pub(crate) peer: Peer,
+    pub(crate) asker: IpAddr,
 }
 
 /// Who wants a request to be sent, as far as its headers tell.
@@ -180,11 +205,14 @@ fn given(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
     given
 }
 
+/// Whether a proxy says that it stands between.
+fn through_a_proxy(headers: &HeaderMap) -> bool {
+    ["x-forwarded-for", "forwarded", "via", "x-real-ip"].iter().any(|name| headers.contains_key(*name))
+}
+
 fn is_this_machine(headers: &HeaderMap, peer: Peer) -> bool {
-    let through_a_proxy =
-        ["x-forwarded-for", "forwarded", "via", "x-real-ip"].iter().any(|name| headers.contains_key(*name));
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    peer.0.ip().is_loopback() && !through_a_proxy && is_local_name(host_name(host))
+    peer.0.ip().is_loopback() && !through_a_proxy(headers) && is_local_name(host_name(host))
 }
 
 /// A `Host` without its port, and without the dot that may end a name.
@@ -225,6 +253,12 @@ mod tests {
         }
         assert!(Token::new("short").is_err());
         assert_eq!(format!("{:?}", Token::new(secret).unwrap()), "Token(…)");
+    }
+
+    #[test]
+    fn the_refusal_names_what_would_let_them_in() {
+        let fault = Fault::OnlyFromHere("172.18.0.3".parse().unwrap()).to_string();
+        assert!(fault.contains("--mail-readers") && fault.contains("172.18.0.3"), "{fault}");
     }
 
     #[test]

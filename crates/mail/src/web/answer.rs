@@ -1,6 +1,6 @@
 //! What every answer has in common: its headers, and one table from faults to replies.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use askama::Template;
 use axum::{
@@ -61,8 +61,10 @@ pub(crate) enum Fault {
     TimedOut(String),
     #[error("what shows more than one inbox needs the operator's token")]
     TokenNeeded,
-    #[error("what shows more than one inbox is shown to this machine only, because no token is configured")]
-    OnlyFromHere,
+    #[error(
+        "what shows more than one inbox is shown to this machine only, as long as --mail-readers names no network that {0} is in"
+    )]
+    OnlyFromHere(IpAddr),
     #[error("another site's page asked for this change")]
     ForeignWrite,
     #[error("`{0}` is not a name of this service; --http-hosts says which are")]
@@ -107,7 +109,7 @@ impl Fault {
             Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAnAddress(_) | Self::Query(_) | Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::TokenNeeded => StatusCode::UNAUTHORIZED,
-            Self::OnlyFromHere | Self::ForeignWrite => StatusCode::FORBIDDEN,
+            Self::OnlyFromHere(_) | Self::ForeignWrite => StatusCode::FORBIDDEN,
             Self::NotDone(_) => StatusCode::NOT_IMPLEMENTED,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -128,7 +130,7 @@ impl Fault {
             Self::NotAnAddress(_) => "This is no address",
             Self::Query(_) | Self::Bad(_) => "This cannot be understood",
             Self::TimedOut(_) => "Nothing came",
-            Self::TokenNeeded | Self::OnlyFromHere | Self::ForeignWrite => "Not allowed",
+            Self::TokenNeeded | Self::OnlyFromHere(_) | Self::ForeignWrite => "Not allowed",
             Self::NotDone(_) => "Not done here",
             Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
             Self::Store(Unavailable::TooOften(_)) => "Too often",
@@ -156,8 +158,9 @@ impl Fault {
             Self::TokenNeeded => {
                 "Log in with any name and the token as the password, or look at one inbox by its name."
             }
-            Self::OnlyFromHere => {
-                "Look at one inbox by its name. Whoever runs this service can configure a token."
+            Self::OnlyFromHere(_) => {
+                "Look at one inbox by its name. Whoever runs this service can name your network with --mail-readers, or \
+                 configure a token."
             }
             Self::ForeignWrite => "Do it on the inbox's own page.",
             Self::ForeignHost(_) => {

@@ -18,6 +18,7 @@ use super::{
     budget::Budget,
     config::Config,
     counters::{Counter, Counters},
+    gists::Gists,
     marks::Marks,
     turns::Turns,
     when,
@@ -35,6 +36,7 @@ pub(crate) struct App<M> {
     pub(crate) site: Site,
     pub(crate) counters: Arc<Counters>,
     pub(crate) marks: Marks,
+    pub(crate) gists: Gists,
     pub(crate) started_ms: u64,
     /// It listens where only this machine can reach it.
     pub(crate) on_loopback: bool,
@@ -82,10 +84,13 @@ impl<M: Mailboxes> App<M> {
         let turns = |running_max, waiting_max, full| {
             Arc::new(Turns::new(running_max, waiting_max, Arc::clone(&counters), full))
         };
+        let marks = Marks::new(Arc::clone(&counters));
+        marks.begin(mailboxes.noted());
         Self {
             mailboxes,
             site,
-            marks: Marks::new(Arc::clone(&counters)),
+            marks,
+            gists: Gists::new(Arc::clone(&counters)),
             started_ms: clock::unix_ms(),
             on_loopback: address.ip().is_loopback(),
             listeners: Arc::new(Semaphore::new(config.listeners_max)),

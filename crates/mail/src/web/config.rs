@@ -30,6 +30,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Names that the pages have besides addresses and `localhost`; `*`: any.
     pub http_hosts: Vec<String>,
+    /// Networks whose askers may see more than one inbox at a time, as this machine may where there is no token.
+    pub readers: Vec<Network>,
     /// Bytes held for requests in all: bodies, mails read for an answer, answers until they are taken. One address has
     /// half of them at most; more is told to come back.
     pub http_bytes_max: u64,
@@ -61,6 +63,7 @@ impl Default for Config {
             abuse: None,
             connections_max: 4096,
             http_hosts: Vec::new(),
+            readers: Vec::new(),
             http_bytes_max: 64 << 20,
             proxies: Vec::new(),
             tls: None,

@@ -20,6 +20,9 @@ engine::counters! {
         ClientFaults => Counter, "mail_web_client_faults", None, "Requests answered with a status from 400 to 499.";
         ServerFaults => Counter, "mail_web_server_faults", None, "Requests answered with a status from 500 to 599.";
         Rendered => Counter, "mail_web_rendered", None, "Mails taken apart for a page or an API.";
+        GistsMade => Counter, "mail_web_gists_made", None, "Mails taken apart for a list; what it shows of them is kept.";
+        GistBytes => Gauge, "mail_web_gist_bytes", None, "Bytes kept of mails for lists, at most 32 MiB.";
+        GistsDropped => Counter, "mail_web_gists_dropped", None, "Mails whose part in lists is not kept any more because those bytes are in use; it is made anew when asked for.";
         RenderBusy => Counter, "mail_web_render_busy", None, "Requests turned away because too many were waiting for large mails to be read.";
         SearchBusy => Counter, "mail_web_search_busy", None, "Searches turned away because too many were waiting for their turn.";
         HeldBytes => Gauge, "mail_web_held_bytes", None, "Bytes held for requests: bodies, mails read for an answer, answers under way; http-bytes-max bounds them.";

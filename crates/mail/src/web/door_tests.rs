@@ -120,6 +120,26 @@ const MAILPIT: &[(&str, &str, Door)] = &[
     ("PUT", "/api/v1/chaos", OpenChange),
 ];
 
+/// Over everything; the same below `/mailhog`.
+const MAILHOG: &[(&str, &str, Door)] = &[
+    ("GET", "/api/v2/messages", Wide),
+    ("GET", "/api/v2/search", Wide),
+    ("GET", "/api/v1/messages/{id}", Wide),
+    ("DELETE", "/api/v1/messages/{id}", WideChange),
+    ("GET", "/api/v1/messages/{id}/download", Wide),
+    ("GET", "/api/v1/messages/{id}/mime/part/{part}/download", Wide),
+    ("GET", "/api/v1/events", Wide),
+    ("GET", "/api/v2/websocket", Wide),
+    ("GET", "/api/v2/outgoing-smtp", Open),
+    ("GET", "/api/v2/jim", Open),
+    ("POST", "/api/v2/jim", OpenChange),
+    ("PUT", "/api/v2/jim", OpenChange),
+    ("DELETE", "/api/v2/jim", OpenChange),
+    ("POST", "/api/v1/messages/{id}/release", OpenChange),
+];
+const BELOW_MAILHOG: &[(&str, &str, Door)] =
+    &[("GET", "/mailhog/api/v1/messages", Wide), ("DELETE", "/mailhog/api/v1/messages", WideChange)];
+
 fn table() -> Vec<(&'static str, String, Door)> {
     let in_an_inbox = |door| match door {
         Wide => Inbox,
@@ -132,7 +152,11 @@ fn table() -> Vec<(&'static str, String, Door)> {
         let of_inbox = (*method, format!("/inbox/{{address}}{path}"), in_an_inbox(*door));
         [(*method, (*path).to_owned(), *door), of_inbox]
     });
-    pages.chain(mailinator).chain(mailpit).collect()
+    let mailhog = MAILHOG.iter().flat_map(|(method, path, door)| {
+        [(*method, (*path).to_owned(), *door), (*method, format!("/mailhog{path}"), *door)]
+    });
+    let below = BELOW_MAILHOG.iter().map(|(method, path, door)| (*method, (*path).to_owned(), *door));
+    pages.chain(mailinator).chain(mailpit).chain(mailhog).chain(below).collect()
 }
 
 /// The list of routes is the router's own: one that nobody has thought about here fails.

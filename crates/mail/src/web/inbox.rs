@@ -210,7 +210,7 @@ pub(super) async fn search_page<M: Mailboxes>(
             found = app.search(client, &scope, &query, cursor, FOUND_MAX).await?;
             let now_ms = clock::unix_ms();
             template.rows = found.mails.iter().map(|mail| Row::new(mail, within, now_ms)).collect();
-            template.summary = in_words(&found);
+            template.summary = in_words(&found, query.remarks());
             template.older = found.next.map(|next| {
                 let query = super::scope::segment(&template.query);
                 format!("{}/search?q={query}&cursor={next}", template.base)
@@ -220,18 +220,24 @@ pub(super) async fn search_page<M: Mailboxes>(
     answer::page(&template)
 }
 
-fn in_words(found: &search::Found) -> String {
+fn in_words(found: &search::Found, remarks: &[String]) -> String {
     let count = match found.mails.len() {
         0 => "No mail".to_owned(),
         1 => "1 mail".to_owned(),
         n => format!("{n} mails"),
     };
     let looked = format!("{count} found among {}", found.looked_at);
-    match (found.bounded, found.next.is_some()) {
+    let mut words = match (found.bounded, found.next.is_some()) {
         (true, _) => format!("{looked}; there are more to look at."),
         (false, true) => format!("{looked}, newest first; there may be more."),
         (false, false) => format!("{looked}."),
+    };
+    for remark in remarks {
+        words.push_str(" Note: ");
+        words.push_str(remark);
+        words.push('.');
     }
+    words
 }
 
 pub(super) async fn delete_all<M: Mailboxes>(

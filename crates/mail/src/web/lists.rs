@@ -6,6 +6,8 @@
 //! 99 mails of 4 MiB, put together first, were 400 MB for whoever asked. Now an answer holds what its next mail needs.
 //! The first mail is made before the answer begins, so that whoever finds no room is told so in words; later there is
 //! no other way to say it than to break off, which a client of chunked answers (RFC 9112, 7.1) notices.
+//!
+//! Lists of lines ([`of_lines`]) are of what is kept of each mail ([`super::gists`]): one piece is all that most have.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -16,12 +18,14 @@ use axum::{
 };
 use futures_util::stream;
 
-use super::{answer::Fault, app::App, budget::Held, client::Client, counters::Counter};
+use super::{answer::Fault, app::App, budget::Held, client::Client, counters::Counter, gists::Gist};
 use crate::{
-    mailboxes::{Mail, Mailboxes, Summary},
+    mailboxes::{Mail, Mailboxes, Scope, Summary},
     render::Until,
 };
 
+/// Of a list of lines as much is written at a time: all of a hundred.
+const PIECE_BYTES: usize = 256 * 1024;
 /// How long an answer that has begun waits for room for its next mail.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -36,6 +40,7 @@ pub(crate) struct Around {
 struct List<M, F> {
     app: Arc<App<M>>,
     client: Client,
+    scope: Scope,
     mails: std::vec::IntoIter<Arc<Summary>>,
     shape: F,
     /// What is on its way to the client.
@@ -49,6 +54,7 @@ struct List<M, F> {
 pub(crate) async fn of_mails<M, F>(
     app: &Arc<App<M>>,
     client: Client,
+    scope: &Scope,
     summaries: Vec<Arc<Summary>>,
     Around { head, tail }: Around,
     shape: F,
@@ -60,7 +66,8 @@ where
     let held = app.budget.of(client);
     let mails = summaries.into_iter();
     let tail = Some(tail);
-    let mut list = List { app: Arc::clone(app), client, mails, shape, held, begun: false, tail };
+    let mut list =
+        List { app: Arc::clone(app), client, scope: scope.clone(), mails, shape, held, begun: false, tail };
     let mut first = head.into_bytes();
     first.extend(list.next().await?.unwrap_or_default());
     let rest = stream::unfold(Some(list), |list| async move {
@@ -94,7 +101,7 @@ where
                 self.held.wait_for(summary.size_bytes, ROOM_TIME_MAX).await?;
                 self.held.release();
             }
-            let Some(mail) = self.app.mail(self.client, summary.id).await? else { continue };
+            let Some(mail) = self.app.mail_in(self.client, &self.scope, summary.id).await? else { continue };
             let shape = self.shape.clone();
             let mut json = if self.begun { vec![b','] } else { Vec::new() };
             let made = self.app.render(self.client, mail, move |mail, until| {
@@ -114,5 +121,104 @@ where
             return Ok(Some(json));
         }
         Ok(self.tail.take().map(String::into_bytes))
+    }
+}
+
+/// A list of lines, each written from what lists show of a mail.
+struct Lines<M, F> {
+    app: Arc<App<M>>,
+    client: Client,
+    mails: std::iter::Zip<std::vec::IntoIter<Arc<Summary>>, std::vec::IntoIter<Option<Arc<Gist>>>>,
+    write: F,
+    held: Held,
+    begun: bool,
+    tail: Option<String>,
+}
+
+/// The answer; `write` writes each mail as JSON. One that went since it was listed is left out.
+pub(crate) async fn of_lines<M, F>(
+    app: &Arc<App<M>>,
+    client: Client,
+    summaries: Vec<Arc<Summary>>,
+    Around { head, tail }: Around,
+    write: F,
+) -> Result<Response, Fault>
+where
+    M: Mailboxes,
+    F: Fn(&Summary, &Gist, &mut Vec<u8>) -> serde_json::Result<()> + Send + 'static,
+{
+    let kept = app.gists.find(&summaries);
+    let bytes: usize = kept.iter().flatten().map(|gist| gist.mailpit.len() + LINE_BYTES).sum();
+    let mut first = Vec::with_capacity((head.len() + bytes + tail.len()).min(2 * PIECE_BYTES));
+    first.extend_from_slice(head.as_bytes());
+    let mails = summaries.into_iter().zip(kept);
+    let held = app.budget.of(client);
+    let mut lines =
+        Lines { app: Arc::clone(app), client, mails, write, held, begun: false, tail: Some(tail) };
+    lines.fill(&mut first).await?;
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    if lines.tail.is_none() {
+        // As part of the answer it is counted.
+        return Ok((kind, first).into_response());
+    }
+    lines.held.grow(first.len() as u64)?;
+    let rest = stream::unfold(Some(lines), |lines| async move {
+        let mut lines = lines?;
+        match lines.next().await {
+            Ok(Some(piece)) => Some((Ok(Bytes::from(piece)), Some(lines))),
+            Ok(None) => None,
+            Err(fault) => {
+                lines.app.counters.add(Counter::ListsBroken, 1);
+                tracing::warn!("a list of mails broke off: {fault}");
+                Some((Err(io::Error::other(fault)), None))
+            }
+        }
+    });
+    let pieces = futures_util::StreamExt::chain(stream::iter([Ok(Bytes::from(first))]), rest);
+    Ok((kind, Body::from_stream(pieces)).into_response())
+}
+
+/// What a line has beside what is kept of its mail, about.
+const LINE_BYTES: usize = 128;
+
+impl<M, F> Lines<M, F>
+where
+    M: Mailboxes,
+    F: Fn(&Summary, &Gist, &mut Vec<u8>) -> serde_json::Result<()>,
+{
+    /// The next piece, or the end; nothing behind that.
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        if self.tail.is_none() {
+            return Ok(None);
+        }
+        // The client has taken what came before.
+        self.held.release();
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        self.fill(&mut piece).await?;
+        self.held.wait_for(piece.len() as u64, ROOM_TIME_MAX).await?;
+        Ok(Some(piece))
+    }
+
+    /// Writes lines until the piece is large enough, and the tail behind the last.
+    async fn fill(&mut self, piece: &mut Vec<u8>) -> Result<(), Fault> {
+        while piece.len() < PIECE_BYTES {
+            let Some((summary, kept)) = self.mails.next() else {
+                piece.extend_from_slice(self.tail.take().unwrap_or_default().as_bytes());
+                return Ok(());
+            };
+            let gist = match kept {
+                Some(gist) => Some(gist),
+                None => self.app.gist(self.client, &summary).await?,
+            };
+            let Some(gist) = gist else { continue };
+            if std::mem::replace(&mut self.begun, true) {
+                piece.push(b',');
+            }
+            (self.write)(&summary, &gist, piece).map_err(|error| {
+                tracing::error!("a mail cannot be written as JSON: {error}");
+                Fault::Broken
+            })?;
+        }
+        Ok(())
     }
 }

@@ -26,7 +26,7 @@ use super::{
     inbox::{Row, RowPage, path_of},
     scope::Asked,
 };
-use crate::mailboxes::{Event, MailId, Mailboxes, Scope, Summary};
+use crate::mailboxes::{Event, Inbox, MailId, Mailboxes, Remains, Scope, Summary};
 
 /// Mails that came between the page and the stream, or while the browser was away; more, and the page is loaded again.
 const MISSED_MAX: usize = 100;
@@ -123,19 +123,30 @@ impl Arrivals {
                 () = self.listener.stopped() => return None,
             };
             match event {
-                Ok(Event::Arrived(summary)) if self.scope.contains(&summary.inbox) => {
+                Ok(Event::Arrived(summary)) if self.scope.shows(&summary) => {
                     return Some(Told::Arrived(summary));
                 }
-                Ok(Event::Deleted { inbox, id }) if self.scope.contains(&inbox) => {
+                Ok(Event::Deleted { inbox, id, remains }) if self.is_gone(&inbox, remains) => {
                     return Some(Told::Deleted(id));
                 }
-                Ok(Event::Arrived(_) | Event::Deleted { .. }) => {}
+                Ok(Event::Over { letter }) if self.scope == Scope::All => {
+                    return Some(Told::Deleted(letter));
+                }
+                Ok(Event::Arrived(_) | Event::Deleted { .. } | Event::Over { .. }) => {}
                 Ok(Event::Missed) | Err(RecvError::Lagged(_)) => {
                     self.listener.lagged();
                     return Some(Told::Missed);
                 }
                 Err(RecvError::Closed) => return None,
             }
+        }
+    }
+
+    /// Whether a list of the scope shows a mail no more that an inbox has let go.
+    fn is_gone(&self, inbox: &Inbox, remains: Remains) -> bool {
+        match self.scope {
+            Scope::All => remains == Remains::Nothing,
+            _ => self.scope.contains(inbox),
         }
     }
 

@@ -1,6 +1,7 @@
-//! What programs remember about mails by Mailpit's API: read, and tags. In memory, bounded, gone with the process: they
-//! are a test suite's notes, not part of the mail. A mark is its inbox's: who may not see the mail neither sees nor
-//! changes nor counts what is said about it.
+//! What programs remember about mails by Mailpit's API: read, and tags. In memory, bounded; each change is written down
+//! beside the mail, so that a restart finds it again ([`crate::noted`]). A mark is its inbox's: who may not see the mail neither sees nor
+//! changes nor counts what is said about it. A mail that came into several inboxes has over all of them the mark of the
+//! first; what is counted over all is kept counted, because each list says it.
 #![expect(
     clippy::disallowed_types,
     reason = "one thread asks; a lock is what makes that a property of the type"
@@ -19,7 +20,8 @@ use super::{
     counters::{Counter, Counters},
 };
 use crate::{
-    mailboxes::{Event, Inbox, MailId, Mailboxes, Scope},
+    mailboxes::{Event, Inbox, MailId, Mailboxes, Remains, Scope, Summary},
+    noted::{Note, Noted},
     search,
 };
 
@@ -48,6 +50,9 @@ struct State {
     /// In the order in which they got their first mark; those forgotten meanwhile are passed over.
     order: VecDeque<MailId>,
     tag_bytes: usize,
+    /// Of the mails as they are shown over all inboxes: how many are read, and how many carry each tag.
+    all_read: u64,
+    all_tags: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +65,10 @@ struct InboxMarks {
 struct Mark {
     read: bool,
     tags: BTreeSet<String>,
+    /// It is how the mail is shown over all inboxes.
+    is_letter: bool,
+    /// Its inbox has it no more: it is shown over all alone.
+    is_let_go: bool,
 }
 
 /// Why tags are not taken.
@@ -89,16 +98,40 @@ impl Marks {
         Self { state: Mutex::default(), counters }
     }
 
+    /// With what was said before the start.
+    pub(crate) fn begin(&self, noted: Vec<Noted>) {
+        let mut state = self.state();
+        for Noted { id, inbox, is_letter, is_let_go, note } in noted {
+            self.enter(&mut state, id, &inbox, is_letter);
+            // More than there may be is not possible, unless a bound is a lower one now.
+            let _ = state.replace(id, &inbox, note.tags);
+            state.change(id, |mark| (mark.read, mark.is_let_go) = (note.read, is_let_go));
+        }
+    }
+
+    /// What is to be written down about these mails.
+    fn notes(&self, ids: &[MailId]) -> Vec<(MailId, Note)> {
+        let state = self.state();
+        let note = |id: &MailId| {
+            let mark = state.mark(*id);
+            (*id, mark.map_or_else(Note::default, |mark| Note { read: mark.read, tags: mark.tags.clone() }))
+        };
+        ids.iter().map(note).collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_read(&self, id: MailId, inbox: &Inbox, read: bool) {
+    /// Whether that is something new.
+    fn set_read(&self, of: &Summary, read: bool) -> bool {
         let mut state = self.state();
-        self.enter(&mut state, id, inbox);
-        if let Some(mark) = state.of.get_mut(inbox).and_then(|marks| marks.mails.get_mut(&id)) {
-            mark.read = read;
+        let before = state.mark(of.id).is_some_and(|mark| mark.read);
+        if before != read {
+            self.enter(&mut state, of.id, &of.inbox, of.is_letter());
+            state.change(of.id, |mark| mark.read = read);
         }
+        before != read
     }
 
     /// What a mail is to be tagged with, if these are names.
@@ -113,15 +146,16 @@ impl Marks {
         Err(self.refuse(fault))
     }
 
-    pub(crate) fn set_tags(
-        &self,
-        id: MailId,
-        inbox: &Inbox,
-        names: BTreeSet<String>,
-    ) -> Result<(), TagFault> {
+    fn set_tags(&self, of: &Summary, names: BTreeSet<String>) -> Result<(), TagFault> {
         let mut state = self.state();
-        self.enter(&mut state, id, inbox);
-        state.replace(id, inbox, names).map_err(|fault| self.refuse(fault))
+        self.enter(&mut state, of.id, &of.inbox, of.is_letter());
+        state.replace(of.id, &of.inbox, names).map_err(|fault| self.refuse(fault))
+    }
+
+    /// Whether a mail was read, and its tags.
+    pub(crate) fn of(&self, id: MailId) -> (bool, Vec<String>) {
+        let state = self.state();
+        state.mark(id).map(|mark| (mark.read, mark.tags.iter().cloned().collect())).unwrap_or_default()
     }
 
     pub(crate) fn tags(&self, id: MailId) -> Vec<String> {
@@ -130,9 +164,12 @@ impl Marks {
 
     /// Each tag on mails of the scope, and how many of them carry it.
     pub(crate) fn all_tags(&self, scope: &Scope) -> BTreeMap<String, u64> {
-        let mut all = BTreeMap::new();
         let state = self.state();
-        for tag in state.within(scope).flat_map(|marks| marks.mails.values()).flat_map(|mark| &mark.tags) {
+        if *scope == Scope::All {
+            return state.all_tags.clone();
+        }
+        let mut all = BTreeMap::new();
+        for tag in state.within(scope).flat_map(|mark| &mark.tags) {
             match all.get_mut(tag) {
                 Some(count) => *count += 1,
                 None => _ = all.insert(tag.clone(), 1),
@@ -141,31 +178,36 @@ impl Marks {
         all
     }
 
-    /// Takes a tag off all mails of the scope, and puts another there if there is one.
-    pub(crate) fn replace_tag(&self, scope: &Scope, tag: &str, with: Option<&str>) -> Result<(), TagFault> {
+    /// Takes a tag off all mails of the scope, and puts another there if there is one; which mails those are.
+    fn replace_tag(&self, scope: &Scope, tag: &str, with: Option<&str>) -> Result<Vec<MailId>, TagFault> {
         if with.is_some_and(|with| with.is_empty() || with.len() > TAG_BYTES_MAX) {
             return Err(self.refuse(TagFault::Name));
         }
-        let mut state = self.state();
+        let (mut state, wide) = (self.state(), *scope == Scope::All);
         let tagged: Vec<(MailId, Inbox, BTreeSet<String>)> = state
             .of
             .iter()
             .filter(|(inbox, _)| scope.contains(inbox))
             .flat_map(|(inbox, marks)| marks.mails.iter().map(move |(id, mark)| (*id, inbox, mark)))
-            .filter(|(.., mark)| mark.tags.contains(tag))
+            .filter(|(.., mark)| mark.tags.contains(tag) && (wide || !mark.is_let_go))
             .map(|(id, inbox, mark)| (id, inbox.clone(), mark.tags.clone()))
             .collect();
+        let mut changed = Vec::with_capacity(tagged.len());
         for (id, inbox, mut tags) in tagged {
             tags.remove(tag);
             tags.extend(with.map(str::to_owned));
             state.replace(id, &inbox, tags).map_err(|fault| self.refuse(fault))?;
+            changed.push(id);
         }
-        Ok(())
+        Ok(changed)
     }
 
     pub(crate) fn read_count(&self, scope: &Scope) -> u64 {
         let state = self.state();
-        state.within(scope).flat_map(|marks| marks.mails.values()).filter(|mark| mark.read).count() as u64
+        match scope {
+            Scope::All => state.all_read,
+            _ => state.within(scope).filter(|mark| mark.read).count() as u64,
+        }
     }
 
     fn refuse(&self, fault: TagFault) -> TagFault {
@@ -181,13 +223,19 @@ impl Marks {
         }
     }
 
+    /// An inbox has let a mail go that others have: over all it keeps its mark.
+    fn let_go(&self, id: MailId) {
+        self.state().change(id, |mark| mark.is_let_go = true);
+    }
+
     /// A mark for this mail, if it has none.
-    fn enter(&self, state: &mut State, id: MailId, inbox: &Inbox) {
+    fn enter(&self, state: &mut State, id: MailId, inbox: &Inbox, is_letter: bool) {
         if state.inbox_of.contains_key(&id) {
             return;
         }
         state.inbox_of.insert(id, inbox.clone());
-        state.of.entry(inbox.clone()).or_default().mails.insert(id, Mark::default());
+        let mark = Mark { is_letter, ..Mark::default() };
+        state.of.entry(inbox.clone()).or_default().mails.insert(id, mark);
         state.order.push_back(id);
         while state.inbox_of.len() > MARKED_MAX
             && let Some(oldest) = state.order.pop_front()
@@ -195,6 +243,21 @@ impl Marks {
             if state.forget(oldest) {
                 self.counters.add(Counter::MarksDropped, 1);
             }
+        }
+    }
+}
+
+/// Takes a mark out of what is counted over all.
+fn uncount(mark: &Mark, all_read: &mut u64, all_tags: &mut BTreeMap<String, u64>) {
+    if !mark.is_letter {
+        return;
+    }
+    *all_read -= u64::from(mark.read);
+    for tag in &mark.tags {
+        match all_tags.get_mut(tag) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => _ = all_tags.remove(tag),
+            None => unreachable!("a tag of a mail is counted"),
         }
     }
 }
@@ -208,13 +271,33 @@ impl State {
         self.of.get(self.inbox_of.get(&id)?)?.mails.get(&id)
     }
 
-    /// The marks of a scope's mails; those of one inbox are not looked for among all.
-    fn within(&self, scope: &Scope) -> impl Iterator<Item = &InboxMarks> {
+    /// Changes a mark, and what is counted over all with it.
+    fn change(&mut self, id: MailId, change: impl FnOnce(&mut Mark)) {
+        let Self { of, inbox_of, all_read, all_tags, .. } = self;
+        let marks = inbox_of.get(&id).and_then(|inbox| of.get_mut(inbox));
+        let Some(mark) = marks.and_then(|marks| marks.mails.get_mut(&id)) else { return };
+        uncount(mark, all_read, all_tags);
+        change(mark);
+        if mark.is_letter {
+            *all_read += u64::from(mark.read);
+            for tag in &mark.tags {
+                match all_tags.get_mut(tag) {
+                    Some(count) => *count += 1,
+                    None => _ = all_tags.insert(tag.clone(), 1),
+                }
+            }
+        }
+    }
+
+    /// The marks of the mails that a scope shows; those of one inbox are not looked for among all.
+    fn within(&self, scope: &Scope) -> impl Iterator<Item = &Mark> {
         let (one, several) = match scope {
             Scope::Inbox(inbox) => (self.of.get(inbox), None),
             wide => (None, Some(self.of.iter().filter(move |(inbox, _)| wide.contains(inbox)))),
         };
-        one.into_iter().chain(several.into_iter().flatten().map(|(_, marks)| marks))
+        let marks = one.into_iter().chain(several.into_iter().flatten().map(|(_, marks)| marks));
+        let is_shown = |mark: &&Mark| if *scope == Scope::All { mark.is_letter } else { !mark.is_let_go };
+        marks.flat_map(|marks| marks.mails.values()).filter(is_shown)
     }
 
     fn replace(&mut self, id: MailId, inbox: &Inbox, names: BTreeSet<String>) -> Result<(), TagFault> {
@@ -232,7 +315,7 @@ impl State {
         }
         marks.tag_bytes = marks.tag_bytes - before + after;
         self.tag_bytes = self.tag_bytes - before + after;
-        mark.tags = names;
+        self.change(id, |mark| mark.tags = names);
         Ok(())
     }
 
@@ -240,7 +323,9 @@ impl State {
     fn forget(&mut self, id: MailId) -> bool {
         let Some(inbox) = self.inbox_of.remove(&id) else { return false };
         let Some(marks) = self.of.get_mut(&inbox) else { return false };
-        let bytes = marks.mails.remove(&id).map_or(0, |mark| bytes_of(&mark.tags));
+        let mark = marks.mails.remove(&id).unwrap_or_default();
+        uncount(&mark, &mut self.all_read, &mut self.all_tags);
+        let bytes = bytes_of(&mark.tags);
         marks.tag_bytes -= bytes;
         self.tag_bytes -= bytes;
         if marks.mails.is_empty() {
@@ -256,7 +341,7 @@ impl search::Marks for Marks {
     }
 
     fn has_tag(&self, id: MailId, tag: &str) -> bool {
-        self.state().mark(id).is_some_and(|mark| mark.tags.iter().any(|own| own.to_lowercase() == tag))
+        self.state().mark(id).is_some_and(|mark| mark.tags.iter().any(|own| search::fold(own) == tag))
     }
 
     fn is_tagged(&self, id: MailId) -> bool {
@@ -264,12 +349,57 @@ impl search::Marks for Marks {
     }
 }
 
-/// Marks go with their mail.
+impl<M: Mailboxes> App<M> {
+    /// Marks mails read or unread, and has it written down.
+    pub(crate) async fn set_read(&self, mails: &[Arc<Summary>], read: bool) -> Result<(), Fault> {
+        let changed = mails.iter().filter(|mail| self.marks.set_read(mail, read));
+        let ids: Vec<MailId> = changed.map(|mail| mail.id).collect();
+        self.write_marks(&ids).await
+    }
+
+    /// Gives mails these tags in the place of those that they have, and has it written down.
+    pub(crate) async fn set_tags(
+        &self,
+        mails: &[Arc<Summary>],
+        names: &BTreeSet<String>,
+    ) -> Result<(), Fault> {
+        for mail in mails {
+            self.marks.set_tags(mail, names.clone())?;
+        }
+        let ids: Vec<MailId> = mails.iter().map(|mail| mail.id).collect();
+        self.write_marks(&ids).await
+    }
+
+    /// Takes a tag off all mails of the scope, puts another there if there is one, and has it written down.
+    pub(crate) async fn replace_tag(
+        &self,
+        scope: &Scope,
+        tag: &str,
+        with: Option<&str>,
+    ) -> Result<(), Fault> {
+        let changed = self.marks.replace_tag(scope, tag, with)?;
+        self.write_marks(&changed).await
+    }
+
+    async fn write_marks(&self, ids: &[MailId]) -> Result<(), Fault> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        Ok(self.mailboxes.note(self.marks.notes(ids)).await?)
+    }
+}
+
+/// Marks go with their mail, and so does what lists show of it.
 pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
     let mut events = app.mailboxes.events();
     loop {
         match events.recv().await {
-            Ok(Event::Deleted { id, .. }) => app.marks.forget(id),
+            Ok(Event::Deleted { id, remains: Remains::ThisName, .. }) => app.marks.let_go(id),
+            Ok(Event::Deleted { id, remains: Remains::OtherName, .. }) => app.marks.forget(id),
+            Ok(Event::Deleted { id, .. } | Event::Over { letter: id }) => {
+                app.marks.forget(id);
+                app.gists.forget(id);
+            }
             // What was missed is dropped by its age in the end.
             Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
@@ -285,9 +415,47 @@ mod tests {
         Inbox { local: local.into(), domain: "night.test".into() }
     }
 
+    fn mail(id: u64, local: &str) -> Summary {
+        Summary {
+            id: MailId(id),
+            letter: MailId(id),
+            inboxes: 1,
+            inbox: inbox(local),
+            envelope_from: "".into(),
+            from: Box::default(),
+            subject: Box::default(),
+            arrived_ms: 0,
+            expires_ms: 0,
+            size_bytes: 0,
+        }
+    }
+
     fn tag(marks: &Marks, id: u64, local: &str, name: &str) -> Result<(), TagFault> {
         let names = marks.names(&[name.to_owned()])?;
-        marks.set_tags(MailId(id), &inbox(local), names)
+        marks.set_tags(&mail(id, local), names)
+    }
+
+    #[test]
+    fn a_mail_of_several_inboxes_has_over_all_the_mark_of_the_first() {
+        let marks = Marks::new(Arc::new(Counters::new()));
+        let first = Summary { inboxes: 2, ..mail(1, "ann") };
+        let second = Summary { id: MailId(2), ..mail(1, "ben") };
+        let names = marks.names(&["late".to_owned()]).unwrap();
+        marks.set_read(&first, true);
+        marks.set_read(&second, true);
+        marks.set_tags(&second, names.clone()).unwrap();
+        marks.set_tags(&first, names).unwrap();
+        let of = |local: &str| Scope::Inbox(inbox(local));
+        let late = BTreeMap::from([("late".to_owned(), 1)]);
+        assert_eq!((marks.read_count(&Scope::All), marks.all_tags(&Scope::All)), (1, late.clone()));
+        marks.let_go(MailId(1));
+        assert_eq!((marks.read_count(&of("ann")), marks.all_tags(&of("ann"))), (0, BTreeMap::new()));
+        assert_eq!((marks.read_count(&Scope::All), marks.all_tags(&Scope::All)), (1, late));
+        marks.replace_tag(&Scope::All, "late", Some("later")).unwrap();
+        assert_eq!(marks.all_tags(&Scope::All).into_keys().collect::<Vec<_>>(), ["later"]);
+        marks.forget(MailId(1));
+        assert_eq!((marks.read_count(&Scope::All), marks.all_tags(&Scope::All)), (0, BTreeMap::new()));
+        assert_eq!((marks.read_count(&of("ben")), marks.all_tags(&of("ben")).len()), (1, 1));
     }
 
     #[test]
@@ -320,7 +488,7 @@ mod tests {
     fn no_more_mails_are_marked_than_there_may_be() {
         let marks = Marks::new(Arc::new(Counters::new()));
         for id in 0..=MARKED_MAX as u64 {
-            marks.set_read(MailId(id), &inbox("ann"), true);
+            marks.set_read(&mail(id, "ann"), true);
         }
         assert_eq!(marks.read_count(&Scope::All), MARKED_MAX as u64);
         assert!(!search::Marks::is_read(&marks, MailId(0)));

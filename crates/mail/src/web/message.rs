@@ -499,7 +499,7 @@ pub(super) async fn delete<M: Mailboxes>(
     Params((_, id)): Params<(String, String)>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
-    app.mailboxes.delete(mail.summary.id).await?;
+    app.mailboxes.delete(&scope, mail.summary.id).await?;
     Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())
 }
 

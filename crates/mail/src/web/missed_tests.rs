@@ -14,7 +14,8 @@ use tokio::sync::broadcast;
 
 use super::{Config, Web, serve};
 use crate::{
-    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Room, Scope, Summary, Totals, Unavailable},
+    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Remains, Room, Scope, Summary, Totals, Unavailable},
+    noted::{Note, Noted},
     twin::{Retention, Twin},
 };
 
@@ -70,12 +71,21 @@ impl Mailboxes for Forgetful {
         self.twin.count(scope).await
     }
 
-    async fn mail_into<R: Room>(&self, id: MailId, room: R) -> Result<Option<(Mail, R)>, Unavailable> {
-        self.twin.mail_into(id, room).await
+    async fn find(&self, scope: &Scope, ids: &[MailId]) -> Result<Vec<Arc<Summary>>, Unavailable> {
+        self.twin.find(scope, ids).await
     }
 
-    async fn delete(&self, id: MailId) -> Result<bool, Unavailable> {
-        self.twin.delete(id).await
+    async fn mail_into<R: Room>(
+        &self,
+        scope: &Scope,
+        id: MailId,
+        room: R,
+    ) -> Result<Option<(Mail, R)>, Unavailable> {
+        self.twin.mail_into(scope, id, room).await
+    }
+
+    async fn delete(&self, scope: &Scope, id: MailId) -> Result<bool, Unavailable> {
+        self.twin.delete(scope, id).await
     }
 
     async fn delete_all(&self, scope: &Scope) -> Result<u64, Unavailable> {
@@ -84,6 +94,14 @@ impl Mailboxes for Forgetful {
 
     async fn hurry(&self, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
         self.twin.hurry(ids, expires_ms).await
+    }
+
+    async fn note(&self, notes: Vec<(MailId, Note)>) -> Result<(), Unavailable> {
+        self.twin.note(notes).await
+    }
+
+    fn noted(&self) -> Vec<Noted> {
+        self.twin.noted()
     }
 
     async fn deliver(
@@ -101,7 +119,8 @@ impl Mailboxes for Forgetful {
         if self.loss == Loss::Lag {
             let inbox = Inbox::of("bob", "night.test").unwrap();
             for number in 0..10 {
-                let _ = self.events.send(Event::Deleted { inbox: inbox.clone(), id: MailId(number) });
+                let (inbox, id) = (inbox.clone(), MailId(number));
+                let _ = self.events.send(Event::Deleted { inbox, id, remains: Remains::Nothing });
             }
         }
         receiver

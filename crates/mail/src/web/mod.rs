@@ -22,6 +22,7 @@ pub(crate) mod client;
 mod config;
 mod connections;
 pub(crate) mod counters;
+pub(crate) mod gists;
 mod inbox;
 pub(crate) mod lists;
 pub(crate) mod live;
@@ -209,6 +210,8 @@ fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
         .with_state(app)
 }
 
+#[cfg(test)]
+mod api_tests;
 #[cfg(test)]
 mod bounds_tests;
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::{
 };
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts, Path, RawPathParams},
+    extract::{ConnectInfo, FromRequestParts, Path, Query, RawPathParams},
     http::request::Parts,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
-use super::{answer::Fault, app::App, connections::Peer};
+use super::{access::AskedFrom, answer::Fault, app::App, connections::Peer};
 use crate::{
     address::{self, AddressFault, fold_domain},
     mailboxes::{Inbox, Mailboxes, Scope},
@@ -71,7 +71,7 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
-        let peer = peer(parts).await;
+        let from = from(parts).await;
         let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
         let address = params.iter().find(|(name, _)| *name == "address").map(|(_, value)| value);
         let scope = match address {
@@ -79,7 +79,7 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
             None => Scope::All,
         };
         if scope.is_wide() {
-            app.check_wide(&parts.headers, parts.uri.query(), peer)?;
+            app.check_wide(&parts.headers, parts.uri.query(), from)?;
         }
         Ok(Self(scope))
     }
@@ -89,11 +89,13 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
 pub(crate) const NOBODY: Peer = Peer(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
 /// Who asks.
-pub(crate) async fn peer(parts: &mut Parts) -> Peer {
-    match ConnectInfo::<Peer>::from_request_parts(parts, &()).await {
+pub(crate) async fn from(parts: &mut Parts) -> AskedFrom {
+    let peer = match ConnectInfo::<Peer>::from_request_parts(parts, &()).await {
         Ok(ConnectInfo(peer)) => peer,
         Err(_) => NOBODY,
-    }
+    };
+    let asker = parts.extensions.get::<httpd::Client>().map_or(peer.0.ip(), |client| client.0);
+    AskedFrom { peer, asker }
 }
 
 /// Parameters of the path; a path that has others is no page of ours.
@@ -106,6 +108,23 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Params<
         match Path::<T>::from_request_parts(parts, state).await {
             Ok(Path(params)) => Ok(Self(params)),
             Err(_) => Err(Fault::NoSuchPage),
+        }
+    }
+}
+
+/// Parameters of the query; one that cannot be read is a fault like any other, in words and as JSON.
+pub(crate) struct Queried<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Queried<T> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(queried)) => Ok(Self(queried)),
+            Err(rejection) => {
+                let why = std::error::Error::source(&rejection).map_or(String::new(), ToString::to_string);
+                Err(Fault::Bad(format!("a parameter of the query cannot be read: {why}")))
+            }
         }
     }
 }

@@ -625,7 +625,8 @@ fn every_operation_of_the_document_is_answered() {
         let filled = filled(path, &id);
         for method in methods.as_object().unwrap().keys() {
             // Streams do not end, and what deletes would leave nothing to ask for.
-            if filled.contains("stream") || method == "delete" {
+            let is_stream = filled.contains("stream") || filled == "/api/v1/events";
+            if is_stream || method == "delete" {
                 continue;
             }
             let answer = site.ask(&method.to_uppercase(), &filled, &[], "{}");

@@ -54,20 +54,15 @@ impl Kept {
 }
 
 impl<M: Mailboxes> App<M> {
-    /// One mail; nothing if it is gone or never was.
-    pub(crate) async fn mail(&self, client: Client, id: MailId) -> Result<Option<Kept>, Fault> {
-        let read = self.mailboxes.mail_into(id, self.budget.of(client)).await?;
-        Ok(read.map(|(mail, held)| Kept { mail, held }))
-    }
-
-    /// One mail, if it lies where the asker may look: whatever told of it, what is read says where it is.
+    /// One mail, if it is there and lies where the asker may look: whatever told of it, what is read says where it is.
     pub(crate) async fn mail_in(
         &self,
         client: Client,
         scope: &Scope,
         id: MailId,
     ) -> Result<Option<Kept>, Fault> {
-        Ok(self.mail(client, id).await?.filter(|mail| scope.contains(&mail.summary.inbox)))
+        let read = self.mailboxes.mail_into(scope, id, self.budget.of(client)).await?;
+        Ok(read.map(|(mail, held)| Kept { mail, held }))
     }
 
     /// Takes a mail apart.
@@ -164,13 +159,13 @@ struct Searching<'a, M> {
 impl<M: Mailboxes> Desk for Searching<'_, M> {
     type Fault = Fault;
 
-    async fn judge(&self, query: &Query, mails: Vec<MailId>) -> Result<Judged, Fault> {
+    async fn judge(&self, scope: &Scope, query: &Query, mails: Vec<MailId>) -> Result<Judged, Fault> {
         let asking = Asking::default();
         // Read in turn, too: the bunch is in memory for as long as its turn lasts.
         let turn = self.app.searches.turn(self.client).await?;
         let mut bunch = Vec::with_capacity(mails.len());
         for id in mails {
-            bunch.push(self.app.mail(self.client, id).await?);
+            bunch.push(self.app.mail_in(self.client, scope, id).await?);
         }
         let (query, gone) = (query.clone(), Arc::clone(&asking.gone));
         let judging = tokio::task::spawn_blocking(move || {
@@ -217,7 +212,7 @@ mod tests {
     #[tokio::test]
     async fn work_ends_when_nobody_waits_for_it() {
         let (app, id) = app(10 * RENDER_HERE_BYTES_MAX, Config::default());
-        let mail = app.mail(client(1), id).await.unwrap().unwrap();
+        let mail = app.mail_in(client(1), &Scope::All, id).await.unwrap().unwrap();
         let (tell, mut told) = mpsc::unbounded_channel();
         let mut render = Box::pin(app.render(client(1), mail, move |_, until| {
             tell.send("begun").unwrap();
@@ -244,7 +239,7 @@ mod tests {
         let (all, query) = (Scope::All, Query::parse("word").unwrap());
         let mut search = pin!(app.search(client(1), &all, &query, None, 1));
         assert!((&mut search).now_or_never().is_none(), "all helpers search");
-        let mail = app.mail(client(1), id).await.unwrap().unwrap();
+        let mail = app.mail_in(client(1), &Scope::All, id).await.unwrap().unwrap();
         assert_eq!(app.render(client(1), mail, |mail, _| mail.summary.id).await.unwrap(), id);
         held.clear();
         assert_eq!(search.await.unwrap().mails.len(), 1);
@@ -258,11 +253,14 @@ mod tests {
     #[tokio::test]
     async fn a_mail_is_not_read_when_there_is_no_room() {
         let (app, id) = app(1 << 20, Config { http_bytes_max: 3 << 20, ..Config::default() });
-        let first = app.mail(client(1), id).await.unwrap();
-        assert!(matches!(app.mail(client(1), id).await, Err(Fault::NoRoom)), "one address has half");
-        let second = app.mail(client(2), id).await.unwrap();
-        assert!(matches!(app.mail(client(3), id).await, Err(Fault::NoRoom)));
+        let first = app.mail_in(client(1), &Scope::All, id).await.unwrap();
+        assert!(
+            matches!(app.mail_in(client(1), &Scope::All, id).await, Err(Fault::NoRoom)),
+            "one address has half"
+        );
+        let second = app.mail_in(client(2), &Scope::All, id).await.unwrap();
+        assert!(matches!(app.mail_in(client(3), &Scope::All, id).await, Err(Fault::NoRoom)));
         drop((first, second));
-        assert!(app.mail(client(3), id).await.unwrap().is_some());
+        assert!(app.mail_in(client(3), &Scope::All, id).await.unwrap().is_some());
     }
 }

@@ -48,7 +48,7 @@ fn a_body_lies_once_and_outlives_the_mail_that_brought_it() {
     let live = server.log_usage().live_bytes as usize;
     assert!(live < BODY_BYTES + MAILS * 1000, "{live} bytes of {MAILS} mails");
     let first = list(&store, &inbox("c0@x.test"))[0].id;
-    assert_eq!(ask(store.delete(first)), Ok(true));
+    assert_eq!(ask(store.delete(&Scope::All, first)), Ok(true));
     (1..MAILS).for_each(|number| is_whole(&store, number, None));
     drain(server);
     // Of the second life is only what came in it: a body is shared within a segment.
@@ -98,7 +98,7 @@ fn what_is_gathered_at_a_start_has_its_body_again() {
         let store = server.mailstore();
         (0..3).for_each(|number| deliver(&store, 3 * life + number, None));
         let brought = list(&store, &inbox(&format!("c{}@x.test", 3 * life)))[0].id;
-        assert_eq!(ask(store.delete(brought)), Ok(true), "the mail that brought the body goes");
+        assert_eq!(ask(store.delete(&Scope::All, brought)), Ok(true), "the mail that brought the body goes");
         for number in (0..=3 * life + 2).filter(|number| number % 3 > 0) {
             is_whole(&store, number, None);
         }

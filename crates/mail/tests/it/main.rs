@@ -8,6 +8,8 @@ mod full_disk;
 mod fuzz_seeds;
 mod hurried;
 mod injected;
+mod letters;
+mod noted;
 mod power;
 mod receiving;
 mod restarts;

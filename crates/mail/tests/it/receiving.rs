@@ -37,8 +37,8 @@ fn a_mail_that_got_its_250_can_be_read() {
     assert!(raw.ends_with("Subject: first\r\n\r\n.dots\r\n..\r\n\r\n"), "{raw}");
     assert_eq!(mail.summary.size_bytes, raw.len() as u64);
     assert_eq!(ask(store.count(&Scope::All)).unwrap(), 1);
-    assert_eq!(ask(store.delete(listed[0].id)), Ok(true));
-    assert_eq!(ask(store.delete(listed[0].id)), Ok(false));
+    assert_eq!(ask(store.delete(&Scope::All, listed[0].id)), Ok(true));
+    assert_eq!(ask(store.delete(&Scope::All, listed[0].id)), Ok(false));
     assert!(ask(store.mail(listed[0].id)).unwrap().is_none());
     assert_eq!(ask(store.count(&Scope::All)).unwrap(), 0);
     client.expect("QUIT", "221 2.0.0");
@@ -143,8 +143,20 @@ fn several_recipients_share_a_mail_and_let_go_of_it_one_by_one() {
     let a = &list(&store, &inbox("a@x.test"))[0];
     let mail = ask(store.mail(a.id)).unwrap().unwrap();
     assert_eq!(mail.recipients.len(), 7, "all that were said");
-    assert_eq!(ask(store.delete(a.id)), Ok(true));
+    let (mail, ()) = ask(store.mail_into(&inbox("a@x.test"), a.id, ())).unwrap().unwrap();
+    assert_eq!(
+        mail.recipients.iter().map(|said| &**said).collect::<Vec<_>>(),
+        ["a@x.test", "a+again@x.test", "A@x.test"]
+    );
+    assert_eq!(ask(store.delete(&inbox("a@x.test"), a.id)), Ok(true));
     assert_eq!(list(&store, &all).len(), 4);
+    assert!(ask(store.mail_into(&inbox("a@x.test"), a.id, ())).unwrap().is_none());
+    // Over all inboxes it is one mail, which goes on under its name as long as one of them has it.
+    assert_eq!(
+        list(&store, &Scope::All).iter().map(|mail| (mail.id, mail.inboxes)).collect::<Vec<_>>(),
+        [(a.id, 5)]
+    );
+    assert_eq!(ask(store.count(&Scope::All)), Ok(1));
     drain(server);
     // What was deleted stays deleted, the others' stays.
     let server = Server::start(config.clone()).unwrap();
@@ -152,6 +164,7 @@ fn several_recipients_share_a_mail_and_let_go_of_it_one_by_one() {
     let names: Vec<String> = list(&store, &all).iter().map(|mail| mail.inbox.local.to_string()).collect();
     assert_eq!(names.len(), 4);
     assert!(!names.contains(&"a".to_owned()));
+    assert_eq!(list(&store, &Scope::All).iter().map(|mail| mail.id).collect::<Vec<_>>(), [a.id]);
     assert_eq!(ask(store.delete_all(&all)), Ok(4));
     drain(server);
     let server = Server::start(config).unwrap();
@@ -176,7 +189,7 @@ fn a_restart_brings_back_what_was_there_and_nothing_else() {
         let before = list(&store, &Scope::All);
         assert_eq!(before.len(), 20);
         for mail in &before[..5] {
-            assert_eq!(ask(store.delete(mail.id)), Ok(true));
+            assert_eq!(ask(store.delete(&Scope::All, mail.id)), Ok(true));
         }
         drain(server);
         let server = Server::start(config.clone()).unwrap();
@@ -241,6 +254,7 @@ fn mails_go_by_age_and_by_count() {
                 assert_eq!(&*inbox.local, "a");
                 deleted += 1;
             }
+            Event::Over { .. } => panic!("each came into one inbox"),
             Event::Missed => panic!("nobody is behind"),
         }
     }
@@ -288,7 +302,11 @@ fn lmtp_answers_for_each_recipient() {
     client.expect("Subject: x\r\n\r\nx\r\n.", "250 2.0.0");
     assert!(client.reply().starts_with("250 2.0.0"), "one for each accepted recipient");
     client.expect("QUIT", "221");
-    assert_eq!(ask(server.mailstore().count(&Scope::All)).unwrap(), 2);
+    let store = server.mailstore();
+    for name in ["a", "b"] {
+        assert_eq!(ask(store.count(&inbox(name))).unwrap(), 1, "{name}");
+    }
+    assert_eq!(ask(store.count(&Scope::All)).unwrap(), 1);
 }
 
 #[test]

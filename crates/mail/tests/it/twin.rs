@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc};
 use crate::common::{HERE, ask, config, drain, first_processor};
 use engine::cores::clock;
 use mail::{
-    Config, Server,
+    Config, Mailstore, Server,
     config::{Retention, Store},
     mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
     twin::{self, Twin},
@@ -20,7 +20,8 @@ const PATIENCE_MS: u64 = 2_000;
 #[derive(Debug, Clone)]
 enum Step {
     Deliver(Vec<u8>, u8),
-    Delete(prop::sample::Index),
+    /// Over all inboxes, or where it lies.
+    Delete(prop::sample::Index, bool),
     Hurry(prop::sample::Index, u64),
     DeleteAll(u8),
     Restart,
@@ -29,7 +30,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (prop::collection::vec(0u8..8, 1..4), any::<u8>()).prop_map(|(to, text)| Step::Deliver(to, text)),
-        3 => any::<prop::sample::Index>().prop_map(Step::Delete),
+        3 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(index, over_all)| Step::Delete(index, over_all)),
         2 => (any::<prop::sample::Index>(), 1u64..12).prop_map(|(index, hours)| Step::Hurry(index, hours)),
         1 => (0u8..12).prop_map(Step::DeleteAll),
         1 => Just(Step::Restart),
@@ -49,6 +50,36 @@ fn scope(number: u8) -> Scope {
         10 => Scope::Prefix { local: "n1".into(), domain: domain() },
         _ => Scope::All,
     }
+}
+
+/// Scopes that are compared.
+const SCOPES: u8 = 12;
+
+/// Waits until cores have told each other all that they have to.
+fn settle(store: &Mailstore, twin: &Twin) -> Result<(), TestCaseError> {
+    let begun_ms = clock::monotonic_ms();
+    for scope in (0..SCOPES).map(scope) {
+        loop {
+            let (real, slow) = (ask(store.count(&scope)).unwrap(), ask(twin.count(&scope)).unwrap());
+            if real == slow {
+                break;
+            }
+            prop_assert!(
+                clock::monotonic_ms() - begun_ms < PATIENCE_MS,
+                "{:?}: {} mails instead of {}",
+                scope,
+                real,
+                slow
+            );
+            std::thread::yield_now();
+        }
+    }
+    Ok(())
+}
+
+/// What all inboxes have.
+fn copies(twin: &Twin) -> Vec<Arc<Summary>> {
+    [8, 9].into_iter().flat_map(|number| ask(twin.list(&scope(number), 0, 1000)).unwrap()).collect()
 }
 
 const HOUR_MS: u64 = 3_600_000;
@@ -91,16 +122,7 @@ proptest! {
                     let slow = ask(twin.deliver(HERE, "a@b.test", &to, raw.as_bytes())).unwrap();
                     prop_assert_eq!(real.len(), slow.len());
                     real_names.extend(slow.into_iter().zip(real));
-                    // Other cores hear of it.
-                    let begun_ms = clock::monotonic_ms();
-                    loop {
-                        let (real, slow) = (ask(store.count(&Scope::All)).unwrap(), ask(twin.count(&Scope::All)).unwrap());
-                        if real == slow {
-                            break;
-                        }
-                        prop_assert!(clock::monotonic_ms() - begun_ms < PATIENCE_MS, "{} mails instead of {}", real, slow);
-                        std::thread::yield_now();
-                    }
+                    settle(&store, &twin)?;
                     // Two deliveries of one millisecond that came to two cores have no order, and a full inbox drops
                     // its oldest: the next one comes later.
                     let now_ms = clock::unix_ms();
@@ -108,16 +130,19 @@ proptest! {
                         std::thread::yield_now();
                     }
                 }
-                Step::Delete(index) => {
-                    let listed = ask(twin.list(&Scope::All, 0, 1000)).unwrap();
+                Step::Delete(index, over_all) => {
+                    let listed = if over_all { ask(twin.list(&Scope::All, 0, 1000)).unwrap() } else { copies(&twin) };
                     if !listed.is_empty() {
-                        let id = listed[index.index(listed.len())].id;
-                        prop_assert_eq!(ask(store.delete(real_names[&id])), ask(twin.delete(id)));
-                        prop_assert!(ask(store.mail(real_names[&id])).unwrap().is_none());
+                        let mail = &listed[index.index(listed.len())];
+                        let scope = if over_all { Scope::All } else { Scope::Inbox(mail.inbox.clone()) };
+                        let real = real_names[&mail.id];
+                        prop_assert_eq!(ask(store.delete(&scope, real)), ask(twin.delete(&scope, mail.id)));
+                        prop_assert!(ask(store.mail_into(&scope, real, ())).unwrap().is_none());
+                        settle(&store, &twin)?;
                     }
                 }
                 Step::Hurry(index, hours) => {
-                    let listed = ask(twin.list(&Scope::All, 0, 1000)).unwrap();
+                    let listed = copies(&twin);
                     if !listed.is_empty() {
                         let id = listed[index.index(listed.len())].id;
                         let at_ms = begun_ms + hours * HOUR_MS;
@@ -127,6 +152,7 @@ proptest! {
                 }
                 Step::DeleteAll(number) => {
                     prop_assert_eq!(ask(store.delete_all(&scope(number))), ask(twin.delete_all(&scope(number))));
+                    settle(&store, &twin)?;
                 }
                 Step::Restart => {
                     drain(server.take().unwrap());
@@ -134,7 +160,7 @@ proptest! {
                 }
             }
             let store = server.as_ref().unwrap().mailstore();
-            for number in 0..12 {
+            for number in 0..SCOPES {
                 let scope = scope(number);
                 let (real, slow) = (ask(store.list(&scope, 0, 1000)).unwrap(), ask(twin.list(&scope, 0, 1000)).unwrap());
                 // Deliveries of one millisecond may be listed in another order when they came to two cores.
@@ -150,11 +176,17 @@ proptest! {
                 let (real, slow) = (ask(store.list(&Scope::All, 1, 2)).unwrap(), ask(twin.list(&Scope::All, 1, 2)).unwrap());
                 prop_assert_eq!(shown(&real), shown(&slow));
             }
-            for mail in ask(twin.list(&Scope::All, 0, 3)).unwrap() {
-                let real = ask(store.mail(real_names[&mail.id])).unwrap().expect("the twin has it");
-                let slow = ask(twin.mail(mail.id)).unwrap().unwrap();
-                prop_assert_eq!(&real.recipients, &slow.recipients);
-                prop_assert!(real.raw.ends_with(&slow.raw));
+            for number in 0..SCOPES {
+                let scope = scope(number);
+                for mail in ask(twin.list(&scope, 0, 3)).unwrap() {
+                    let real = ask(store.mail_into(&scope, real_names[&mail.id], ())).unwrap();
+                    let ((real, ()), (slow, ())) =
+                        (real.expect("the twin has it"), ask(twin.mail_into(&scope, mail.id, ())).unwrap().unwrap());
+                    prop_assert_eq!(&real.recipients, &slow.recipients);
+                    prop_assert_eq!(real.summary.inboxes, slow.summary.inboxes);
+                    prop_assert_eq!(Some(&real.summary.letter), real_names.get(&slow.summary.letter));
+                    prop_assert!(real.raw.ends_with(&slow.raw));
+                }
             }
         }
         drain(server.take().unwrap());

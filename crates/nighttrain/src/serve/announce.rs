@@ -32,7 +32,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-use super::subject::{message, subject};
+use super::subject::announcement;
 use crate::accelerator::Purges;
 
 /// Inboxes that may wait for a purge.
@@ -143,13 +143,13 @@ async fn announce(mut events: Receiver<Event>, mut publisher: Publisher, counts:
 
 /// Puts an event into the batch, which leaves before if it is full.
 async fn put(publisher: &mut Publisher, event: &Event, counts: &Counts) {
-    let (subject, message) = (subject(event), message(event));
+    let Some((subject, message)) = announcement(event) else { return };
     while !publisher.add(&subject, &message) {
         send(publisher, counts).await;
     }
     match event {
         Event::Missed => counts.lost.fetch_add(1, Relaxed),
-        Event::Arrived(_) | Event::Deleted { .. } => counts.announced.fetch_add(1, Relaxed),
+        _ => counts.announced.fetch_add(1, Relaxed),
     };
 }
 
@@ -183,6 +183,8 @@ async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purges>, urls: 
         let inbox = match received {
             Ok(Event::Arrived(summary)) => summary.inbox.clone(),
             Ok(Event::Deleted { inbox, .. }) => inbox,
+            // Pages over all inboxes are not kept.
+            Ok(Event::Over { .. }) => continue,
             Ok(Event::Missed) | Err(RecvError::Lagged(_)) => {
                 counts.purges_dropped.fetch_add(1, Relaxed);
                 continue;

@@ -44,19 +44,24 @@ enum Said {
     Missed,
 }
 
-/// The subject of an event.
-pub(crate) fn subject(event: &Event) -> String {
+/// The subject and the message of an event. Nothing for a mail's end over all inboxes: each inbox's was told.
+pub(crate) fn announcement(event: &Event) -> Option<(String, Vec<u8>)> {
+    Some((subject(event)?, message(event)?))
+}
+
+fn subject(event: &Event) -> Option<String> {
     let (word, inbox) = match event {
         Event::Arrived(summary) => ("arrived", &summary.inbox),
         Event::Deleted { inbox, .. } => ("deleted", inbox),
-        Event::Missed => return "mail.missed".to_owned(),
+        Event::Over { .. } => return None,
+        Event::Missed => return Some("mail.missed".to_owned()),
     };
     let mut subject = format!("mail.{word}");
     for label in inbox.domain.split('.').chain([&*inbox.local]) {
         subject.push('.');
         encode(label, &mut subject);
     }
-    subject
+    Some(subject)
 }
 
 /// A token holds no dot, no blank, and no wildcard; an empty one would be none.
@@ -73,8 +78,7 @@ fn encode(token: &str, out: &mut String) {
     }
 }
 
-/// The message of an event.
-pub(crate) fn message(event: &Event) -> Vec<u8> {
+fn message(event: &Event) -> Option<Vec<u8>> {
     let said = match event {
         Event::Arrived(summary) => Said::Arrived {
             inbox: summary.inbox.to_string(),
@@ -86,18 +90,19 @@ pub(crate) fn message(event: &Event) -> Vec<u8> {
             expires_ms: summary.expires_ms,
             size_bytes: summary.size_bytes,
         },
-        Event::Deleted { inbox, id } => Said::Deleted { inbox: inbox.to_string(), id: id.to_string() },
+        Event::Deleted { inbox, id, .. } => Said::Deleted { inbox: inbox.to_string(), id: id.to_string() },
+        Event::Over { .. } => return None,
         Event::Missed => Said::Missed,
     };
     // Strings and numbers: nothing in it can fail to be JSON.
-    serde_json::to_vec(&said).unwrap_or_default()
+    Some(serde_json::to_vec(&said).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use mail::mailboxes::{Inbox, MailId, Summary};
+    use mail::mailboxes::{Inbox, MailId, Remains, Summary};
     use serde_json::{Value, json};
 
     use super::*;
@@ -115,7 +120,9 @@ mod tests {
             ("a b>", "x", "mail.deleted.x.a%20b%3E"),
             ("grüße", "x", "mail.deleted.x.gr%C3%BC%C3%9Fe"),
         ] {
-            let subject = subject(&Event::Deleted { inbox: inbox(local, domain), id: MailId(7) });
+            let remains = Remains::OtherName;
+            let deleted = Event::Deleted { inbox: inbox(local, domain), id: MailId(7), remains };
+            let subject = subject(&deleted).expect("it is told");
             assert_eq!(subject, expected);
             assert!(wire::nats::subject::is_valid_literal(subject.as_bytes()));
             assert!(wire::nats::subject::matches(ALL.as_bytes(), subject.as_bytes()));
@@ -126,6 +133,8 @@ mod tests {
     fn a_message_says_what_the_event_said() {
         let summary = Summary {
             id: MailId(77),
+            letter: MailId(77),
+            inboxes: 1,
             inbox: inbox("a.b", "example.org"),
             envelope_from: "x@y".into(),
             from: b"\"X\" <x@y>".to_vec().into(),
@@ -134,7 +143,9 @@ mod tests {
             expires_ms: 2,
             size_bytes: 3,
         };
-        let said = |event: &Event| serde_json::from_slice::<Value>(&message(event)).expect("JSON");
+        let said = |event: &Event| {
+            serde_json::from_slice::<Value>(&message(event).expect("it is told")).expect("JSON")
+        };
         let id = MailId(77).to_string();
         assert_eq!(
             said(&Event::Arrived(Arc::new(summary))),
@@ -143,9 +154,12 @@ mod tests {
                 "subject": "=?utf-8?q?hi?=", "envelope_from": "x@y", "arrived_ms": 1, "expires_ms": 2, "size_bytes": 3,
             })
         );
-        let deleted = Event::Deleted { inbox: inbox("a.b", "example.org"), id: MailId(77) };
+        let deleted =
+            Event::Deleted { inbox: inbox("a.b", "example.org"), id: MailId(77), remains: Remains::Nothing };
         assert_eq!(said(&deleted), json!({ "event": "deleted", "inbox": "a.b@example.org", "id": id }));
         assert_eq!(said(&Event::Missed), json!({ "event": "missed" }));
-        assert!(wire::nats::subject::matches(ALL.as_bytes(), subject(&Event::Missed).as_bytes()));
+        let missed = subject(&Event::Missed).expect("it is told");
+        assert!(wire::nats::subject::matches(ALL.as_bytes(), missed.as_bytes()));
+        assert_eq!(announcement(&Event::Over { letter: MailId(77) }), None);
     }
 }

@@ -6,12 +6,12 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     extract::{
         State,
-        ws::{Message, WebSocket, WebSocketUpgrade},
+        ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
     http::HeaderMap,
     response::Response,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::item;
 use crate::{
@@ -37,8 +37,9 @@ pub(super) async fn events<M: Mailboxes>(
     Asked(scope): Asked,
     client: Client,
     headers: HeaderMap,
-    upgrade: WebSocketUpgrade,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Fault> {
+    let upgrade = crate::api::upgrade(upgrade)?;
     // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read.
     app.check_asker(&headers)?;
     let arrivals = Arrivals::new(&app, scope, None).await?;
@@ -51,7 +52,7 @@ async fn tell<M: Mailboxes>(app: Arc<App<M>>, client: Client, mut arrivals: Arri
         let message = tokio::select! {
             told = arrivals.next() => match told {
                 Some(told) => match event(&app, client, arrivals.scope(), told).await {
-                    Some(event) => Message::Text(event.to_string().into()),
+                    Some(event) => Message::Text(event.into()),
                     None => continue,
                 },
                 None => return,
@@ -69,14 +70,17 @@ async fn tell<M: Mailboxes>(app: Arc<App<M>>, client: Client, mut arrivals: Arri
     }
 }
 
-async fn event<M: Mailboxes>(app: &Arc<App<M>>, client: Client, scope: &Scope, told: Told) -> Option<Value> {
+async fn event<M: Mailboxes>(app: &Arc<App<M>>, client: Client, scope: &Scope, told: Told) -> Option<String> {
     Some(match told {
         Told::Arrived(summary) => {
             // Gone again, or the store fails: nothing to tell.
-            let mail = app.mail_in(client, scope, summary.id).await.ok().flatten()?;
-            json!({ "Type": "new", "Data": item(app, client, mail).await.ok()? })
+            let gist = app.gist(client, &summary).await.ok().flatten()?;
+            let mut event = b"{\"Type\":\"new\",\"Data\":".to_vec();
+            item(app, scope, &summary, &gist, &mut event).ok()?;
+            event.push(b'}');
+            String::from_utf8(event).ok()?
         }
-        Told::Deleted(id) => json!({ "Type": "delete", "Data": { "ID": id.to_string() } }),
-        Told::Missed => json!({ "Type": "prune", "Data": null }),
+        Told::Deleted(id) => json!({ "Type": "delete", "Data": { "ID": id.to_string() } }).to_string(),
+        Told::Missed => json!({ "Type": "prune", "Data": null }).to_string(),
     })
 }

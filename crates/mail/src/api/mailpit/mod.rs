@@ -1,18 +1,18 @@
 //! Mailpit's API v1: its paths and JSON fields, so that its clients and the plug-ins of test frameworks work.
 //!
 //! Over everything at `/api/v1/…` (which is more than one inbox, so the operator's), and over one inbox with the
-//! inbox's page as the base URL: `/inbox/ann@example.org/api/v1/…`. Read marks and tags are kept in memory
-//! ([`crate::web`]'s marks). Relaying, spam checks and link checks are not done: this program never sends.
+//! inbox's page as the base URL: `/inbox/ann@example.org/api/v1/…`. Read marks and tags are kept beside
+//! the mails ([`crate::web`]'s marks). Relaying, spam checks and link checks are not done: this program never sends.
 
 mod events;
 mod send;
-mod shapes;
+pub(crate) mod shapes;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json,
-    extract::{Query, State},
+    extract::State,
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
@@ -33,9 +33,10 @@ use crate::{
         answer::Fault,
         app::App,
         client::Client,
+        gists::Gist,
         lists::{self, Around},
         message::{download, part_of, source},
-        scope::{Asked, Params},
+        scope::{Asked, Params, Queried},
         taken::Taken,
         work::Kept,
     },
@@ -163,29 +164,20 @@ async fn list<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
-    Query(listing): Query<Listing>,
+    Queried(listing): Queried<Listing>,
 ) -> Result<Response, Fault> {
     let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
     let total = app.mailboxes.count(&scope).await?;
     let found = app.mailboxes.list(&scope, listing.start, limit).await?;
     let unread = total.saturating_sub(app.marks.read_count(&scope));
-    answer(
-        &app,
-        client,
-        found,
-        listing.start,
-        (total, unread),
-        (total, unread),
-        app.marks.all_tags(&scope).into_keys().collect(),
-    )
-    .await
+    answer(&app, client, &scope, found, listing.start, (total, unread), (total, unread)).await
 }
 
 async fn find<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
-    Query(listing): Query<Listing>,
+    Queried(listing): Queried<Listing>,
 ) -> Result<Response, Fault> {
     let limit = listing.limit.unwrap_or(LIMIT).min(LIMIT_MAX);
     let all = all_found(&app, client, &scope, &listing.query).await?;
@@ -193,16 +185,7 @@ async fn find<M: Mailboxes>(
     let total = app.mailboxes.count(&scope).await?;
     let page: Vec<Arc<Summary>> = all.iter().skip(listing.start).take(limit).cloned().collect();
     let whole = (total, total.saturating_sub(app.marks.read_count(&scope)));
-    answer(
-        &app,
-        client,
-        page,
-        listing.start,
-        (all.len() as u64, unread),
-        whole,
-        app.marks.all_tags(&scope).into_keys().collect(),
-    )
-    .await
+    answer(&app, client, &scope, page, listing.start, (all.len() as u64, unread), whole).await
 }
 
 /// All mails that fit, up to the search's bounds: Mailpit's lists say how many there are in all.
@@ -221,12 +204,13 @@ async fn all_found<M: Mailboxes>(
 async fn answer<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
+    scope: &Scope,
     summaries: Vec<Arc<Summary>>,
     start: usize,
     matching: (u64, u64),
     whole: (u64, u64),
-    tags: Vec<String>,
 ) -> Result<Response, Fault> {
+    let tags: Vec<String> = app.marks.all_tags(scope).into_keys().collect();
     let around = Around {
         head: "{\"messages\":[".to_owned(),
         tail: format!(
@@ -239,18 +223,29 @@ async fn answer<M: Mailboxes>(
             json!(tags),
         ),
     };
-    let marking = Arc::clone(app);
-    lists::of_mails(app, client, summaries, around, move |mail, _, out| {
-        let id = mail.summary.id;
-        serde_json::to_writer(out, &shapes::item(mail, marking.marks.is_read(id), &marking.marks.tags(id)))
+    let (asked, scope) = (Arc::clone(app), scope.clone());
+    lists::of_lines(app, client, summaries, around, move |summary, gist, out| {
+        item(&asked, &scope, summary, gist, out)
     })
     .await
 }
 
-async fn item<M: Mailboxes>(app: &Arc<App<M>>, client: Client, mail: Kept) -> Result<Value, Fault> {
-    let id = mail.summary.id;
-    let (read, tags) = (app.marks.is_read(id), app.marks.tags(id));
-    app.render(client, mail, move |mail, _| shapes::item(mail, read, &tags)).await
+/// Writes a mail as lists and events have it.
+fn item<M: Mailboxes>(
+    app: &App<M>,
+    scope: &Scope,
+    summary: &Summary,
+    gist: &Gist,
+    out: &mut Vec<u8>,
+) -> serde_json::Result<()> {
+    let (read, tags) = app.marks.of(summary.id);
+    // Within an inbox it is not told who else has got the mail.
+    let is_told = |said: &&str| match scope {
+        Scope::All => true,
+        _ => Inbox::of(said, &app.config.domain).is_ok_and(|inbox| scope.contains(&inbox)),
+    };
+    let hidden = gist.hidden.iter().map(|said| &**said).filter(is_told);
+    shapes::write_item(summary.id, (read, &tags), hidden, gist, out)
 }
 
 /// The mail called so, or the newest for `latest`.
@@ -279,7 +274,7 @@ async fn message<M: Mailboxes>(
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &named).await?;
     if asker(&headers) == Asker::OwnPageOrProgram {
-        app.marks.set_read(mail.summary.id, &mail.summary.inbox, true);
+        app.set_read(&[Arc::new(mail.summary.clone())], true).await?;
     }
     let tags = app.marks.tags(mail.summary.id);
     Ok(Json(app.render(client, mail, move |mail, _| shapes::message(mail, &tags)).await?))
@@ -394,21 +389,14 @@ fn change(body: &[u8]) -> Result<Change, Fault> {
     Ok(change)
 }
 
-/// The mails of the change that are in the scope, and their inboxes; one that is not there is passed over.
+/// The mails of the change that are in the scope; one that is not there is passed over.
 async fn named<M: Mailboxes>(
-    app: &Arc<App<M>>,
-    client: Client,
+    app: &App<M>,
     scope: &Scope,
     ids: &[String],
-) -> Result<Vec<(MailId, Inbox)>, Fault> {
-    let mut found = Vec::new();
-    for id in ids {
-        let Ok(id) = id.parse::<MailId>() else { continue };
-        if let Some(mail) = app.mail_in(client, scope, id).await? {
-            found.push((id, mail.summary.inbox.clone()));
-        }
-    }
-    Ok(found)
+) -> Result<Vec<Arc<Summary>>, Fault> {
+    let ids: Vec<MailId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+    Ok(app.mailboxes.find(scope, &ids).await?)
 }
 
 async fn set_read<M: Mailboxes>(
@@ -418,29 +406,25 @@ async fn set_read<M: Mailboxes>(
     body: Taken,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
-    if change.ids.is_empty() {
-        for summary in all_found(&app, client, &scope, &change.search).await? {
-            app.marks.set_read(summary.id, &summary.inbox, change.read);
-        }
-    }
-    for (id, inbox) in named(&app, client, &scope, &change.ids).await? {
-        app.marks.set_read(id, &inbox, change.read);
-    }
+    let mails = match change.ids.is_empty() {
+        true => all_found(&app, client, &scope, &change.search).await?,
+        false => named(&app, &scope, &change.ids).await?,
+    };
+    app.set_read(&mails, change.read).await?;
     Ok("ok")
 }
 
 async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
-    client: Client,
     body: Taken,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     if change.ids.is_empty() {
         app.mailboxes.delete_all(&scope).await?;
     }
-    for (id, _) in named(&app, client, &scope, &change.ids).await? {
-        app.mailboxes.delete(id).await?;
+    for summary in named(&app, &scope, &change.ids).await? {
+        app.mailboxes.delete(&scope, summary.id).await?;
     }
     Ok("ok")
 }
@@ -449,13 +433,13 @@ async fn delete_found<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
-    Query(listing): Query<Listing>,
+    Queried(listing): Queried<Listing>,
 ) -> Result<&'static str, Fault> {
     if listing.query.trim().is_empty() {
         return Err(Fault::Bad("an empty search deletes nothing".to_owned()));
     }
     for summary in all_found(&app, client, &scope, &listing.query).await? {
-        app.mailboxes.delete(summary.id).await?;
+        app.mailboxes.delete(&scope, summary.id).await?;
     }
     Ok("ok")
 }
@@ -467,14 +451,11 @@ async fn tags<M: Mailboxes>(State(app): State<Arc<App<M>>>, Asked(scope): Asked)
 async fn set_tags<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
-    client: Client,
     body: Taken,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     let names = app.marks.names(&change.tags)?;
-    for (id, inbox) in named(&app, client, &scope, &change.ids).await? {
-        app.marks.set_tags(id, &inbox, names.clone())?;
-    }
+    app.set_tags(&named(&app, &scope, &change.ids).await?, &names).await?;
     Ok("ok")
 }
 
@@ -488,7 +469,7 @@ async fn rename_tag<M: Mailboxes>(
     if change.name.trim().is_empty() {
         return Err(Fault::Bad("the field `Name` is missing: what the tag is to be called".to_owned()));
     }
-    app.marks.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), Some(change.name.trim()))?;
+    app.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), Some(change.name.trim())).await?;
     Ok("ok")
 }
 
@@ -497,6 +478,6 @@ async fn delete_tag<M: Mailboxes>(
     Asked(scope): Asked,
     Params(named): Params<Named>,
 ) -> Result<&'static str, Fault> {
-    app.marks.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), None)?;
+    app.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), None).await?;
     Ok("ok")
 }

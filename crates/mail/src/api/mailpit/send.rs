@@ -12,6 +12,7 @@ use mail_builder::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::one_line;
 use crate::{
     mailboxes::{Mailboxes, Scope},
     web::{answer::Fault, app::App, client::Client, scope::Asked, taken::Taken},
@@ -82,10 +83,9 @@ pub(super) async fn send<M: Mailboxes>(
     let Letter { from, recipients, raw, tags } = made?;
     let names = app.marks.names(&tags)?;
     let ids = app.mailboxes.deliver(peer, &from, &recipients, &raw).await?;
-    for id in ids.iter().filter(|_| !names.is_empty()) {
-        // Gone again: there is nothing to tag.
-        let Some(mail) = app.mail(client, *id).await? else { continue };
-        app.marks.set_tags(*id, &mail.summary.inbox, names.clone())?;
+    if !names.is_empty() {
+        // Each inbox has its own; what is gone again is passed over.
+        app.set_tags(&app.mailboxes.find(&Scope::All, &ids).await?, &names).await?;
     }
     Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))
 }
@@ -114,8 +114,37 @@ fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
     if recipients.len() > RECIPIENTS_MAX {
         return Err(Fault::Bad(format!("more than {RECIPIENTS_MAX} recipients")));
     }
+    sent.check_lines()?;
     let raw = raw(&sent, name)?;
     Ok(Letter { from: sent.from.email, recipients, raw, tags: sent.tags })
+}
+
+impl Sent {
+    /// Refuses what would be more than one line of the mail's head, or of a part's.
+    fn check_lines(&self) -> Result<(), Fault> {
+        one_line("Subject", &self.subject)?;
+        let named = [
+            ("From", std::slice::from_ref(&self.from)),
+            ("To", &self.to),
+            ("Cc", &self.cc),
+            ("ReplyTo", &self.reply_to),
+        ];
+        for (name, people) in named {
+            for person in people {
+                one_line(name, &person.email)?;
+                one_line(name, &person.name)?;
+            }
+        }
+        for address in &self.bcc {
+            one_line("Bcc", address)?;
+        }
+        for attached in &self.attachments {
+            one_line("Filename", &attached.filename)?;
+            one_line("ContentType", &attached.content_type)?;
+            one_line("ContentID", &attached.content_id)?;
+        }
+        Ok(())
+    }
 }
 
 fn raw(sent: &Sent, name: &str) -> Result<Vec<u8>, Fault> {

@@ -1,5 +1,7 @@
 //! A mail as Mailpit's clients see it.
 
+use std::{collections::HashSet, io::Write};
+
 use mail_parser::HeaderName;
 use md5::Md5;
 use serde_json::{Value, json};
@@ -7,30 +9,53 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    mailboxes::{Mail, Summary},
+    mailboxes::{Mail, MailId, Summary},
     render::{
         Attachment, Prepared, Reading,
         fields::{self, Address},
     },
-    web::when,
+    web::{gists::Gist, when},
 };
 
-/// As Mailpit has it.
-const SNIPPET_CHARACTERS: usize = 250;
+/// The fields of a mail in a list or an event that are the same whoever asks, as JSON without the braces.
+pub(crate) fn list_fields(
+    summary: &Summary,
+    reading: &Reading<'_>,
+    snippet: &str,
+    attachments: usize,
+) -> String {
+    let mut fields = common(summary, reading);
+    fields["Created"] = json!(when::iso(summary.arrived_ms));
+    fields["Attachments"] = json!(attachments);
+    fields["Snippet"] = json!(snippet);
+    let json = fields.to_string();
+    json.trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
+}
 
-/// A mail in a list or an event.
-pub(super) fn item(mail: &Mail, read: bool, tags: &[String]) -> Value {
-    let prepared = Prepared::new(&mail.raw);
-    let reading = prepared.read();
-    let text = reading.text().0;
-    let words: Vec<&str> = text.split_whitespace().take(SNIPPET_CHARACTERS).collect();
-    let snippet: String = words.join(" ").chars().take(SNIPPET_CHARACTERS).collect();
-    let mut item = common(mail, &reading, tags);
-    item["Read"] = json!(read);
-    item["Created"] = json!(when::iso(mail.summary.arrived_ms));
-    item["Attachments"] = json!(reading.attachments().iter().filter(|a| !a.inline).count());
-    item["Snippet"] = json!(snippet);
-    item
+/// A mail in a list or an event. `hidden` are those recipients that the asker may know of.
+pub(super) fn write_item<'a>(
+    id: MailId,
+    (read, tags): (bool, &[String]),
+    hidden: impl Iterator<Item = &'a str>,
+    gist: &Gist,
+    out: &mut Vec<u8>,
+) -> serde_json::Result<()> {
+    // Into memory: it cannot fail.
+    let _ = write!(out, "{{\"ID\":\"{id}\",\"Read\":{read},\"Tags\":");
+    if tags.is_empty() {
+        out.extend_from_slice(b"[]");
+    } else {
+        serde_json::to_writer(&mut *out, tags)?;
+    }
+    out.extend_from_slice(b",\"Bcc\":[");
+    for (at, said) in hidden.enumerate() {
+        out.extend_from_slice(if at == 0 { b"" } else { b"," });
+        serde_json::to_writer(&mut *out, &json!({ "Name": "", "Address": said }))?;
+    }
+    out.extend_from_slice(b"],");
+    out.extend_from_slice(gist.mailpit.as_bytes());
+    out.push(b'}');
+    Ok(())
 }
 
 /// A mail with its content.
@@ -43,7 +68,11 @@ pub(super) fn message(mail: &Mail, tags: &[String]) -> Value {
         attachments.iter().map(|attachment| attachment_json(&reading, attachment)).collect()
     };
     let date_ms = reading.date_ms().and_then(|ms| u64::try_from(ms).ok()).unwrap_or(mail.summary.arrived_ms);
-    let mut message = common(mail, &reading, tags);
+    let mut message = common(&mail.summary, &reading);
+    message["ID"] = json!(mail.summary.id.to_string());
+    message["Tags"] = json!(tags);
+    let hidden = hidden(mail, &reading);
+    message["Bcc"] = hidden.map(|address| json!({ "Name": "", "Address": address })).collect();
     message["Date"] = json!(when::iso(date_ms));
     message["HTML"] = json!(reading.html_source().unwrap_or_default());
     message["Text"] = json!(reading.text().0);
@@ -54,19 +83,16 @@ pub(super) fn message(mail: &Mail, tags: &[String]) -> Value {
     message
 }
 
-fn common(mail: &Mail, reading: &Reading<'_>, tags: &[String]) -> Value {
+fn common(summary: &Summary, reading: &Reading<'_>) -> Value {
     let list = |field| -> Vec<Value> { reading.addresses(field).iter().map(address).collect() };
     json!({
-        "ID": mail.summary.id.to_string(),
         "MessageID": reading.message_id(),
-        "From": sender(&mail.summary),
+        "From": sender(summary),
         "To": list(HeaderName::To),
         "Cc": list(HeaderName::Cc),
-        "Bcc": bcc(mail, reading),
         "ReplyTo": list(HeaderName::ReplyTo),
         "Subject": reading.subject(),
-        "Size": mail.summary.size_bytes,
-        "Tags": tags,
+        "Size": summary.size_bytes,
         "Username": "",
     })
 }
@@ -84,12 +110,11 @@ fn address(address: &Address<'_>) -> Value {
 }
 
 /// Whom the transaction named and the head does not.
-fn bcc(mail: &Mail, reading: &Reading<'_>) -> Vec<Value> {
-    let mut written = reading.addresses(HeaderName::To);
-    written.extend(reading.addresses(HeaderName::Cc));
-    let is_written = |recipient: &str| written.iter().any(|a| a.address.eq_ignore_ascii_case(recipient));
-    let hidden = mail.recipients.iter().filter(|recipient| !is_written(recipient));
-    hidden.map(|recipient| json!({ "Name": "", "Address": recipient })).collect()
+pub(crate) fn hidden<'a>(mail: &'a Mail, reading: &Reading<'_>) -> impl Iterator<Item = &'a str> {
+    let named = [HeaderName::To, HeaderName::Cc].into_iter().flat_map(|field| reading.addresses(field));
+    let named: HashSet<String> = named.map(|named| named.address.to_ascii_lowercase()).collect();
+    let said = mail.recipients.iter().map(|said| &**said);
+    said.filter(move |said| !named.contains(&said.to_ascii_lowercase()))
 }
 
 fn attachment_json(reading: &Reading<'_>, attachment: &Attachment) -> Value {

@@ -1,0 +1,377 @@
+//! MailHog's API, v1 and v2: its paths and fields, so that what was written for it goes on.
+//!
+//! At the root but for one path, because `GET /api/v1/messages` is Mailpit's there, whose answer is another; and all of
+//! it below `/mailhog`, for clients that take a base URL. More than one inbox, so the operator's. What is not done here
+//! (releasing mail, failures on demand) says so.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    extract::{
+        State,
+        ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response,
+        sse::{self, KeepAlive, Sse},
+    },
+};
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::routes::{DELETE, GET, POST, PUT, Routes};
+use crate::{
+    mailboxes::{Mail, Mailboxes},
+    render::{Piece, Prepared, Until},
+    search::{self, Query, Term},
+    web::{
+        answer::Fault,
+        app::App,
+        client::Client,
+        lists::{self, Around},
+        live::{Arrivals, Told},
+        message::{download, fetch, source},
+        scope::{Asked, Params, Queried},
+        when,
+    },
+};
+
+/// As MailHog has it.
+const LIMIT: usize = 50;
+const LIMIT_MAX: usize = 250;
+/// Mails of the list of v1, which has no pages.
+const LIMIT_V1: usize = 1000;
+/// Mails that a search finds at most; beyond, its `total` is this.
+const FOUND_MAX: usize = 10_000;
+/// What a client may send by WebSocket: it has nothing to say.
+const MESSAGE_BYTES_MAX: usize = 4096;
+/// A client that does not take an event for so long is gone.
+const SEND_MAX: Duration = Duration::from_secs(30);
+const PING_EVERY: Duration = Duration::from_secs(30);
+
+pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
+    let below = Routes::at("/mailhog").unlisted(GET, "/api/v1/messages", list_v1::<M>).unlisted(
+        DELETE,
+        "/api/v1/messages",
+        delete_all::<M>,
+    );
+    put_in(before).again(put_in(below))
+}
+
+fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
+    routes
+        .group(
+            "MailHog's API, v1 and v2",
+            "With http://HOST:PORT/mailhog as the base URL all of it; at the root GET /api/v1/messages is Mailpit's.",
+        )
+        .get("/api/v2/messages", list::<M>, ("Mails with their content, newest first.", "start limit"))
+        .get(
+            "/api/v2/search",
+            find::<M>,
+            ("Mails from, to or containing something.", "kind query start limit"),
+        )
+        .get("/api/v1/messages/{id}", message::<M>, ("A mail with its content.", ""))
+        .delete("/api/v1/messages/{id}", delete::<M>, ("Deletes a mail.", ""))
+        .get("/api/v1/messages/{id}/download", raw::<M>, ("Its source.", ""))
+        .get("/api/v1/messages/{id}/mime/part/{part}/download", part::<M>, ("A part of it, decoded.", ""))
+        .get("/api/v1/events", events::<M>, ("Arrivals as server-sent events.", ""))
+        .get("/api/v2/websocket", websocket::<M>, ("Arrivals by WebSocket.", ""))
+        .get("/api/v2/outgoing-smtp", no_servers, ("The servers that mail may be sent on to: none.", ""))
+        .unlisted(GET, "/api/v2/jim", no_jim)
+        .unlisted(POST, "/api/v2/jim", no_jim)
+        .unlisted(PUT, "/api/v2/jim", no_jim)
+        .unlisted(DELETE, "/api/v2/jim", no_jim)
+        .unlisted(POST, "/api/v1/messages/{id}/release", not_released)
+}
+
+/// As MailHog answers where Jim is not invited.
+async fn no_jim() -> Fault {
+    Fault::NoSuchPage
+}
+
+async fn not_released() -> Fault {
+    Fault::NotDone("mail is never sent on")
+}
+
+async fn no_servers() -> Json<Value> {
+    Json(json!({}))
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    #[serde(default)]
+    start: usize,
+    limit: Option<usize>,
+    kind: Option<String>,
+    #[serde(default)]
+    query: String,
+}
+
+impl Listing {
+    fn limit(&self) -> usize {
+        self.limit.filter(|limit| *limit > 0).unwrap_or(LIMIT).min(LIMIT_MAX)
+    }
+}
+
+async fn list<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    client: Client,
+    Queried(listing): Queried<Listing>,
+) -> Result<Response, Fault> {
+    let total = app.mailboxes.count(&scope).await?;
+    let found = app.mailboxes.list(&scope, listing.start, listing.limit()).await?;
+    let around = around(total, found.len(), listing.start);
+    lists::of_mails(&app, client, &scope, found, around, write).await
+}
+
+async fn find<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    client: Client,
+    Queried(listing): Queried<Listing>,
+) -> Result<Response, Fault> {
+    if listing.query.is_empty() {
+        return Err(Fault::Bad("the parameter `query` is missing: what is looked for".to_owned()));
+    }
+    let word = search::fold(&listing.query);
+    let term = match listing.kind.as_deref() {
+        Some("from") => Term::From(word),
+        Some("to") => Term::To(word),
+        Some("containing") => Term::Word(word),
+        _ => return Err(Fault::Bad("the parameter `kind` is one of from, to, containing".to_owned())),
+    };
+    let found = app.search(client, &scope, &Query::default().and(term), None, FOUND_MAX).await?.mails;
+    let total = found.len() as u64;
+    let page: Vec<_> = found.into_iter().skip(listing.start).take(listing.limit()).collect();
+    let around = around(total, page.len(), listing.start);
+    lists::of_mails(&app, client, &scope, page, around, write).await
+}
+
+fn around(total: u64, count: usize, start: usize) -> Around {
+    Around {
+        head: format!("{{\"total\":{total},\"count\":{count},\"start\":{start},\"items\":["),
+        tail: "]}".to_owned(),
+    }
+}
+
+async fn list_v1<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    client: Client,
+) -> Result<Response, Fault> {
+    let found = app.mailboxes.list(&scope, 0, LIMIT_V1).await?;
+    let around = Around { head: "[".to_owned(), tail: "]".to_owned() };
+    lists::of_mails(&app, client, &scope, found, around, write).await
+}
+
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+    part: Option<usize>,
+}
+
+async fn message<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    client: Client,
+    Params(named): Params<Named>,
+) -> Result<Json<Value>, Fault> {
+    let mail = fetch(&app, client, &scope, &named.id).await?;
+    Ok(Json(app.render(client, mail, |mail, _| shape(mail)).await?))
+}
+
+async fn delete<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    Params(named): Params<Named>,
+) -> Result<Response, Fault> {
+    let id = named.id.parse().map_err(|_| Fault::NoSuchMail)?;
+    match app.mailboxes.delete(&scope, id).await? {
+        true => Ok(().into_response()),
+        false => Err(Fault::NoSuchMail),
+    }
+}
+
+async fn delete_all<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+) -> Result<Response, Fault> {
+    app.mailboxes.delete_all(&scope).await?;
+    Ok(().into_response())
+}
+
+async fn raw<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    client: Client,
+    Params(named): Params<Named>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, client, &scope, &named.id).await?;
+    let name = format!("{}.eml", mail.summary.id);
+    Ok(download("message/rfc822", &name, source(mail)))
+}
+
+async fn part<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    client: Client,
+    Params(named): Params<Named>,
+) -> Result<Response, Fault> {
+    let mail = fetch(&app, client, &scope, &named.id).await?;
+    let number = named.part.ok_or(Fault::NoSuchPart)?;
+    let found = app.render(client, mail, move |mail, _| {
+        let prepared = Prepared::new(&mail.raw);
+        let reading = prepared.read();
+        let pieces = reading.pieces().pieces;
+        let piece = pieces.get(number)?;
+        Some((piece.content_type.clone(), piece.content.to_vec()))
+    });
+    let (content_type, content) = found.await?.ok_or(Fault::NoSuchPart)?;
+    Ok(download(&content_type, &format!("{}-part-{number}", named.id), content))
+}
+
+/// Each arrival as a mail.
+async fn events<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    client: Client,
+) -> Result<Response, Fault> {
+    let arrivals = Arrivals::new(&app, scope, None).await?;
+    let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
+        let json = next(&app, client, &mut arrivals).await?;
+        Some((Ok::<_, Infallible>(sse::Event::default().data(json)), (app, arrivals)))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+async fn websocket<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    client: Client,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Fault> {
+    let upgrade = super::upgrade(upgrade)?;
+    // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read.
+    app.check_asker(&headers)?;
+    let arrivals = Arrivals::new(&app, scope, None).await?;
+    let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
+    Ok(upgrade.on_upgrade(move |socket| tell(app, client, arrivals, socket)))
+}
+
+async fn tell<M: Mailboxes>(app: Arc<App<M>>, client: Client, mut arrivals: Arrivals, mut socket: WebSocket) {
+    loop {
+        let message = tokio::select! {
+            json = next(&app, client, &mut arrivals) => match json {
+                Some(json) => Message::Text(json.into()),
+                None => return,
+            },
+            said = socket.recv() => match said {
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                Some(Ok(_)) => continue,
+            },
+            () = tokio::time::sleep(PING_EVERY) => Message::Ping(Vec::new().into()),
+        };
+        match tokio::time::timeout(SEND_MAX, socket.send(message)).await {
+            Ok(Ok(())) => {}
+            _ => return,
+        }
+    }
+}
+
+/// The next arrival as JSON; nothing when the server stops. MailHog tells of nothing else.
+async fn next<M: Mailboxes>(app: &Arc<App<M>>, client: Client, arrivals: &mut Arrivals) -> Option<String> {
+    loop {
+        let Told::Arrived(summary) = arrivals.next().await? else { continue };
+        // Gone again, or there is no room for it: nothing to tell.
+        let Ok(Some(mail)) = app.mail_in(client, arrivals.scope(), summary.id).await else { continue };
+        if let Ok(shape) = app.render(client, mail, |mail, _| shape(mail)).await {
+            return Some(shape.to_string());
+        }
+    }
+}
+
+fn write(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json::to_writer(out, &shape(mail))
+}
+
+/// A mail in MailHog's fields.
+fn shape(mail: &Mail) -> Value {
+    let prepared = Prepared::new(&mail.raw);
+    let reading = prepared.read();
+    let whole = reading.pieces();
+    let content = content(&whole);
+    json!({
+        "ID": mail.summary.id.to_string(),
+        "From": path(&mail.summary.envelope_from),
+        "To": mail.recipients.iter().map(|said| path(said)).collect::<Vec<_>>(),
+        "MIME": content["MIME"],
+        "Content": content,
+        "Created": when::iso(mail.summary.arrived_ms),
+        "Raw": {
+            "From": mail.summary.envelope_from,
+            "To": mail.recipients.iter().collect::<Vec<_>>(),
+            "Data": String::from_utf8_lossy(&mail.raw),
+            "Helo": "",
+        },
+    })
+}
+
+fn content(piece: &Piece<'_>) -> Value {
+    let mut headers: serde_json::Map<String, Value> = serde_json::Map::new();
+    for (name, value) in &piece.headers {
+        let values = headers.entry(name.clone()).or_insert_with(|| json!([]));
+        if let Some(values) = values.as_array_mut() {
+            values.push(json!(value));
+        }
+    }
+    let parts: Vec<Value> = piece.pieces.iter().map(content).collect();
+    json!({
+        "Headers": headers,
+        "Body": String::from_utf8_lossy(piece.body),
+        "Size": piece.body.len(),
+        "MIME": if parts.is_empty() { Value::Null } else { json!({ "Parts": parts }) },
+    })
+}
+
+fn path(address: &str) -> Value {
+    let (mailbox, domain) = address.rsplit_once('@').unwrap_or((address, ""));
+    json!({ "Relays": null, "Mailbox": mailbox, "Domain": domain, "Params": "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        mailboxes::{MailId, Scope},
+        twin,
+    };
+
+    #[test]
+    fn a_mail_has_its_parts_as_they_came() {
+        let twin = twin::Twin::new(twin::Retention::default(), "night.test");
+        let raw = "From: a@b\r\nSubject: =?utf-8?q?h=C3=BC?=\r\nX: 1\r\nX: 2\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n\
+                   --b\r\n\r\nhello\r\n--b\r\nContent-Type: text/csv\r\nContent-Transfer-Encoding: base64\r\n\r\nb25lLHR3bw==\r\n--b--\r\n";
+        twin.deliver_at(engine::cores::clock::unix_ms(), "s@x.test", &["ann".to_owned()], raw.as_bytes())
+            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (mail, ()) = runtime.block_on(twin.mail_into(&Scope::All, MailId(1), ())).unwrap().unwrap();
+        let shape = shape(&mail);
+        assert_eq!(
+            shape["From"],
+            json!({ "Relays": null, "Mailbox": "s", "Domain": "x.test", "Params": "" })
+        );
+        assert_eq!(shape["To"][0]["Mailbox"], "ann");
+        assert_eq!(shape["Content"]["Headers"]["X"], json!(["1", "2"]));
+        assert_eq!(shape["Content"]["Headers"]["Subject"], json!(["=?utf-8?q?h=C3=BC?="]), "as it came");
+        let parts = shape["MIME"]["Parts"].as_array().unwrap();
+        assert_eq!(parts.len(), 2);
+        assert_eq!(parts[0]["Body"], "hello");
+        assert_eq!(parts[1]["Body"], "b25lLHR3bw==");
+        assert_eq!(shape["Raw"]["Data"], raw);
+    }
+}

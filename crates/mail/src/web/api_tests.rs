@@ -1,0 +1,310 @@
+//! What programs ask and are told, over real sockets, on the twin: faults in words, mails to many, lists.
+
+use axum::http::header;
+use engine::{cores::clock, network::Network};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use super::{Config, access, tests::Site};
+use crate::mailboxes::{Mailboxes, Scope};
+
+const INBOX: &str = "/api/v2/domains/public/inboxes/ann";
+
+/// The fault, which must be JSON, also to a browser.
+#[track_caller]
+fn fault(site: &Site, method: &str, path: &str, body: &str, status: u16) -> String {
+    let answer = site.ask(method, path, &[("accept", "text/html,*/*")], body);
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (status, "application/json"),
+        "{path}: {}",
+        answer.body
+    );
+    answer.json()["error"].as_str().expect("a fault has words").to_owned()
+}
+
+#[test]
+fn every_fault_of_the_api_is_json_and_says_what_would_be_right() {
+    let site = Site::new();
+    let id = site.deliver("ann", "Subject: x\r\n\r\n");
+    for (path, words) in [
+        (format!("{INBOX}/wait?timeout=10m"), "`10m` is too long; at most 5m would be right"),
+        (format!("{INBOX}/wait?since=yesterday"), "2026-11-21T22:00:00Z"),
+        (format!("{INBOX}/wait?delete=maybe"), "`maybe` is no duration"),
+        (format!("{INBOX}?wait=1h"), "at most 5m"),
+        (format!("{INBOX}?delete=10m"), "at most 5m"),
+        (format!("{INBOX}?skip=-1"), "skip"),
+        (format!("{INBOX}/messages/{id}?delete=1d"), "`1d` is no duration"),
+        ("/api/v1/messages?limit=many".to_owned(), "limit"),
+        ("/api/v1/search?start=x&query=y".to_owned(), "start"),
+        ("/api/events".to_owned(), "Upgrade: websocket"),
+        ("/api/v2/websocket".to_owned(), "Upgrade: websocket"),
+        ("/api/v2/search?kind=subject&query=x".to_owned(), "from, to, containing"),
+    ] {
+        let said = fault(&site, "GET", &path, "", 400);
+        assert!(said.contains(words), "{path}: {said}");
+    }
+    fault(&site, "GET", "/api/v1/nothing", "", 404);
+    fault(&site, "PATCH", "/api/v1/messages", "", 405);
+    fault(&site, "POST", INBOX, "{", 400);
+    assert_eq!(site.get(&format!("{INBOX}/messages/{id}")).status, 200, "nothing was deleted by a fault");
+}
+
+#[test]
+fn a_wait_begins_and_deletes_as_it_is_told() {
+    let site = Site::new();
+    for since in
+        ["2001-01-01", "2001-01-01T00:00:00Z", "2001-01-01T00:00:00%2B01:00", "1000000000", "1000000000000"]
+    {
+        site.deliver("ann", "Subject: x\r\n\r\n");
+        let answer = site.get(&format!("{INBOX}/wait?timeout=1s&since={since}&delete=1"));
+        assert_eq!(answer.status, 200, "{since}: {}", answer.body);
+        assert_eq!(site.get(&format!("{INBOX}/wait?timeout=0")).status, 404, "{since}: it was deleted");
+    }
+    site.deliver("ann", "Subject: x\r\n\r\n");
+    assert_eq!(site.get(&format!("{INBOX}/wait?timeout=0&since=2100-01-01")).status, 404);
+    assert_eq!(site.get(&format!("{INBOX}/wait?timeout=0&delete=4m")).status, 200);
+    assert_eq!(site.get(&format!("{INBOX}/wait?timeout=0&delete=0")).status, 200, "not yet, and not by that");
+}
+
+#[test]
+fn no_field_of_the_api_is_more_than_one_line() {
+    let site = Site::new();
+    let two = "x\r\nBcc: z@z.test";
+    for (path, body, name) in [
+        (format!("{INBOX}/messages"), json!({ "subject": two, "from": "a@b" }), "subject"),
+        (format!("{INBOX}/messages"), json!({ "subject": "x", "from": two }), "from"),
+        (
+            "/api/v2/domains/public/webhook".to_owned(),
+            json!({ "to": two, "subject": "x", "from": "a" }),
+            "to",
+        ),
+    ] {
+        let said = fault(&site, "POST", &path, &body.to_string(), 400);
+        assert!(said.contains(&format!("line break in `{name}`")), "{said}");
+    }
+    let sound = json!({
+        "From": { "Email": "a@b.test", "Name": "A" }, "To": [{ "Email": "ann@night.test", "Name": "Ann" }],
+        "Cc": [{ "Email": "c@d.test" }], "ReplyTo": [{ "Email": "r@d.test" }], "Bcc": ["h@night.test"], "Subject": "s",
+        "Attachments": [{ "Content": "aGk=", "Filename": "f", "ContentType": "text/plain", "ContentID": "i" }],
+    });
+    for (pointer, name) in [
+        ("/From/Email", "From"),
+        ("/From/Name", "From"),
+        ("/To/0/Email", "To"),
+        ("/To/0/Name", "To"),
+        ("/Cc/0/Email", "Cc"),
+        ("/ReplyTo/0/Email", "ReplyTo"),
+        ("/Bcc/0", "Bcc"),
+        ("/Subject", "Subject"),
+        ("/Attachments/0/Filename", "Filename"),
+        ("/Attachments/0/ContentType", "ContentType"),
+        ("/Attachments/0/ContentID", "ContentID"),
+    ] {
+        for broken in ["x\r\ny", "x\ny", "x\ry"] {
+            let mut body = sound.clone();
+            *body.pointer_mut(pointer).unwrap() = json!(broken);
+            let said = fault(&site, "POST", "/api/v1/send", &body.to_string(), 400);
+            assert!(said.contains(&format!("line break in `{name}`")), "{pointer}: {said}");
+        }
+    }
+    assert_eq!(site.twin.totals().stored, 0);
+    assert_eq!(site.ask("POST", "/api/v1/send", &[], &sound.to_string()).status, 200);
+}
+
+#[test]
+fn an_attachment_is_had_by_its_name_and_the_source_as_text() {
+    let site = Site::new();
+    let raw = "Subject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nsee\r\n--b\r\n\
+               Content-Type: text/csv\r\nContent-Disposition: attachment; filename=\"order 7.csv\"\r\n\r\none,two\r\n--b--\r\n";
+    let id = site.deliver("ann", raw);
+    let of = |what: &str| format!("{INBOX}/messages/{id}/{what}");
+    let listed = site.get(&of("attachments")).json();
+    let number = listed["attachments"][0]["attachment-id"].clone();
+    for part in ["order%207.csv".to_owned(), number.to_string()] {
+        let answer = site.get(&of(&format!("attachments/{part}")));
+        assert_eq!((answer.status, &*answer.body), (200, "one,two"), "{part}");
+    }
+    assert_eq!(site.get(&of("attachments/other.csv")).status, 404);
+    let text = site.get(&of("raw"));
+    assert_eq!((text.header("content-type"), &*text.body), ("text/plain; charset=utf-8", raw));
+    let asked = site.ask("GET", &of("raw"), &[("accept", "application/json")], "").json();
+    assert_eq!((&asked["rawData"], &asked["raw_data"]), (&json!(raw), &json!(raw)));
+}
+
+/// To three and a Bcc; their names.
+fn to_many(site: &Site) -> Vec<String> {
+    let raw = "From: shop@x.test\r\nTo: Ann <ann@night.test>, ben@night.test\r\nCc: cid@night.test\r\nSubject: order\r\n\r\nTwo pencils.";
+    let to = ["ann", "ben", "cid", "dan"].map(|name| format!("{name}@night.test"));
+    let ids = site.twin.deliver_at(clock::unix_ms(), "shop@x.test", &to, raw.as_bytes()).unwrap();
+    ids.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
+    let site = Site::new();
+    let ids = to_many(&site);
+    let bcc = json!([{ "Name": "", "Address": "dan@night.test" }]);
+    let list = site.get("/api/v1/messages").json();
+    assert_eq!((&list["total"], &list["messages_count"], &list["unread"]), (&json!(1), &json!(1), &json!(1)));
+    let item = &list["messages"][0];
+    assert_eq!((&item["ID"], item["To"].as_array().unwrap().len(), &item["Bcc"]), (&json!(ids[0]), 2, &bcc));
+    assert_eq!(item["Cc"][0]["Address"], "cid@night.test");
+    assert_eq!((&item["Snippet"], &item["Attachments"]), (&json!("Two pencils."), &json!(0)));
+    let message = site.get("/api/v1/message/latest").json();
+    assert_eq!((&message["ID"], &message["Bcc"]), (&json!(ids[0]), &bcc));
+    assert_eq!(site.get("/api/v1/search?query=to:dan").json()["messages_count"], 1);
+    assert_eq!(site.get("/api/v1/info").json()["Unread"], 0, "who reads it marks it");
+    assert_eq!(
+        site.page("/inbox/*@*").matches("order").count(),
+        site.page("/inbox/ann@night.test").matches("order").count()
+    );
+    // An inbox sees its own, and who else has got it only as far as the mail says.
+    for (name, hidden) in [("ben", json!([])), ("dan", bcc.clone())] {
+        let base = format!("/inbox/{name}@night.test/api/v1");
+        let item = &site.get(&format!("{base}/messages")).json()["messages"][0];
+        assert_eq!((&item["Bcc"], &item["Read"]), (&hidden, &json!(false)), "{name}");
+        assert_eq!(site.get(&format!("{base}/message/latest")).json()["Bcc"], hidden, "{name}");
+    }
+    let log = site.get(&format!("/api/v2/domains/public/inboxes/ben/messages/{}/smtplog", ids[1])).body;
+    assert!(log.contains("ben@night.test") && !log.contains("dan@night.test"), "{log}");
+    // Deleted in an inbox it is the others' still, and one over all.
+    site.ask("DELETE", "/inbox/ann@night.test/api/v1/messages", &[], &json!({ "IDs": [ids[0]] }).to_string());
+    assert_eq!(site.get("/inbox/ann@night.test/api/v1/messages").json()["total"], 0);
+    assert_eq!(site.get(&format!("/inbox/ann@night.test/{}", ids[0])).status, 404);
+    let list = site.get("/api/v1/messages").json();
+    assert_eq!((&list["total"], &list["messages"][0]["ID"]), (&json!(1), &json!(ids[0])));
+    assert_eq!(site.get("/inbox/ben@night.test/api/v1/messages").json()["total"], 1);
+    // Deleted over all it is gone.
+    site.ask("DELETE", "/api/v1/messages", &[], &json!({ "IDs": [ids[0]] }).to_string());
+    assert_eq!(site.get("/api/v1/messages").json()["total"], 0);
+    for name in ["ben", "cid", "dan"] {
+        assert_eq!(
+            site.get(&format!("/inbox/{name}@night.test/api/v1/messages")).json()["total"],
+            0,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn m15_over_all_a_mail_to_many_arrives_once_and_goes_once() {
+    let site = Site::new();
+    let stream = tokio::net::TcpStream::connect(site.web.address()).await.unwrap();
+    let url = format!("ws://{}/api/events", site.web.address());
+    let (mut socket, _) = tokio_tungstenite::client_async(&url, stream).await.unwrap();
+    let ids = to_many(&site);
+    let mut told = async || -> Value {
+        let message = socket.next().await.unwrap().unwrap();
+        serde_json::from_str(message.to_text().unwrap()).unwrap()
+    };
+    let new = told().await;
+    assert_eq!((&new["Type"], &new["Data"]["ID"]), (&json!("new"), &json!(ids[0])));
+    for (name, id) in ["ann", "cid", "dan", "ben"].into_iter().zip([&ids[0], &ids[2], &ids[3], &ids[1]]) {
+        let inbox = Scope::of(&format!("{name}@night.test"), "").unwrap();
+        assert_eq!(site.twin.delete(&inbox, id.parse().unwrap()).await, Ok(true));
+    }
+    assert_eq!(told().await, json!({ "Type": "delete", "Data": { "ID": ids[0] } }), "with the last of them");
+}
+
+/// What lists show of a mail is worked out once, however often and in whose lists it is asked for.
+#[test]
+fn a_mail_is_taken_apart_once_for_all_lists() {
+    let site = Site::new();
+    let ids = to_many(&site);
+    for number in 0..120 {
+        site.deliver("ann", &format!("Subject: {number}\r\n\r\nmail {number}"));
+    }
+    let first = site.get("/api/v1/messages?limit=200").body;
+    let second = site.get("/api/v1/messages?limit=200");
+    assert_eq!(first, second.body);
+    assert_eq!(second.json()["messages"].as_array().unwrap().len(), 121);
+    assert_eq!(second.json()["messages"][0]["Snippet"], "mail 119");
+    site.get("/inbox/ann@night.test/api/v1/messages?limit=200");
+    site.get("/inbox/ben@night.test/api/v1/messages");
+    assert!(site.counts("mail_web_gists_made_total 121"));
+    // What is read and tagged is said as it is now.
+    site.get(&format!("/api/v1/message/{}", ids[0]));
+    let list = site.get("/api/v1/messages?limit=200").json();
+    assert_eq!((&list["messages"][120]["Read"], &list["unread"]), (&json!(true), &json!(120)));
+    site.ask("DELETE", "/api/v1/messages", &[], "");
+    site.until("mail_web_gist_bytes 0.0");
+}
+
+#[test]
+fn m21_mailhogs_clients_are_answered() {
+    let site = Site::new();
+    let ids = to_many(&site);
+    let raw = "From: x@y\r\nSubject: other\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nhi\r\n--b\r\n\
+               Content-Type: text/csv\r\nContent-Transfer-Encoding: base64\r\n\r\nb25lLHR3bw==\r\n--b--\r\n";
+    let other = site.deliver("eve", raw);
+    for base in ["", "/mailhog"] {
+        let list = site.get(&format!("{base}/api/v2/messages?limit=1&start=1")).json();
+        assert_eq!((&list["total"], &list["count"], &list["start"]), (&json!(2), &json!(1), &json!(1)));
+        let item = &list["items"][0];
+        assert_eq!((&item["ID"], item["To"].as_array().unwrap().len()), (&json!(ids[0]), 4));
+        assert_eq!(item["Content"]["Headers"]["Subject"], json!(["order"]));
+        assert_eq!((&item["Content"]["Body"], &item["MIME"]), (&json!("Two pencils."), &Value::Null));
+        for (kind, query, count) in
+            [("from", "shop@x", 1), ("to", "dan@", 1), ("containing", "pencils", 1), ("to", "nobody", 0)]
+        {
+            let found = site.get(&format!("{base}/api/v2/search?kind={kind}&query={query}")).json();
+            assert_eq!(found["total"], count, "{kind} {query}");
+        }
+        let message = site.get(&format!("{base}/api/v1/messages/{other}")).json();
+        assert_eq!(message["MIME"]["Parts"][1]["Body"], "b25lLHR3bw==");
+        let part = site.get(&format!("{base}/api/v1/messages/{other}/mime/part/1/download"));
+        assert_eq!((&*part.body, part.header("content-type")), ("one,two", "text/csv"));
+        assert_eq!(site.get(&format!("{base}/api/v1/messages/{other}/download")).body, raw);
+        assert_eq!(site.get(&format!("{base}/api/v2/jim")).status, 404);
+        assert_eq!(
+            site.ask("POST", &format!("{base}/api/v1/messages/{other}/release"), &[], "{}").status,
+            501
+        );
+    }
+    assert_eq!(site.get("/mailhog/api/v1/messages").json().as_array().unwrap().len(), 2);
+    assert!(site.get("/api/v1/messages").json()["messages"].is_array(), "at the root it is Mailpit's");
+    assert_eq!(site.ask("DELETE", &format!("/api/v1/messages/{other}"), &[], "").status, 200);
+    assert_eq!(site.ask("DELETE", &format!("/api/v1/messages/{other}"), &[], "").status, 404);
+    assert_eq!(site.ask("DELETE", "/mailhog/api/v1/messages", &[], "").status, 200);
+    assert_eq!(site.get("/api/v2/messages").json()["total"], 0);
+}
+
+#[test]
+fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nobody() {
+    let network = |text: &str| -> Network { text.parse().unwrap() };
+    // As if this were not loopback: a token is asked for.
+    let token = || Some(access::Token::new("0123456789abcdef").unwrap());
+    let others =
+        Site::with(Config { token: token(), readers: vec![network("192.0.2.0/24")], ..Config::default() });
+    assert_eq!(others.get("/api/v1/messages").status, 401);
+    let readers = vec![network("127.0.0.0/8")];
+    let site = Site::with(Config { token: token(), readers: readers.clone(), ..Config::default() });
+    assert_eq!(site.get("/api/v1/messages").status, 200);
+    assert_eq!(site.ask("GET", "/api/v1/messages", &[("x-forwarded-for", "192.0.2.7")], "").status, 401);
+    assert_eq!(
+        site.ask("GET", "/api/v1/messages", &[(header::HOST.as_str(), "mailpit:8025")], "").status,
+        421
+    );
+    let named =
+        Config { http_hosts: vec!["mailpit".to_owned()], readers, token: token(), ..Config::default() };
+    let site = Site::with(named);
+    assert_eq!(
+        site.ask("GET", "/api/v1/messages", &[(header::HOST.as_str(), "mailpit:8025")], "").status,
+        200
+    );
+    // A proxy that is believed says who it is.
+    let behind = Site::with(Config {
+        token: token(),
+        readers: vec![network("192.0.2.0/24")],
+        proxies: vec![network("127.0.0.1")],
+        ..Config::default()
+    });
+    for (who, status) in [("192.0.2.7", 200), ("198.51.100.7", 401)] {
+        assert_eq!(
+            behind.ask("GET", "/api/v1/messages", &[("x-forwarded-for", who)], "").status,
+            status,
+            "{who}"
+        );
+    }
+}
