@@ -23,7 +23,8 @@ bench-feed:
 	$(BENCH_BUILD)
 	$(BENCH_PROGRAMS)/bench-feed $(BENCH_ARGS)
 
-# BENCH_ARGS: --quick, --only sink,ours, --scenario reused,connections,stored,pipelined,idle
+# BENCH_ARGS: --quick, --only sink,ours, --scenario reused,connections,stored,list-100,pipelined,idle. Mailpit beside it:
+# bench/install-mailpit.sh
 .PHONY: bench-mail
 bench-mail:
 	$(BENCH_BUILD)

@@ -1,13 +1,14 @@
-//! `make bench-mail`: what it costs to take a mail, ours beside four others and a sink that throws mails away.
+//! `make bench-mail`: what it costs to take a mail, ours beside five others and a sink that throws mails away, and what
+//! it costs to list a hundred of them over an API.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)       core 1: smtp-source, or our pipelining client
-//!   smtp-sink · ours · postfix · aiosmtpd · maildev · greenmail  ◄── 4 KiB mails, 20 sessions ──
+//!   smtp-sink · ours · mailpit · postfix · aiosmtpd · maildev · greenmail  ◄── 4 KiB mails, 20 sessions ──
 //! ```
 //! Every contender is started from a temporary directory on a loopback port. The figure is CPU time of the server's
 //! process tree per mail, in interleaved rounds ([`lab::paired`]). `smtp-sink` is the limit: it reads a mail and
 //! forgets it; ours has stored it, indexed it and shows it when it says 250. Peers that are not installed are left out,
-//! and the record says so (`bench/install-mail-peers.sh`).
+//! and the record says so (`bench/install-mail-peers.sh`, `bench/install-mailpit.sh`).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -43,17 +44,17 @@ use lab::{
     report::Table,
 };
 
-/// Compares what a mail costs: ours, four peers, and the limit.
+/// Compares what a mail costs: ours, five peers, and the limit.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench-mail")]
 pub(crate) struct Options {
     /// A minute in all: few mails, one round, no verdicts; shows that everything works.
     #[arg(long)]
     quick: bool,
-    /// Only these contenders (sink, ours, ours-shared, postfix, aiosmtpd, maildev, greenmail).
+    /// Only these contenders (sink, ours, ours-shared, mailpit, postfix, aiosmtpd, maildev, greenmail).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these scenarios (reused, connections, stored, pages, pipelined, idle).
+    /// Only these scenarios (reused, connections, stored, pages, list-100, pipelined, idle).
     #[arg(long, value_delimiter = ',')]
     scenario: Vec<String>,
     /// Rounds in every scenario.
@@ -75,6 +76,9 @@ const CONNECTIONS_IDLE: usize = 10_000;
 const PAGE_MAILS: u64 = 100;
 /// What a page of them may cost.
 const PAGE_US_MAX: f64 = 200.0;
+/// Mails that are stored where a hundred of them are listed, and what the list may cost.
+const LISTED_OF: u64 = 2_000;
+const LIST_US_MAX: f64 = 300.0;
 /// What a million stored mails may take of memory beyond the log's buffers.
 const STORED_MIB_MAX: u64 = 150;
 
@@ -133,6 +137,9 @@ fn run(options: &Options) -> Result<(), PeerError> {
     }
     if wanted("pages") {
         bench.pages()?;
+    }
+    if wanted("list-100") {
+        bench.list_100()?;
     }
     if wanted("pipelined") {
         bench.pipelined()?;
@@ -367,6 +374,42 @@ impl Bench {
         Ok(())
     }
 
+    /// What it costs to list a hundred mails with the beginnings of their texts over Mailpit's API, which both have.
+    fn list_100(&mut self) -> Result<(), PeerError> {
+        let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
+        let mails = if self.options.quick { 200 } else { LISTED_OF };
+        for (_, contender) in &running {
+            load::source(contender.address, &self.load, mails, true)?;
+        }
+        let count = if self.options.quick { 30 } else { 1_000 };
+        let list = |contender: &Running| -> Result<u64, PeerError> {
+            let port = contender.http.ok_or_else(|| PeerError::Failed("it has no pages".to_owned()))?;
+            load::ask(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), "/api/v1/messages?limit=100", count)
+        };
+        for (_, contender) in &running {
+            list(contender)?;
+        }
+        let server = self.server.clone();
+        let series = interleave(&running, self.rounds(), |contender: &Running, _| {
+            measure(&contender.tree, &server, || {
+                list(contender).map(|_| Work { units: count, ..Work::default() })
+            })
+        })?;
+        let comparison = Comparison {
+            scenario: "list-100".to_owned(),
+            what: format!("GET /api/v1/messages?limit=100 of {mails} mails, over one connection"),
+            unit: "list".to_owned(),
+            series,
+        };
+        if let Some(cost) = comparison.cost("ours") {
+            let verdict = if cost <= LIST_US_MAX { "met" } else { "not met" };
+            self.remarks
+                .push(format!("a list of 100 mails, ≤ {LIST_US_MAX} µs of CPU: {cost:.0} µs → {verdict}"));
+        }
+        self.comparisons.push(comparison);
+        Ok(())
+    }
+
     /// As many as our own client can send, for a while.
     fn pipelined(&mut self) -> Result<(), PeerError> {
         let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
@@ -432,7 +475,7 @@ impl Bench {
 
     /// What others measured of servers that are not to be had as packages.
     fn quoted(&mut self) {
-        let rows = [("Inbucket 3.1.1", "2.1–2.3"), ("MailHog", "7"), ("Mailpit 1.30", "20–26")];
+        let rows = [("Inbucket 3.1.1", "2.1–2.3"), ("MailHog", "7")];
         self.tables.push(table(
             "Quoted, not measured here: × smtp-sink, reused connections",
             &[("server", ""), ("× sink", "")],

@@ -32,6 +32,8 @@ pub enum Contender {
     Other,
     /// The same, with bodies that mails have in common stored once a segment, which is how it runs if nothing is said.
     Shared,
+    /// In Go, into SQLite: what most test suites have.
+    Mailpit,
     /// Delivering to Maildirs: what one takes off the shelf.
     Postfix,
     /// Into a Maildir.
@@ -44,11 +46,12 @@ pub enum Contender {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sink,
         Self::Ours,
         Self::Other,
         Self::Shared,
+        Self::Mailpit,
         Self::Postfix,
         Self::Aiosmtpd,
         Self::Maildev,
@@ -62,6 +65,7 @@ impl Contender {
             Self::Ours => "ours",
             Self::Other => "ours-other",
             Self::Shared => "ours-shared",
+            Self::Mailpit => "mailpit",
             Self::Postfix => "postfix",
             Self::Aiosmtpd => "aiosmtpd",
             Self::Maildev => "maildev",
@@ -83,7 +87,7 @@ pub struct Running {
     pub is_slow: bool,
     /// Of ours.
     admin: Option<u16>,
-    /// Of ours: its pages and APIs.
+    /// Of ours and of Mailpit: its pages and APIs.
     pub http: Option<u16>,
     /// Postfix's master leaves its starter, and is asked to end by postfix itself.
     stop: Option<Command>,
@@ -156,6 +160,32 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
                 "--store",
             ]);
             command.arg(store);
+            command
+        }
+        Contender::Mailpit => {
+            let program =
+                there(peers().join("mailpit")).map_err(|why| why.replace("-mail-peers.sh", "-mailpit.sh"))?;
+            version =
+                fs::read_to_string(peers().join("mailpit.version")).ok().map(|text| text.trim().to_owned());
+            let port_of_pages = free_port().map_err(said)?;
+            http = Some(port_of_pages);
+            let mut command = pinned(cores, &program.to_string_lossy());
+            command.args([
+                "--smtp",
+                &format!("127.0.0.1:{port}"),
+                "--listen",
+                &format!("127.0.0.1:{port_of_pages}"),
+            ]);
+            // As many mails as come, and nothing that it asks of others.
+            command.args([
+                "--max",
+                "0",
+                "--quiet",
+                "--disable-version-check",
+                "--smtp-disable-rdns",
+                "--database",
+            ]);
+            command.arg(directory.path().join("mailpit.db"));
             command
         }
         Contender::Postfix => postfix(cores, directory.path(), port)?,
@@ -257,7 +287,8 @@ impl Running {
             if let Ok(mut stream) = TcpStream::connect(self.address) {
                 let mut greeting = [0; 3];
                 let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
-                if stream.read_exact(&mut greeting).is_ok() && &greeting == b"220" {
+                let has_pages = self.http.is_none_or(|port| TcpStream::connect(("127.0.0.1", port)).is_ok());
+                if stream.read_exact(&mut greeting).is_ok() && &greeting == b"220" && has_pages {
                     let _ = stream.write_all(b"QUIT\r\n");
                     return Ok(());
                 }
@@ -309,7 +340,7 @@ impl Running {
     /// # Errors
     /// It does not answer, or not so.
     pub fn inbox(&self, domain: &str, inbox: &str) -> Result<Option<(usize, String)>, PeerError> {
-        let Some(port) = self.http else { return Ok(None) };
+        let Some(port) = self.http.filter(|_| self.admin.is_some()) else { return Ok(None) };
         let base = format!("/api/v2/domains/{domain}/inboxes/{inbox}");
         let wrong = || PeerError::failed(format!("the list of {inbox} is none"));
         let listed: serde_json::Value = serde_json::from_str(&page(port, &base)?).map_err(|_| wrong())?;

@@ -163,26 +163,49 @@ pub fn ask(address: SocketAddr, path: &str, requests: u64) -> Result<u64, PeerEr
     let (mut line, mut all) = (String::new(), 0);
     for _ in 0..requests {
         stream.get_mut().write_all(request.as_bytes())?;
-        let (mut bytes, mut status) = (0u64, None);
+        let (mut bytes, mut status, mut is_chunked) = (0u64, None, false);
         loop {
             line.clear();
             stream.read_line(&mut line)?;
             status.get_or_insert_with(|| line.trim_end().to_owned());
-            if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            let lower = line.to_ascii_lowercase();
+            if let Some(length) = lower.strip_prefix("content-length:") {
                 bytes = length.trim().parse().map_err(|_| PeerError::Failed(line.clone()))?;
             }
+            is_chunked |= lower.starts_with("transfer-encoding:") && lower.contains("chunked");
             if line.trim_end().is_empty() {
                 break;
             }
+        }
+        if is_chunked {
+            bytes = chunks(&mut stream, &mut line)?;
         }
         let status = status.unwrap_or_default();
         if !status.contains(" 200 ") || bytes == 0 {
             return Err(PeerError::Failed(format!("{path}: {status}, {bytes} bytes")));
         }
-        io::copy(&mut (&mut stream).take(bytes), &mut io::sink())?;
+        if !is_chunked {
+            io::copy(&mut (&mut stream).take(bytes), &mut io::sink())?;
+        }
         all += bytes;
     }
     Ok(all)
+}
+
+/// Reads a body in chunks to its end (RFC 9112, 7.1); its bytes.
+fn chunks(stream: &mut BufReader<TcpStream>, line: &mut String) -> Result<u64, PeerError> {
+    let mut all = 0;
+    loop {
+        line.clear();
+        stream.read_line(line)?;
+        let bytes = u64::from_str_radix(line.trim(), 16).map_err(|_| PeerError::Failed(line.clone()))?;
+        // And the line end behind it.
+        io::copy(&mut stream.by_ref().take(bytes + 2), &mut io::sink())?;
+        all += bytes;
+        if bytes == 0 {
+            return Ok(all);
+        }
+    }
 }
 
 /// Opens so many connections, each greeted, and leaves them alone.
