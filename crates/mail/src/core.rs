@@ -421,12 +421,15 @@ impl Core {
 
     /// Takes a mail out of the index. What lists show of it names its inbox, and is used up if nobody else has it.
     pub(crate) fn remove(&self, id: MailId) -> Option<Gone> {
-        if self.index.borrow().is_first(id) {
+        let mut recent = self.recent.borrow_mut();
+        let inbox = match recent.remove(id) {
             // It is shown among all for as long as another inbox has it.
-            return self.index.borrow_mut().remove(id, None);
-        }
-        let shown = self.recent.borrow_mut().remove(id);
-        let inbox = shown.and_then(Arc::into_inner).map(|summary| summary.inbox);
+            Some(summary) if summary.inboxes > 1 && summary.is_letter() => {
+                recent.put_back(summary);
+                None
+            }
+            shown => shown.and_then(Arc::into_inner).map(|summary| summary.inbox),
+        };
         self.index.borrow_mut().remove(id, inbox)
     }
 

@@ -108,6 +108,10 @@ impl Notes {
 
     /// The mail goes; where its note was.
     pub(crate) fn forget(&mut self, id: MailId) -> Option<At> {
+        // As long as nobody says anything, mails that go look for nothing.
+        if self.at.is_empty() {
+            return None;
+        }
         let at = self.at.remove(&id.0);
         if self.at.is_empty() && self.at.capacity() > SPARE_MAX {
             self.at.shrink_to(SPARE_MAX);

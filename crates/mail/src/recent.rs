@@ -42,6 +42,11 @@ impl Recent {
         }
     }
 
+    /// Takes back what was removed just now, in its old place.
+    pub(crate) fn put_back(&mut self, summary: Arc<Summary>) {
+        self.by_id.insert(summary.id, summary);
+    }
+
     pub(crate) fn remove(&mut self, id: MailId) -> Option<Arc<Summary>> {
         self.by_id.remove(&id)
     }

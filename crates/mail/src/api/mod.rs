@@ -18,7 +18,9 @@ mod openapi;
 pub(crate) mod routes;
 mod wait;
 
-pub(crate) use self::mailpit::shapes::{hidden as mailpit_hidden, list_fields as mailpit_list_fields};
+pub(crate) use self::mailpit::shapes::{
+    hidden as mailpit_hidden, list_fields as mailpit_list_fields, said_address as mailpit_address,
+};
 use self::routes::Routes;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 

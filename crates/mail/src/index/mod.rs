@@ -322,11 +322,6 @@ impl Index {
         (self.expires_ms(entry) > now_ms).then(|| self.place_of(entry))
     }
 
-    /// Whether this is a mail's name among all, and several inboxes have it, or had.
-    pub(crate) fn is_first(&self, id: MailId) -> bool {
-        self.find(id).is_some_and(|slot| self.entries[slot].role == Role::First)
-    }
-
     /// Takes a mail out of its inbox. `known`: its inbox, if whoever asks has it to give away.
     pub(crate) fn remove(&mut self, id: MailId, known: Option<Inbox>) -> Option<Gone> {
         let slot = self.find(id).filter(|slot| !self.entries[*slot].is_let_go)?;

@@ -73,9 +73,11 @@ impl Envelope {
 
     /// Names the mail in each inbox, and begins it with our Received field (RFC 5321, 4.4).
     pub(crate) fn begin(&mut self, core: &Core, trace: Trace<'_>, now_ms: u64) {
-        let is_first = first_of_their_inbox(&self.recipients);
-        for (recipient, is_first) in self.recipients.iter_mut().zip(is_first) {
-            if is_first {
+        if let [only] = &mut *self.recipients {
+            only.id = core.name(&only.inbox, now_ms);
+        } else {
+            let is_first = first_of_their_inbox(&self.recipients);
+            for (recipient, _) in self.recipients.iter_mut().zip(is_first).filter(|(_, is_first)| *is_first) {
                 recipient.id = core.name(&recipient.inbox, now_ms);
             }
         }

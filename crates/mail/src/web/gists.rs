@@ -46,8 +46,17 @@ pub(crate) struct Gist {
     /// Parts that are attached, and not shown in place.
     pub(crate) attachments: usize,
     /// Recipients, as said in RCPT TO, whom the head does not name.
-    pub(crate) hidden: Box<[Box<str>]>,
+    pub(crate) hidden: Box<[Hidden]>,
     /// The fields of Mailpit's list that are the same whoever asks, as JSON without the braces.
+    pub(crate) mailpit: Box<str>,
+}
+
+/// A recipient whom the head does not name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hidden {
+    /// As said in RCPT TO.
+    pub(crate) said: Box<str>,
+    /// The same as Mailpit's lists have it.
     pub(crate) mailpit: Box<str>,
 }
 
@@ -59,12 +68,16 @@ impl Gist {
         let snippet = snippet(&reading.text().0);
         let attachments = reading.attachments().iter().filter(|attachment| !attachment.inline).count();
         let mailpit = api::mailpit_list_fields(&mail.summary, &reading, &snippet, attachments);
-        let hidden = api::mailpit_hidden(mail, &reading).map(Into::into).collect();
+        let hidden = api::mailpit_hidden(mail, &reading);
+        let hidden =
+            hidden.map(|said| Hidden { said: said.into(), mailpit: api::mailpit_address(said).into() });
+        let hidden = hidden.collect();
         Self { snippet: snippet.into(), attachments, hidden, mailpit: mailpit.into() }
     }
 
     fn bytes(&self) -> usize {
-        let hidden: usize = self.hidden.iter().map(|said| said.len() + size_of::<Box<str>>()).sum();
+        let hidden: usize =
+            self.hidden.iter().map(|of| of.said.len() + of.mailpit.len() + size_of::<Hidden>()).sum();
         GIST_BYTES_BESIDE + self.snippet.len() + self.mailpit.len() + hidden
     }
 }

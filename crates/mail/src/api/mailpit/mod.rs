@@ -33,7 +33,7 @@ use crate::{
         answer::Fault,
         app::App,
         client::Client,
-        gists::Gist,
+        gists::{Gist, Hidden},
         lists::{self, Around},
         message::{download, part_of, source},
         scope::{Asked, Params, Queried},
@@ -240,11 +240,11 @@ fn item<M: Mailboxes>(
 ) -> serde_json::Result<()> {
     let (read, tags) = app.marks.of(summary.id);
     // Within an inbox it is not told who else has got the mail.
-    let is_told = |said: &&str| match scope {
+    let is_told = |hidden: &&Hidden| match scope {
         Scope::All => true,
-        _ => Inbox::of(said, &app.config.domain).is_ok_and(|inbox| scope.contains(&inbox)),
+        _ => Inbox::of(&hidden.said, &app.config.domain).is_ok_and(|inbox| scope.contains(&inbox)),
     };
-    let hidden = gist.hidden.iter().map(|said| &**said).filter(is_told);
+    let hidden = gist.hidden.iter().filter(is_told);
     shapes::write_item(summary.id, (read, &tags), hidden, gist, out)
 }
 

@@ -1,6 +1,6 @@
 //! A mail as Mailpit's clients see it.
 
-use std::{collections::HashSet, io::Write};
+use std::collections::HashSet;
 
 use mail_parser::HeaderName;
 use md5::Md5;
@@ -14,7 +14,10 @@ use crate::{
         Attachment, Prepared, Reading,
         fields::{self, Address},
     },
-    web::{gists::Gist, when},
+    web::{
+        gists::{Gist, Hidden},
+        when,
+    },
 };
 
 /// The fields of a mail in a list or an event that are the same whoever asks, as JSON without the braces.
@@ -36,26 +39,37 @@ pub(crate) fn list_fields(
 pub(super) fn write_item<'a>(
     id: MailId,
     (read, tags): (bool, &[String]),
-    hidden: impl Iterator<Item = &'a str>,
+    hidden: impl Iterator<Item = &'a Hidden>,
     gist: &Gist,
     out: &mut Vec<u8>,
 ) -> serde_json::Result<()> {
-    // Into memory: it cannot fail.
-    let _ = write!(out, "{{\"ID\":\"{id}\",\"Read\":{read},\"Tags\":");
+    out.extend_from_slice(b"{\"ID\":\"");
+    out.extend_from_slice(&id.letters());
+    out.extend_from_slice(if read { b"\",\"Read\":true,\"Tags\":" } else { b"\",\"Read\":false,\"Tags\":" });
     if tags.is_empty() {
         out.extend_from_slice(b"[]");
     } else {
         serde_json::to_writer(&mut *out, tags)?;
     }
     out.extend_from_slice(b",\"Bcc\":[");
-    for (at, said) in hidden.enumerate() {
+    for (at, hidden) in hidden.enumerate() {
         out.extend_from_slice(if at == 0 { b"" } else { b"," });
-        serde_json::to_writer(&mut *out, &json!({ "Name": "", "Address": said }))?;
+        out.extend_from_slice(hidden.mailpit.as_bytes());
     }
     out.extend_from_slice(b"],");
     out.extend_from_slice(gist.mailpit.as_bytes());
     out.push(b'}');
     Ok(())
+}
+
+/// An address that was said, which has no name.
+fn said(address: &str) -> Value {
+    json!({ "Name": "", "Address": address })
+}
+
+/// The same as JSON.
+pub(crate) fn said_address(address: &str) -> String {
+    said(address).to_string()
 }
 
 /// A mail with its content.
@@ -72,7 +86,7 @@ pub(super) fn message(mail: &Mail, tags: &[String]) -> Value {
     message["ID"] = json!(mail.summary.id.to_string());
     message["Tags"] = json!(tags);
     let hidden = hidden(mail, &reading);
-    message["Bcc"] = hidden.map(|address| json!({ "Name": "", "Address": address })).collect();
+    message["Bcc"] = hidden.map(said).collect();
     message["Date"] = json!(when::iso(date_ms));
     message["HTML"] = json!(reading.html_source().unwrap_or_default());
     message["Text"] = json!(reading.text().0);
