@@ -5,7 +5,7 @@
 //!   a start: records ─▶ Noted, for the web to begin with
 //! ```
 //! The web's marks are what answers; here is only where each was written, so that the next one takes its place and it
-//! goes with its mail. *Bound:* a mail's mark is written [`TIMES_MAX`] times; later ones hold until the process ends.
+//! goes with its mail. *Bound:* a mail's mark is written `TIMES_MAX` times; later ones hold until the process ends.
 //! *Who writes:* the core.
 
 use std::collections::{BTreeSet, HashMap};

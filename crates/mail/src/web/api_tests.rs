@@ -174,6 +174,9 @@ fn m15_a_mail_to_many_is_one_over_all_with_all_its_recipients() {
     assert_eq!(site.get(&format!("/inbox/ann@night.test/{}", ids[0])).status, 404);
     let list = site.get("/api/v1/messages").json();
     assert_eq!((&list["total"], &list["messages"][0]["ID"]), (&json!(1), &json!(ids[0])));
+    let whole = format!("/inbox/*@*/{}", ids[0]);
+    assert!(site.page("/inbox/*@*").contains(&whole), "the list leads where it still is");
+    assert!(site.page(&whole).contains(&format!("{whole}/raw")));
     assert_eq!(site.get("/inbox/ben@night.test/api/v1/messages").json()["total"], 1);
     // Deleted over all it is gone.
     site.ask("DELETE", "/api/v1/messages", &[], &json!({ "IDs": [ids[0]] }).to_string());

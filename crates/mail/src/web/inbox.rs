@@ -57,8 +57,8 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// `within`: the path of the inbox, where a list is of one alone.
-    pub(super) fn new(summary: &'a Summary, within: Option<&'a str>, now_ms: u64) -> Self {
+    /// A line of a list of this scope, whose path is `base`.
+    pub(super) fn new(summary: &'a Summary, (scope, base): (&Scope, &'a str), now_ms: u64) -> Self {
         let sender = fields::decode_address(&summary.from);
         let nobody = match (sender.label(), &*summary.envelope_from) {
             ("", "") => "(no sender)".into(),
@@ -66,10 +66,11 @@ impl<'a> Row<'a> {
             _ => "".into(),
         };
         let subject = fields::decode(&summary.subject);
-        let inbox = within.is_none().then(|| summary.inbox.to_string());
-        let path = match (within, &inbox) {
-            (Some(path), _) => path.into(),
-            (None, address) => path_of(address.as_deref().unwrap_or_default()).into(),
+        let inbox = scope.is_wide().then(|| summary.inbox.to_string());
+        let path = match (scope, &inbox) {
+            // Over all a mail is there also when the first inbox that it came into has let it go.
+            (Scope::Prefix { .. }, Some(address)) => path_of(address).into(),
+            _ => base.into(),
         };
         Self {
             id: summary.id,
@@ -134,7 +135,7 @@ pub(super) async fn page<M: Mailboxes>(
     let listed = app.mailboxes.list(&scope, skip, ROWS_MAX + 1).await?;
     let now_ms = clock::unix_ms();
     let wide = scope.is_wide();
-    let within = (!wide).then_some(&*base);
+    let within = (&scope, &*base);
     let rows: Vec<Row<'_>> =
         listed.iter().take(ROWS_MAX).map(|summary| Row::new(summary, within, now_ms)).collect();
     let rows_bytes = rows.len() * ROW_BYTES;
@@ -191,7 +192,7 @@ pub(super) async fn search_page<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let address = scope.name();
     let base = path_of(&address);
-    let within = (!scope.is_wide()).then_some(&*base);
+    let within = (&scope, &*base);
     let found;
     let mut template = SearchPage {
         site: &app.site,

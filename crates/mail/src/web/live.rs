@@ -154,8 +154,7 @@ impl Arrivals {
         match told {
             Told::Arrived(summary) => {
                 let path = path_of(&self.scope.name());
-                let within = (!self.scope.is_wide()).then_some(&*path);
-                let row = Row::new(summary, within, clock::unix_ms());
+                let row = Row::new(summary, (&self.scope, &path), clock::unix_ms());
                 let html = RowPage { row }.render().unwrap_or_default();
                 sse::Event::default().event("arrived").id(summary.id.to_string()).data(html)
             }

@@ -165,9 +165,14 @@ async fn shown<M: Mailboxes>(
     let mail = fetch(app, client, scope, id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
     let (site, now_ms) = (app.site.clone(), clock::unix_ms());
-    let template = app
-        .render(client, mail, move |mail, until| message_page(site, mail, kind, (remote, until), now_ms))
-        .await?;
+    // Over all a mail is there also when the first inbox that it came into has let it go.
+    let address = match scope {
+        Scope::All => scope.name(),
+        Scope::Inbox(_) | Scope::Prefix { .. } => mail.summary.inbox.to_string(),
+    };
+    let render =
+        move |mail: &Mail, until: &Until| message_page(site, (mail, address), kind, (remote, until), now_ms);
+    let template = app.render(client, mail, render).await?;
     if template.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
@@ -188,13 +193,12 @@ pub(crate) async fn fetch<M: Mailboxes>(
 
 fn message_page(
     site: Site,
-    mail: &Mail,
+    (mail, address): (&Mail, String),
     kind: Option<Kind>,
     (remote, until): (Remote, &Until),
     now_ms: u64,
 ) -> MessagePage {
     let summary = &mail.summary;
-    let address = summary.inbox.to_string();
     let inbox = format!("/inbox/{}", segment(&address));
     let base = format!("{inbox}/{}", summary.id);
     let prepared = Prepared::new(&mail.raw);
