@@ -43,11 +43,12 @@ count $((2 * hits))
 # What each file has itself: a line of a call says what the callee has, which is not the caller's.
 by_file() {
 	awk '
-		/^(fl|fi|fe)=/ {
+		/^(fl|fi|fe|cfl|cfi)=/ {
 			name = $0; sub(/^[a-z]+=/, "", name)
 			id = name; sub(/ .*/, "", id)
 			if (name != id) { names[id] = substr(name, length(id) + 2) }
-			file = names[id]; next
+			if ($0 !~ /^c/) { file = names[id] }
+			next
 		}
 		/^calls=/ { of_call = 1; next }
 		/^[0-9+*-]/ {
