@@ -6,7 +6,7 @@
 
 use super::{
     Progress,
-    line::{is_blank, size, split, without_end},
+    line::{from_to, is_canonical, size, split, without_end},
     rejection::Rejection,
 };
 
@@ -262,20 +262,4 @@ fn publish<'a>(
         whole: &bytes[..whole],
     };
     Ok(Progress::Complete(ClientOp::Publish(publish), whole))
-}
-
-/// From the first byte of `first` to the last of `last`, both parts of `line`.
-fn from_to<'a>(line: &'a [u8], first: &[u8], last: &[u8]) -> &'a [u8] {
-    let at = |part: &[u8]| part.as_ptr().addr() - line.as_ptr().addr();
-    &line[at(first)..at(last) + last.len()]
-}
-
-fn is_canonical(line: &[u8], arguments: &[u8], words: usize) -> bool {
-    let blanks = arguments.iter().filter(|&&byte| is_blank(byte)).count();
-    let spaces = arguments.iter().filter(|&&byte| byte == b' ').count();
-    blanks == words - 1
-        && spaces == blanks
-        && arguments.first() != Some(&b' ')
-        && line.ends_with(b"\r\n")
-        && !arguments.ends_with(b" ")
 }

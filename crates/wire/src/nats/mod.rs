@@ -1,4 +1,4 @@
-//! The NATS client protocol, both directions, as functions from bytes to values.
+//! The NATS client protocol, and that of leaf nodes, both directions, as functions from bytes to values.
 //!
 //! ```text
 //!   a client's bytes ──▶ client::parse ──▶ ClientOp<'bytes>            server::parse ◀── a server's bytes
@@ -9,6 +9,7 @@
 //!
 //! - [`client`]: what clients send (CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG).
 //! - [`server`]: what servers send (INFO, MSG, HMSG, PING, PONG, +OK, -ERR).
+//! - [`leaf`]: what a leaf node and its hub send each other (LS+, LS-, LMSG, HMSG, INFO, CONNECT, PING, PONG, -ERR).
 //! - [`subject`]: subjects and patterns: which are valid, which match.
 //! - [`rejection`]: what a server says when a client breaks a rule, and whether it then closes.
 //! - [`stamp`](mod@stamp): a payload that whoever receives it can verify, for tools and tests.
@@ -21,6 +22,7 @@
 //! can be passed on before all of it has come. Values borrow from the caller's buffer; nothing is copied or allocated.
 
 pub mod client;
+pub mod leaf;
 mod line;
 pub mod rejection;
 pub mod server;

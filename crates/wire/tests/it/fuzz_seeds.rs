@@ -1,6 +1,6 @@
 //! The seeds of the fuzz targets, through the checks that the targets are.
 
-use crate::{naive, naive_hpack, naive_nats, smtp_twin};
+use crate::{naive, naive_hpack, naive_leaf, naive_nats, smtp_twin};
 
 #[path = "../../../../fuzz/checks/cut.rs"]
 mod cut;
@@ -24,6 +24,8 @@ pub(crate) mod http2_head;
 pub(crate) mod http2_hpack;
 #[path = "../../../../fuzz/checks/nats_client.rs"]
 mod nats_client;
+#[path = "../../../../fuzz/checks/nats_leaf.rs"]
+mod nats_leaf;
 #[path = "../../../../fuzz/checks/seeds.rs"]
 mod seeds;
 #[path = "../../../../fuzz/checks/smtp.rs"]
@@ -72,6 +74,11 @@ fn http2_hpack() {
 #[test]
 fn nats_client() {
     seeds::replay("nats_client", nats_client::check);
+}
+
+#[test]
+fn nats_leaf() {
+    seeds::replay("nats_leaf", nats_leaf::check);
 }
 
 #[test]

@@ -1,0 +1,20 @@
+//! What a hub of leaf nodes says: agrees with the slow twin, whole and at every beginning, under limits that the fuzzer
+//! chooses.
+
+use super::cut::Cut;
+use super::naive_leaf;
+use wire::nats::leaf::Limits;
+
+pub(crate) fn check(bytes: &[u8]) {
+    let mut cut = Cut(bytes);
+    let (line, payload, bytes) = (cut.u8(), cut.u8(), cut.0);
+    let mut limits = Limits::default();
+    // 255 stands for no limit that matters.
+    if line < 255 {
+        limits.line_bytes_max = line.into();
+    }
+    if payload < 255 {
+        limits.payload_bytes_max = payload.into();
+    }
+    naive_leaf::check(&bytes[..bytes.len().min(600)], &limits);
+}
