@@ -39,13 +39,20 @@ impl Feed {
         Self::start_in(directory, Some(kept), lines, free_port())
     }
 
+    /// Starts ours with flags besides.
+    #[must_use]
+    pub fn start_joined(lines: &str, flags: &[&str]) -> Self {
+        let kept = tempfile::tempdir().expect("a directory");
+        Self::start_by(None, kept.path().to_owned(), Some(kept), lines, free_port(), flags)
+    }
+
     /// Starts nats-server with the same lines; none where it is not installed.
     #[must_use]
     pub fn start_nats_server(lines: &str) -> Option<Self> {
         let path = ["/usr/local/bin/nats-server", "/usr/sbin/nats-server"].map(PathBuf::from);
         let path = path.into_iter().find(|path| path.is_file())?;
         let kept = tempfile::tempdir().expect("a directory");
-        Some(Self::start_by(Some(path), kept.path().to_owned(), Some(kept), lines, free_port()))
+        Some(Self::start_by(Some(path), kept.path().to_owned(), Some(kept), lines, free_port(), &[]))
     }
 
     /// The same with files that the test has made, in a directory of its own.
@@ -62,7 +69,7 @@ impl Feed {
     }
 
     fn start_in(directory: PathBuf, kept: Option<tempfile::TempDir>, lines: &str, port: u16) -> Self {
-        Self::start_by(peer(), directory, kept, lines, port)
+        Self::start_by(peer(), directory, kept, lines, port, &[])
     }
 
     fn start_by(
@@ -71,6 +78,7 @@ impl Feed {
         kept: Option<tempfile::TempDir>,
         lines: &str,
         port: u16,
+        flags: &[&str],
     ) -> Self {
         let (web_port, monitor_port) = (free_port(), free_port());
         let file = directory.join("nats.conf");
@@ -87,7 +95,7 @@ impl Feed {
             }
             None => {
                 let mut command = program::command();
-                command.args(["feed", "--admin", "127.0.0.1:0", "--nats-config"]).arg(&file);
+                command.args(["feed", "--admin", "127.0.0.1:0", "--nats-config"]).arg(&file).args(flags);
                 command
             }
         };

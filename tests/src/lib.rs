@@ -18,6 +18,7 @@
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
 //! * [`clients`] finds programs that others wrote, [`node`] what runs in Node.js and Python;
 //! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
+//! * [`hub`] runs nats-server, which feeds join;
 //! * [`certificate`] makes certificates and their keys, [`pebble`] is an authority that gives them;
 //! * [`slow_disk`] is a disk that answers when a test says so;
 //! * [`fault`] holds error pages to their promise;
@@ -50,6 +51,7 @@ pub mod fault;
 pub mod feed;
 pub mod gate;
 pub mod guide;
+pub mod hub;
 pub mod mail;
 pub mod mail_service;
 pub mod message;

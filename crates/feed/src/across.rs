@@ -22,7 +22,14 @@ use std::net::SocketAddr;
 use engine::cores::mesh;
 
 use crate::{
-    backpressure::Producer, connection::ConnId, core::Settings, look::Look, publish::Run, server::Door,
+    backpressure::Producer,
+    connection::ConnId,
+    core::Settings,
+    leaf::Tellers,
+    look::Look,
+    publish::Run,
+    server::Door,
+    trie::{HubId, HubMask},
 };
 
 /// Messages in a ring: batches one way, empty buffers the other, and what the server says now and then.
@@ -61,8 +68,18 @@ pub(crate) struct Destination<'a> {
     pub(crate) account: u16,
     /// They came by a service from another account.
     pub(crate) is_imported: bool,
-    /// Pattern and name of the group of which one member gets them; none: all who are in no group.
-    pub(crate) group: Option<(&'a [u8], &'a [u8])>,
+    pub(crate) to: To<'a>,
+}
+
+/// Which of the subscribers there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum To<'a> {
+    /// All who are in no group.
+    All,
+    /// One member of the group with this name at this pattern.
+    Group { pattern: &'a [u8], queue: &'a [u8] },
+    /// The hub that this core has joined, with the names of the queue groups there that get it.
+    Hub { hub: HubId, queues: &'a [u8] },
 }
 
 /// One record of a batch, as it is read.
@@ -84,6 +101,16 @@ pub(crate) enum Record<'a> {
     Hold(Producer),
     /// It is let go.
     Release(Producer),
+    /// A hub that the sender has joined has subscribers of a pattern, or no more.
+    HubInterest { hub: HubId, account: u16, pattern: &'a [u8], has: bool },
+    /// It has so many members of a queue group.
+    HubMembers { hub: HubId, account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
+    /// These hubs of the sender's are there, of those of the mask.
+    HubsUp { mask: HubMask, up: HubMask },
+    /// A connection to a hub, which may be the receiver's, has messages go round.
+    HubLoop { hub: HubId, connection: u64 },
+    /// Messages for a hub that the receiver has joined, and for the queue groups of these names there.
+    ToHub { hub: HubId, queues: &'a [u8], producer: Producer, run: Run<'a> },
 }
 
 const INTEREST: u8 = 1;
@@ -92,6 +119,11 @@ const RUN: u8 = 3;
 const HOLD: u8 = 4;
 const RELEASE: u8 = 5;
 const IMPORTED_RUN: u8 = 6;
+const HUB_INTEREST: u8 = 7;
+const HUB_MEMBERS: u8 = 8;
+const HUBS_UP: u8 = 9;
+const HUB_RUN: u8 = 10;
+const HUB_LOOP: u8 = 11;
 const NO_HEADER: u32 = u32::MAX;
 
 /// What one core sends to the others.
@@ -104,6 +136,8 @@ pub(crate) struct Links {
     /// Connections whose reads are paused until a link has room.
     paused: Vec<ConnId>,
     under_way_bytes_max: usize,
+    /// What hubs are to be told of subscriptions.
+    pub(crate) tellers: Tellers,
 }
 
 #[derive(Default)]
@@ -132,6 +166,7 @@ impl Links {
             is_waiting: false,
             paused: Vec::new(),
             under_way_bytes_max: UNDER_WAY_BYTES_MAX.min(max_pending / UNDER_WAY_SHARE_OF_PENDING),
+            tellers: Tellers::default(),
         }
     }
 
@@ -168,6 +203,39 @@ impl Links {
         });
     }
 
+    pub(crate) fn hub_interest(&mut self, hub: HubId, account: u16, pattern: &[u8], has: bool) {
+        self.tell_all(|out| {
+            out.extend_from_slice(&[HUB_INTEREST, hub, u8::from(has)]);
+            out.extend_from_slice(&account.to_le_bytes());
+            put_bytes(out, pattern);
+        });
+    }
+
+    pub(crate) fn hub_members(&mut self, hub: HubId, account: u16, pattern: &[u8], queue: &[u8], count: u32) {
+        self.tell_all(|out| {
+            out.extend_from_slice(&[HUB_MEMBERS, hub]);
+            out.extend_from_slice(&account.to_le_bytes());
+            out.extend_from_slice(&count.to_le_bytes());
+            put_bytes(out, pattern);
+            put_bytes(out, queue);
+        });
+    }
+
+    pub(crate) fn hubs_up(&mut self, mask: HubMask, up: HubMask) {
+        self.tell_all(|out| {
+            out.push(HUBS_UP);
+            out.extend_from_slice(&mask.to_le_bytes());
+            out.extend_from_slice(&up.to_le_bytes());
+        });
+    }
+
+    pub(crate) fn hub_loop(&mut self, hub: HubId, connection: u64) {
+        self.tell_all(|out| {
+            out.extend_from_slice(&[HUB_LOOP, hub]);
+            out.extend_from_slice(&connection.to_le_bytes());
+        });
+    }
+
     /// Everything that a new or restarted reader of these records needs is in the records; there is no such reader.
     fn tell_all(&mut self, write: impl Fn(&mut Vec<u8>)) {
         for (to, link) in self.links.iter_mut().enumerate() {
@@ -180,14 +248,20 @@ impl Links {
 
     /// Sends messages to a core; false if the producer must be paused.
     pub(crate) fn run(&mut self, to: Destination<'_>, producer: Producer, run: &Run<'_>) -> bool {
-        let Destination { core, account, is_imported, group } = to;
+        let Destination { core, account, is_imported, to } = to;
         self.is_waiting = true;
         let link = &mut self.links[core];
         let out = &mut link.records;
-        out.push(if is_imported { IMPORTED_RUN } else { RUN });
-        out.extend_from_slice(&account.to_le_bytes());
+        let (kind, of, pattern, queue): (_, _, &[u8], &[u8]) = match to {
+            To::All => (if is_imported { IMPORTED_RUN } else { RUN }, account, b"", b""),
+            To::Group { pattern, queue } => {
+                (if is_imported { IMPORTED_RUN } else { RUN }, account, pattern, queue)
+            }
+            To::Hub { hub, queues } => (HUB_RUN, hub.into(), b"", queues),
+        };
+        out.push(kind);
+        out.extend_from_slice(&of.to_le_bytes());
         put_producer(out, producer);
-        let (pattern, queue) = group.unwrap_or_default();
         put_bytes(out, pattern);
         put_bytes(out, queue);
         put_number(out, run.stride);
@@ -195,6 +269,7 @@ impl Links {
         put_number(out, run.body_bytes);
         out.extend_from_slice(&run.header_bytes.map_or(NO_HEADER, number).to_le_bytes());
         put_bytes(out, run.subject);
+        put_bytes(out, run.shown.unwrap_or_default());
         put_bytes(out, run.reply);
         put_bytes(out, run.bytes);
         !link.is_full(self.under_way_bytes_max)
@@ -372,20 +447,36 @@ impl<'a> Iterator for Records<'a> {
                 let (account, count) = (self.u16(), self.u32());
                 Record::Members { account, pattern: self.bytes(), queue: self.bytes(), count }
             }
-            what @ (RUN | IMPORTED_RUN) => {
+            what @ (RUN | IMPORTED_RUN | HUB_RUN) => {
                 let is_imported = what == IMPORTED_RUN;
-                let (account, producer) = (self.u16(), self.producer());
+                let (of, producer) = (self.u16(), self.producer());
                 let (pattern, queue) = (self.bytes(), self.bytes());
                 let (stride, tail_at, body_bytes) = (self.number(), self.number(), self.number());
                 let header_bytes =
                     Some(self.u32()).filter(|&bytes| bytes != NO_HEADER).map(|bytes| bytes as usize);
-                let (subject, reply, bytes) = (self.bytes(), self.bytes(), self.bytes());
-                let run = Run { bytes, stride, tail_at, body_bytes, header_bytes, subject, reply };
+                let (subject, shown) = (self.bytes(), self.bytes());
+                let (reply, bytes) = (self.bytes(), self.bytes());
+                let shown = (!shown.is_empty()).then_some(shown);
+                let run = Run { bytes, stride, tail_at, body_bytes, header_bytes, subject, shown, reply };
+                if what == HUB_RUN {
+                    let hub = HubId::try_from(of).unwrap_or_else(|_| panic!("a batch names hub {of}"));
+                    return Some(Record::ToHub { hub, queues: queue, producer, run });
+                }
                 let group = (!queue.is_empty()).then_some((pattern, queue));
-                Record::Run { account, is_imported, producer, group, run }
+                Record::Run { account: of, is_imported, producer, group, run }
             }
             HOLD => Record::Hold(self.producer()),
             RELEASE => Record::Release(self.producer()),
+            HUB_INTEREST => {
+                let (hub, has) = (self.u8(), self.u8() != 0);
+                Record::HubInterest { hub, account: self.u16(), pattern: self.bytes(), has }
+            }
+            HUB_MEMBERS => {
+                let (hub, account, count) = (self.u8(), self.u16(), self.u32());
+                Record::HubMembers { hub, account, pattern: self.bytes(), queue: self.bytes(), count }
+            }
+            HUB_LOOP => Record::HubLoop { hub: self.u8(), connection: u64::from_le_bytes(self.array()) },
+            HUBS_UP => Record::HubsUp { mask: self.u16(), up: self.u16() },
             other => panic!("a batch has a record of kind {other}"),
         })
     }

@@ -22,6 +22,8 @@ pub(crate) struct Buffers {
     pub(crate) mapped: Vec<u8>,
     /// For one that is another account's.
     pub(crate) imported: Vec<u8>,
+    /// For the names of queue groups at a hub.
+    pub(crate) queues: Vec<u8>,
 }
 
 impl Buffers {
@@ -35,6 +37,7 @@ impl Buffers {
             rewritten: Vec::new(),
             mapped: Vec::new(),
             imported: Vec::new(),
+            queues: Vec::new(),
         }
     }
 

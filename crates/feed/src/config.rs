@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use engine::tls::Shown;
 
-use crate::identity::Authorization;
+use crate::{identity::Authorization, leaf::Remote};
 
 /// Limits on clients. Each has a counter for when it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,6 +129,8 @@ pub struct Config {
     pub proxy_protocol: bool,
     /// Other servers' addresses, told to clients in `connect_urls`.
     pub connect_urls: Vec<String>,
+    /// Hubs that are joined as a leaf node, at most [`crate::leaf::REMOTES_MAX`].
+    pub hubs: Vec<Remote>,
     /// A server that is stopping tells its clients, and lets them leave for so long before it closes the first.
     pub lame_duck_grace_period: Duration,
     /// The closing of those that are left is spread over this time.
@@ -150,6 +152,7 @@ impl Default for Config {
             websocket: None,
             proxy_protocol: false,
             connect_urls: Vec::new(),
+            hubs: Vec::new(),
             lame_duck_grace_period: Duration::from_secs(1),
             lame_duck_duration: Duration::from_secs(5),
         }

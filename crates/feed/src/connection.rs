@@ -2,6 +2,7 @@
 
 use std::{io::IoSlice, net::SocketAddr, sync::Arc, task::Waker};
 
+use engine::cores::clock;
 use hashbrown::HashTable;
 use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -12,7 +13,7 @@ use crate::{
     identity::{Identity, Permissions, Replies, certificate::Names},
     outbox::{Chunks, Outbox},
     publish::Begun,
-    trie::{NodeId, SubId},
+    trie::{HubId, NodeId, SubId},
     word::Word,
 };
 
@@ -186,6 +187,8 @@ pub(crate) struct Connection {
     pub(crate) account: u16,
     /// The account has or takes a service of another.
     pub(crate) deals: bool,
+    /// It is no client: we have joined this hub by it.
+    pub(crate) hub: Option<HubId>,
 
     /// The message of it that has not reached everybody yet; nothing that it said later is looked at before.
     pub(crate) begun: Option<Box<Begun>>,
@@ -233,6 +236,61 @@ pub struct Transport {
 }
 
 impl Connection {
+    /// One that has just come, into the global account until it is known who it is.
+    pub(crate) fn new(cid: u64, address: SocketAddr, writer: Writer, root: NodeId, now_ms: u64) -> Self {
+        Self {
+            cid,
+            address,
+            transport: Transport::default(),
+            writer,
+            waker: None,
+            outbox: Outbox::default(),
+            is_dirty: false,
+            is_blocked: false,
+            closing: None,
+            stage: Stage::Fresh,
+            // What nats-server takes for granted of who has not said.
+            verbose: true,
+            pedantic: true,
+            echo: true,
+            headers: false,
+            no_responders: false,
+            wants_second_info: false,
+            takes_info: false,
+            told: None,
+            identity: None,
+            permissions: None,
+            replies: None,
+            nonce: None,
+            certificate: None,
+            root,
+            account: 0,
+            deals: false,
+            hub: None,
+            begun: None,
+            behind: 0,
+            waits_for_inbox: false,
+            sids: HashTable::new(),
+            messages_in: 0,
+            payload_in_bytes: 0,
+            messages_out: 0,
+            payload_out_bytes: 0,
+            started_unix_ms: clock::unix_ms(),
+            started_ms: now_ms,
+            last_in_ms: now_ms,
+            due: Due::default(),
+            ping_sent_ms: 0,
+            pings_out: 0,
+            rtt_ms: None,
+            holds: 0,
+            is_held_for_answers: false,
+            waits_for_core: false,
+            unfinished_bytes: 0,
+            over_mark_since_ms: None,
+            holding: Vec::new(),
+        }
+    }
+
     /// Whether nothing is to be read from it now.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {

@@ -52,6 +52,7 @@ use crate::{
     counters::Counter,
     identity::{Exchange, Identities, Mappings},
     inbox::Inbox,
+    leaf::{self, Hubs},
     mapped::Dice,
     outputs::Outputs,
     requests::Requests,
@@ -60,6 +61,7 @@ use crate::{
     subjects::Subjects,
     system::Told,
     transport::Acceptors,
+    trie::HubMask,
     work::{self, WORK_A_TURN, Work},
 };
 
@@ -97,7 +99,13 @@ pub(crate) struct Core {
     pub(crate) tide: Tide,
     /// How much may wait for this core's clients.
     pub(crate) share: Share,
-    cores: usize,
+    /// Hubs that are there, of all cores.
+    pub(crate) hubs_up: HubMask,
+    /// Those that this core joins.
+    pub(crate) hubs: Hubs,
+    /// What is configured of all of them.
+    pub(crate) all_hubs: Arc<[Arc<leaf::Seed>]>,
+    pub(crate) cores: usize,
     /// Who answers in the system account.
     pub(crate) system: mpsc::Sender<Told>,
     /// Those closed last.
@@ -140,12 +148,14 @@ pub(crate) struct CoreSeed {
     pub(crate) cores: usize,
     pub(crate) system: mpsc::Sender<Told>,
     pub(crate) scribe: Option<Scribe>,
+    pub(crate) hubs: Arc<[Arc<leaf::Seed>]>,
 }
 
 impl Local {
     pub(crate) fn new(seed: CoreSeed) -> Rc<Self> {
-        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system, scribe } =
+        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system, .. } =
             seed;
+        let (scribe, all_hubs) = (seed.scribe, seed.hubs);
         let limits = &settings.config.limits;
         let counters = Rc::new(counters);
         let mut core = Core {
@@ -164,6 +174,9 @@ impl Local {
             checks: Checks::default(),
             tide: Tide::default(),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
+            hubs_up: 0,
+            hubs: Hubs::new(index, cores, &all_hubs),
+            all_hubs,
             cores,
             shared,
             system,
@@ -173,6 +186,7 @@ impl Local {
             backlog: Backlog::default(),
             settings,
         };
+        core.links.tellers.are_configured = !core.all_hubs.is_empty();
         core.take_exchange();
         Rc::new(Self {
             core: RefCell::new(core),
@@ -197,6 +211,9 @@ impl Core {
 
     /// Sends what this turn has for other cores, and writes what it has for clients.
     pub(crate) fn end_turn(&mut self) {
+        if self.links.tellers.is_waiting {
+            self.tell_hubs();
+        }
         self.work.add(self.outputs.dirty() as u64 * work::WRITE);
         self.links.flush();
         self.outputs.flush(&mut self.links);
@@ -232,9 +249,10 @@ impl Core {
         if surplus == 0 {
             return;
         }
-        let own = self.outputs.connections.len();
+        let own = self.clients();
         let share = (surplus * own).div_ceil(self.balance.total().max(own).max(1));
-        let open = self.outputs.connections.iter().filter(|(_, connection)| connection.closing.is_none());
+        let open = self.outputs.connections.iter();
+        let open = open.filter(|(_, connection)| connection.closing.is_none() && connection.hub.is_none());
         let mut open: Vec<(u64, ConnId)> = open.map(|(id, connection)| (connection.cid, id)).collect();
         open.sort_unstable_by(|one, other| other.cmp(one));
         for (_, id) in open.into_iter().take(share) {

@@ -57,6 +57,22 @@ engine::counters! {
         SlowProducers => Counter, "feed_slow_producers_in_sum", None, "Clients cut off because more than max_pending_total was held for all clients, and most of it was a message of theirs that had not come whole.";
         SlowHold => Counter, "feed_slow_consumers_hold", None, "Consumers cut off because they had held producers back for too long.";
         SlowDeadline => Counter, "feed_slow_consumers_deadline", None, "Consumers cut off because they did not take within write_deadline what waited for them.";
+        LeafConnected => Gauge, "feed_leaf_connected", None, "Hubs that are joined as a leaf node.";
+        LeafAttempts => Counter, "feed_leaf_attempts", None, "Attempts to join a hub.";
+        LeafConnects => Counter, "feed_leaf_connects", None, "Times that a hub was joined.";
+        LeafLosses => Counter, "feed_leaf_losses", None, "Times that a hub that was joined was lost.";
+        LeafLoops => Counter, "feed_leaf_loops", None, "Times that a hub gave back what it was told: its connection is closed for half a minute.";
+        LeafInterest => Gauge, "feed_leaf_interest", None, "Patterns and queue groups that hubs want messages for.";
+        LeafInterestRefused => Counter, "feed_leaf_interest_refused", None, "Patterns of hubs that were not taken, because they want as many as they may, or because they are none.";
+        LeafInterestDenied => Counter, "feed_leaf_interest_denied", None, "Patterns of clients that a hub was not told of, because it does not permit it.";
+        LeafMessagesIn => Counter, "feed_leaf_messages_in", None, "Messages from hubs.";
+        LeafPayloadIn => Counter, "feed_leaf_in_bytes", Bytes, "Payload from hubs.";
+        LeafMessagesOut => Counter, "feed_leaf_messages_out", None, "Messages put into the outputs to hubs.";
+        LeafPayloadOut => Counter, "feed_leaf_out_bytes", Bytes, "Payload put into the outputs to hubs.";
+        LeafDenied => Counter, "feed_leaf_denied", None, "Messages that hubs want and do not permit.";
+        LeafTooLarge => Counter, "feed_leaf_too_large", None, "Messages that hubs want and that are above their max_payload.";
+        LeafDropped => Counter, "feed_leaf_dropped", None, "Messages for a hub that were given up, because it was gone or too slow.";
+        LeafLost => Counter, "feed_leaf_lost_bytes", Bytes, "What waited for hubs when their connections ended.";
     }
 }
 

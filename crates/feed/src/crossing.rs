@@ -382,6 +382,7 @@ impl Core {
             account,
             root: self.subjects.root_of(account),
             is_from_core: false,
+            is_from_hub: false,
             deals: true,
             is_imported: true,
             ..*from
@@ -468,7 +469,7 @@ impl Crossing {
         match &self.levels[depth].message {
             Message::Published => *published,
             Message::Renamed { subject, at } => {
-                Run { subject, reply: b"", ..self.run(depth - 1, published).one(*at) }
+                Run { subject, shown: None, reply: b"", ..self.run(depth - 1, published).one(*at) }
             }
             Message::Written(written) => Run {
                 bytes: &written.bytes,
@@ -477,6 +478,7 @@ impl Crossing {
                 body_bytes: written.body_bytes,
                 header_bytes: written.header_bytes,
                 subject: &written.subject,
+                shown: None,
                 reply: &written.reply,
             },
         }

@@ -69,6 +69,15 @@ pub(crate) fn cores(count: usize) -> Vec<Rc<Local>> {
 }
 
 pub(crate) fn cores_of(count: usize, authorization: &Authorization) -> Vec<Rc<Local>> {
+    cores_with(count, authorization, &Arc::default())
+}
+
+/// The same with hubs.
+pub(crate) fn cores_with(
+    count: usize,
+    authorization: &Authorization,
+    hubs: &Arc<[Arc<crate::leaf::Seed>]>,
+) -> Vec<Rc<Local>> {
     let address = SocketAddr::from(([127, 0, 0, 1], 4222));
     let mesh = Mesh::<Message>::new(count, 0, RING_MESSAGES).expect("a mesh");
     let counters = CounterSet::<Counter>::new(count);
@@ -93,6 +102,7 @@ pub(crate) fn cores_of(count: usize, authorization: &Authorization) -> Vec<Rc<Lo
                 balance: Arc::clone(&balance),
                 system: tokio::sync::mpsc::channel(1).0,
                 scribe: None,
+                hubs: Arc::clone(hubs),
             })
         })
         .collect()

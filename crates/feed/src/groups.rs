@@ -7,12 +7,13 @@
 //! ```
 //!
 //! Each core counts turns for itself, over all members: every member's share is the same, whatever the cores of
-//! producers and members, and exactly so for each producer's core. A member that cannot take a message (it was cut off
-//! a moment ago, or wrote it itself and wants no echo) passes it on.
+//! producers and members, and exactly so for each producer's core. As in nats-server, members at a hub get what nobody
+//! here takes. A member that cannot take a message (it was cut off a moment ago, or wrote it itself and wants no echo)
+//! passes it on.
 
 use crate::{
     subjects::Subjects,
-    trie::{NodeId, SubId},
+    trie::{HubId, HubMask, NodeId, SubId},
 };
 
 /// Who gets the next message of a group.
@@ -59,6 +60,21 @@ impl Subjects {
     /// How many members of a group are on this core.
     pub(crate) fn own_members(&mut self, node: NodeId, group: usize) -> usize {
         self.trie.group_mut(node, group).members.len()
+    }
+
+    /// The hub that gets a message of a group which nobody of ours takes: they take turns as their members would.
+    pub(crate) fn hub_of_group(&mut self, node: NodeId, group: usize, up: HubMask) -> Option<HubId> {
+        let state = self.trie.find_group_mut(node, group)?;
+        let there = || state.hubs.iter().filter(|&&(hub, _)| up & 1 << hub != 0);
+        let members: u32 = there().map(|&(_, count)| count).fold(0, u32::saturating_add);
+        let mut turn = state.turn.checked_rem(members)?;
+        let hub = there().find_map(|&(hub, count)| {
+            let is_its = turn < count;
+            turn = turn.saturating_sub(count);
+            is_its.then_some(hub)
+        });
+        state.turn = state.turn.wrapping_add(1);
+        hub
     }
 
     /// Another core that has members of a group.

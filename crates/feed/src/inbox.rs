@@ -182,6 +182,12 @@ impl Waiting {
                                 return false;
                             }
                         }
+                        Record::ToHub { hub, queues, producer, run } => {
+                            if core.is_turn_over() {
+                                return false;
+                            }
+                            core.deliver_to_hub(hub, queues, producer, &run);
+                        }
                         word if !*is_heard => hear(core, *from, &word),
                         _ => {}
                     }
@@ -198,7 +204,7 @@ impl Waiting {
         let From::Core(from, bytes) = &self.from else { return true };
         let mut has_messages = false;
         for record in Records::new(&bytes[self.at..]) {
-            has_messages |= matches!(record, Record::Run { .. });
+            has_messages |= matches!(record, Record::Run { .. } | Record::ToHub { .. });
             hear(core, *from, &record);
         }
         has_messages
@@ -214,12 +220,20 @@ impl Waiting {
 fn hear(core: &mut Core, from: usize, record: &Record<'_>) {
     match *record {
         Record::Interest { account, pattern, has } => {
-            core.subjects.apply_interest(from, account, pattern, has);
+            core.subjects.apply_interest(from, account, pattern, has, &mut core.links);
         }
         Record::Members { account, pattern, queue, count } => {
-            core.subjects.apply_members(from, account, pattern, queue, count);
+            core.subjects.apply_members(from, account, pattern, queue, count, &mut core.links);
         }
-        Record::Run { .. } => {}
+        Record::HubInterest { hub, account, pattern, has } => {
+            core.subjects.apply_hub_interest(hub, account, pattern, has);
+        }
+        Record::HubMembers { hub, account, pattern, queue, count } => {
+            core.subjects.apply_hub_members(hub, account, (pattern, queue), count);
+        }
+        Record::HubLoop { hub, connection } => core.close_for_loop(hub, connection),
+        Record::HubsUp { mask, up } => core.hubs_up = core.hubs_up & !mask | up,
+        Record::Run { .. } | Record::ToHub { .. } => {}
         Record::Hold(producer) => core.outputs.held(producer),
         Record::Release(producer) => core.outputs.let_go(producer),
     }

@@ -35,6 +35,7 @@ mod hot_path_tests;
 pub mod identity;
 mod inbox;
 mod keep;
+pub mod leaf;
 mod lean;
 mod look;
 mod mapped;

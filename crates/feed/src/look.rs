@@ -20,6 +20,7 @@ use crate::{
     connection::ConnId,
     core::{Core, Settings},
     counters::Counter,
+    leaf::HubSnapshot,
     publisher::Outside,
     server::NoAnswer,
     shared::Shared,
@@ -41,6 +42,8 @@ pub(crate) enum Look {
     Open(ConnId, oneshot::Sender<Piece<(ConnId, ConnectionSnapshot)>>),
     /// Closed ones, from this place on.
     Closed(u32, oneshot::Sender<Piece<ConnectionSnapshot>>),
+    /// The hubs that it joins.
+    Hubs(oneshot::Sender<Vec<HubSnapshot>>),
     /// Subscriptions, from this number on.
     Subscriptions(u32, Wanted, oneshot::Sender<Piece<Seen>>),
 }
@@ -125,6 +128,15 @@ impl Looker {
             all.trie_nodes += one.trie_nodes;
             all.matches_found += one.matches_found;
             all.matches_made += one.matches_made;
+        }
+        Ok(all)
+    }
+
+    /// The hubs of all cores; where none is configured, no core is asked.
+    pub(crate) async fn hubs(&self) -> Result<Vec<HubSnapshot>, NoAnswer> {
+        let mut all = Vec::new();
+        for core in 0..self.loops.min(self.settings.config.hubs.len()) {
+            all.append(&mut self.ask(core, Look::Hubs).await?);
         }
         Ok(all)
     }
@@ -220,6 +232,7 @@ pub(crate) fn step(core: &Core, look: Look) {
             let next = u32::try_from(next).ok().filter(|_| next < core.closed.len());
             _ = answer.send(Piece { matched: things.len(), things, next });
         }
+        Look::Hubs(answer) => _ = answer.send(core.hub_snapshots()),
         Look::Subscriptions(from, wanted, answer) => _ = answer.send(subscriptions(core, from, &wanted)),
     }
 }
@@ -239,7 +252,7 @@ fn open(core: &Core, from: ConnId) -> Piece<(ConnId, ConnectionSnapshot)> {
     let connections = &core.outputs.connections;
     let mut things = Vec::new();
     let next = walk(core, from, connections.end(), |id| {
-        let found = connections.find(id);
+        let found = connections.find(id).filter(|one| one.hub.is_none());
         let copied = found.map(|one| snapshot::of_connection(one, core.index, &core.settings.identities));
         things.extend(copied.map(|copied| (id, copied)));
         usize::from(found.is_some())

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
-    trie::{CoreMask, NodeId, Open, SubId, Trie},
+    trie::{CoreMask, HubMask, NodeId, Open, SubId, Trie},
     work::{LISTED, Work},
 };
 
@@ -28,11 +28,15 @@ pub(crate) struct Match {
     pub(crate) groups: SmallVec<[(NodeId, u32); 2]>,
     /// Other cores with subscribers in no group.
     pub(crate) cores: CoreMask,
+    /// Hubs with such.
+    pub(crate) hubs: HubMask,
+    /// Some of the groups have members at a hub.
+    pub(crate) has_groups_at_hubs: bool,
 }
 
 impl Match {
     pub(crate) fn is_empty(&self) -> bool {
-        self.subscribers.is_empty() && self.groups.is_empty() && self.cores == 0
+        self.subscribers.is_empty() && self.groups.is_empty() && self.cores == 0 && self.hubs == 0
     }
 
     fn begin(&mut self, trie: &Trie, root: NodeId, subject: &[u8]) {
@@ -43,6 +47,8 @@ impl Match {
         self.subscribers.clear();
         self.groups.clear();
         self.cores = 0;
+        self.hubs = 0;
+        self.has_groups_at_hubs = false;
     }
 
     /// Adds who is at a node; how many subscribers that are.
@@ -52,6 +58,8 @@ impl Match {
         self.subscribers.extend_from_slice(subscribers);
         if let Some(more) = trie.more(id) {
             self.cores |= more.remote;
+            self.hubs |= more.hubs;
+            self.has_groups_at_hubs |= more.groups.iter().any(|group| !group.hubs.is_empty());
             #[expect(
                 clippy::cast_possible_truncation,
                 reason = "groups of one pattern: each costs a subscription"

@@ -70,6 +70,8 @@ pub(crate) struct Outbox {
     bytes: usize,
     /// Bytes that were written, ever.
     written: u64,
+    /// Bytes that were thrown away, ever.
+    thrown_away: u64,
     /// Bytes of answers among those that wait, at most, while less than `answered_to` is written; then none.
     answers: usize,
     answered_to: u64,
@@ -169,8 +171,14 @@ impl Outbox {
     pub(crate) fn clear(&mut self, chunks: &mut Chunks) {
         self.chunks.drain(..).for_each(|chunk| chunks.give_back(chunk));
         self.sent = 0;
+        self.thrown_away += self.bytes as u64;
         self.bytes = 0;
         self.answers = 0;
+    }
+
+    /// Bytes that were appended and have never been written.
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.thrown_away + self.bytes as u64
     }
 }
 

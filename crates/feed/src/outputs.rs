@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use engine::{cores::Rounds, journal::Scribe, meter::CoreCounters};
-use wire::nats::{rejection::Rejection, write};
+use wire::nats::{leaf, rejection::Rejection, write};
 
 use crate::{
     across::Links,
@@ -115,7 +115,8 @@ impl Outputs {
             return Put::Nothing;
         }
         // The subject may be another's, and longer.
-        let bytes_max = count * (run.stride - run.tail_at + run.subject.len() + subscription.sid.len() + 8);
+        let subject = run.shown.unwrap_or(run.subject);
+        let bytes_max = count * (run.stride - run.tail_at + subject.len() + subscription.sid.len() + 8);
         if connection.outbox.bytes() + bytes_max > marks.max_pending {
             counters.add(Counter::Writes, connection.flush(chunks));
             if connection.outbox.bytes() + bytes_max > marks.max_pending {
@@ -135,7 +136,7 @@ impl Outputs {
                 let body = &run.bytes[(at + 1) * run.stride - 2 - run.body_bytes..(at + 1) * run.stride - 2];
                 write::msg(
                     line,
-                    run.subject,
+                    subject,
                     &subscription.sid,
                     run.reply,
                     &body[run.header_bytes.unwrap_or(0)..],
@@ -144,30 +145,71 @@ impl Outputs {
             }
         } else {
             line.extend_from_slice(if run.header_bytes.is_some() { b"HMSG " } else { b"MSG " });
-            line.extend_from_slice(run.subject);
+            line.extend_from_slice(subject);
             line.push(b' ');
             line.extend_from_slice(&subscription.sid);
-            let bytes = line.len() + run.stride - run.tail_at;
-            if bytes >= LENT_BYTES_MIN {
-                // Not through a chunk: a long message is written from where it lies, to each of its consumers.
-                for message in run.bytes.chunks_exact(run.stride).take(count) {
-                    counters.add(Counter::Writes, connection.lend(chunks, line, &message[run.tail_at..]));
-                }
-                mark_dirty(dirty, id, connection);
-                let is_above = connection.outbox.bytes() > marks.high;
-                return if is_above { Put::AboveMark(count) } else { Put::Appended(count) };
-            }
-            for message in run.bytes.chunks_exact(run.stride).take(count) {
-                if !connection.outbox.has_room(bytes) && !connection.is_blocked {
-                    counters.add(Counter::Writes, connection.flush(chunks));
-                }
-                let chunk = connection.outbox.chunk(chunks, bytes);
-                chunk.extend_from_slice(line);
-                chunk.extend_from_slice(&message[run.tail_at..]);
-            }
+            pour(connection, chunks, counters, line, run, run.tail_at, count);
         }
         mark_dirty(dirty, id, connection);
         if connection.outbox.bytes() > marks.high { Put::AboveMark(count) } else { Put::Appended(count) }
+    }
+
+    /// Appends a run to a hub's output, with the names of the queue groups there that get it.
+    pub(crate) fn put_to_hub(&mut self, id: ConnId, queues: &[u8], run: &Run<'_>) -> Put {
+        let Self { connections, chunks, dirty, line, counters, marks, .. } = self;
+        let connection = &mut *connections[id];
+        if connection.closing.is_some() {
+            return Put::Nothing;
+        }
+        let count = run.count();
+        let bytes_max = count * (run.stride + run.subject.len() + queues.len() + 8);
+        if connection.outbox.bytes() + bytes_max > marks.max_pending {
+            counters.add(Counter::Writes, connection.flush(chunks));
+            if connection.outbox.bytes() + bytes_max > marks.max_pending {
+                return Put::NoRoom;
+            }
+        }
+        connection.messages_out += count as u64;
+        connection.payload_out_bytes += (count * run.body_bytes) as u64;
+        let has_header = connection.headers && run.header_bytes.is_some_and(|bytes| bytes > 0);
+        line.clear();
+        leaf::begin_message(line, has_header, run.subject, run.reply, queues);
+        if run.header_bytes.is_some() && !has_header {
+            let (begun, left_out) = (line.len(), run.header_bytes.unwrap_or(0));
+            for message in run.bytes.chunks_exact(run.stride) {
+                line.truncate(begun);
+                line.push(b' ');
+                write::number(line, run.body_bytes - left_out);
+                line.extend_from_slice(b"\r\n");
+                // With the line end behind it.
+                line.extend_from_slice(&message[run.stride - 2 - run.body_bytes + left_out..]);
+                connection.outbox.append(chunks, line);
+            }
+        } else {
+            let with_blank = |bytes: usize| if bytes > 0 { bytes + 1 } else { 0 };
+            let sizes_at = run.tail_at + with_blank(run.reply.len());
+            pour(connection, chunks, counters, line, run, sizes_at, count);
+        }
+        mark_dirty(dirty, id, connection);
+        if connection.outbox.bytes() > marks.high { Put::AboveMark(count) } else { Put::Appended(count) }
+    }
+
+    /// Appends what a hub is told beside messages; whether there was room.
+    pub(crate) fn tell_hub(&mut self, id: ConnId, words: &[u8]) -> bool {
+        let Self { connections, chunks, dirty, marks, counters, .. } = self;
+        let connection = &mut *connections[id];
+        if connection.closing.is_some() {
+            return true;
+        }
+        if connection.outbox.bytes() + words.len() > marks.max_pending {
+            counters.add(Counter::Writes, connection.flush(chunks));
+            if connection.outbox.bytes() + words.len() > marks.max_pending {
+                return false;
+            }
+        }
+        connection.outbox.append(chunks, words);
+        mark_dirty(dirty, id, connection);
+        true
     }
 
     /// Appends an answer to a connection's output, for its own task or the end of the turn to write. Answers count like
@@ -304,6 +346,34 @@ impl Outputs {
                 connection.wake();
             }
         }
+    }
+}
+
+/// Appends messages of a run, each as a line and what stands from `tail_at` on in it.
+#[inline]
+fn pour(
+    connection: &mut Connection,
+    chunks: &mut Chunks,
+    counters: &CoreCounters<Counter>,
+    line: &[u8],
+    run: &Run<'_>,
+    tail_at: usize,
+    count: usize,
+) {
+    let bytes = line.len() + run.stride - tail_at;
+    for message in run.bytes.chunks_exact(run.stride).take(count) {
+        let tail = &message[tail_at..];
+        if bytes >= LENT_BYTES_MIN {
+            // Not through a chunk: a long message is written from where it lies, to each of its consumers.
+            counters.add(Counter::Writes, connection.lend(chunks, line, tail));
+            continue;
+        }
+        if !connection.outbox.has_room(bytes) && !connection.is_blocked {
+            counters.add(Counter::Writes, connection.flush(chunks));
+        }
+        let chunk = connection.outbox.chunk(chunks, bytes);
+        chunk.extend_from_slice(line);
+        chunk.extend_from_slice(tail);
     }
 }
 

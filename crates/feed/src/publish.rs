@@ -17,10 +17,11 @@
 //! sent behind it waits, so that each consumer gets a producer's messages in their order. Who subscribes meanwhile may
 //! get it or not; who leaves gets nothing more.
 
+use smallvec::SmallVec;
 use wire::nats::{client::Publish, rejection::Rejection, subject};
 
 use crate::{
-    across::{Destination, Links},
+    across::{Destination, Links, To},
     backpressure::Producer,
     connection::{Closed, ConnId, FOREIGN},
     core::Core,
@@ -32,7 +33,7 @@ use crate::{
     matching::{self, Match},
     outputs::{Outputs, Put},
     protocol_log, requests,
-    trie::{NodeId, Open, SubId},
+    trie::{HubId, NodeId, Open, SubId},
     work::{self, Work},
 };
 
@@ -50,6 +51,8 @@ pub(crate) struct Run<'a> {
     /// Bytes of the header of HPUB.
     pub(crate) header_bytes: Option<usize>,
     pub(crate) subject: &'a [u8],
+    /// Subscribers are told another subject than the one by which they are found: that of a stored message.
+    pub(crate) shown: Option<&'a [u8]>,
     /// Empty: no answer is wanted.
     pub(crate) reply: &'a [u8],
 }
@@ -65,6 +68,7 @@ impl<'a> Run<'a> {
             body_bytes: first.body.len(),
             header_bytes: first.header_bytes,
             subject: first.subject,
+            shown: None,
             reply: first.reply,
         }
     }
@@ -89,11 +93,32 @@ pub(crate) struct Origin {
     pub(crate) root: NodeId,
     /// Another core has sent them, for subscribers of this one that are in no group: the others are that core's to serve.
     pub(crate) is_from_core: bool,
+    /// A hub has sent them: no hub gets them, and of queue groups those that it has named.
+    pub(crate) is_from_hub: bool,
     /// The account has or takes a service of another.
     pub(crate) deals: bool,
     /// They came by a service from another account: into no stream of this one.
     pub(crate) is_imported: bool,
 }
+
+impl Origin {
+    /// Of what no client has sent, in an account that has nothing for others and takes nothing.
+    pub(crate) fn of_nobody(producer: Producer, account: u16, root: NodeId) -> Self {
+        Self {
+            from: producer.conn,
+            producer,
+            account,
+            root,
+            is_from_core: false,
+            is_from_hub: false,
+            deals: false,
+            is_imported: false,
+        }
+    }
+}
+
+/// Groups, by node and place in its list, of which the members at a hub get a message.
+pub(crate) type AtHubs = SmallVec<[(HubId, (NodeId, u32)); 2]>;
 
 /// How far a run has come through its [`Match`].
 #[derive(Debug, Default)]
@@ -101,6 +126,8 @@ struct Way {
     /// The next of the subscribers, or behind them of the groups.
     next: usize,
     reached: bool,
+    /// Groups that nobody of ours took it for, and the hub whose members get it.
+    at_hubs: AtHubs,
 }
 
 /// A run that was not handed out to all before its turn's work was done.
@@ -258,6 +285,7 @@ impl Core {
             account: connection.account,
             root: connection.root,
             is_from_core: false,
+            is_from_hub: false,
             deals: connection.deals,
             is_imported: false,
         };
@@ -348,13 +376,22 @@ impl Core {
             return true;
         }
         while let Some(&(node, group)) = matched.groups.get(way.next - matched.subscribers.len()) {
+            if of.is_from_hub {
+                break;
+            }
             if self.is_turn_over() {
                 return false;
             }
             self.work.add(price + run.count() as u64);
+            let mut has_taken = false;
             for at in 0..run.count() {
-                way.reached |= self.deliver_to_group(node, group as usize, of, &run.one(at));
+                has_taken |= self.deliver_to_group(node, group as usize, of, &run.one(at));
             }
+            if !has_taken && matched.has_groups_at_hubs {
+                let hub = self.subjects.hub_of_group(node, group as usize, self.hubs_up);
+                way.at_hubs.extend(hub.map(|hub| (hub, (node, group))));
+            }
+            way.reached |= has_taken;
             way.next += 1;
         }
         let mut cores = matched.cores;
@@ -363,8 +400,12 @@ impl Core {
             cores &= cores - 1;
             way.reached = true;
             self.work.add(price);
-            let to = Destination { core: to, account: of.account, is_imported: of.is_imported, group: None };
+            let to = Destination { core: to, account: of.account, is_imported: of.is_imported, to: To::All };
             send_across(&mut self.outputs, &mut self.links, of.from, to, of.producer, run);
+        }
+        let hubs = matched.hubs & self.hubs_up;
+        if !of.is_from_hub && (hubs != 0 || !way.at_hubs.is_empty()) {
+            way.reached |= self.send_to_hubs(of, run, hubs, &way.at_hubs);
         }
         true
     }
@@ -380,8 +421,8 @@ impl Core {
     ) -> Option<Box<Begun>> {
         let root = self.subjects.root_of(account);
         let deals = self.subjects.abroad.deals(account);
-        let of =
-            Origin { from: producer.conn, producer, account, root, is_from_core: true, deals, is_imported };
+        let (from, is_from_core, is_from_hub) = (producer.conn, true, false);
+        let of = Origin { from, producer, account, root, is_from_core, is_from_hub, deals, is_imported };
         let mut rest = None;
         if let Some((pattern, queue)) = group {
             let (node, group) = self.subjects.find_group(root, pattern, queue)?;
@@ -397,7 +438,13 @@ impl Core {
     }
 
     /// Gives one message to a member of a group; whether there was one.
-    fn deliver_to_group(&mut self, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) -> bool {
+    pub(crate) fn deliver_to_group(
+        &mut self,
+        node: NodeId,
+        group: usize,
+        of: &Origin,
+        run: &Run<'_>,
+    ) -> bool {
         let to = match self.subjects.whose_turn(node, group) {
             Turn::Nobody => return false,
             Turn::Core(to) => Some(to),
@@ -434,9 +481,10 @@ impl Core {
         false
     }
 
-    fn pass_on(&mut self, to: usize, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) {
-        let group = Some(self.subjects.words_of_group(node, group));
-        let to = Destination { core: to, account: of.account, is_imported: of.is_imported, group };
+    fn pass_on(&mut self, to_core: usize, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) {
+        let (pattern, queue) = self.subjects.words_of_group(node, group);
+        let to = To::Group { pattern, queue };
+        let to = Destination { core: to_core, account: of.account, is_imported: of.is_imported, to };
         send_across(&mut self.outputs, &mut self.links, of.producer.conn, to, of.producer, run);
     }
 
@@ -581,7 +629,7 @@ fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) ->
 
 /// Sends messages to another core's subscribers. If too much is under way to that one, `from` waits; where the producer
 /// is another core's, that one made it wait.
-fn send_across(
+pub(crate) fn send_across(
     outputs: &mut Outputs,
     links: &mut Links,
     from: ConnId,

@@ -155,10 +155,8 @@ impl Core {
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
         let account = AccountId::GLOBAL.0;
-        let (from, producer) = (nobody.conn, nobody);
         // The global account has nothing for others, and takes nothing.
-        let of =
-            Origin { from, producer, account, root, is_from_core: false, deals: false, is_imported: false };
+        let of = Origin::of_nobody(nobody, account, root);
         let mut rest = &batch.operations[*at..];
         while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {
             let run = Run::new(&publish, &rest[..taken]);

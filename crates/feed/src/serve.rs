@@ -12,7 +12,7 @@
 use std::{
     future::poll_fn,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, ready},
@@ -20,7 +20,6 @@ use std::{
 };
 
 use engine::cores::{clock, fair::Member};
-use hashbrown::HashTable;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
@@ -28,14 +27,12 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 
 use crate::{
-    backpressure::Due,
     buffers::SMALL_LEFTOVER_BYTES_MAX,
     checking,
     connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
     core::{Core, Local},
     counters::Counter,
     identity::{Check, Credentials, SlowCheck, certificate::Names},
-    outbox::Outbox,
     outputs::Outputs,
     session::Processed,
     shared,
@@ -61,6 +58,8 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
 }
 
 impl Duplex for TlsStream<TcpStream> {}
+
+impl Duplex for engine::tls::client::TlsStream<TcpStream> {}
 
 /// Where a client's bytes come from.
 pub(crate) enum Stream {
@@ -130,14 +129,26 @@ pub(crate) async fn serve(
         core.end_turn();
         id
     };
-    let mut input =
-        Input { stream, leftover: Vec::new(), need: 0, is_unexamined: false, was_examined: false };
+    attend(&local, id, stream, Vec::new(), address).await;
+}
+
+/// Reads and writes until a connection is closed, and takes it out of the books; why it was closed. `received`: what
+/// has come of it already.
+pub(crate) async fn attend(
+    local: &Rc<Local>,
+    id: ConnId,
+    stream: Stream,
+    received: Vec<u8>,
+    address: IpAddr,
+) -> Closed {
+    let is_unexamined = !received.is_empty();
+    let mut input = Input { stream, leftover: received, need: 0, is_unexamined, was_examined: false };
     let member = local.fair.join(address);
     let mut works_much = false;
     loop {
         let turned = match works_much {
-            true => take_turn(&local, id, &mut input, &member).await,
-            false => Some(poll_fn(|cx| turn(&local, cx, id, &mut input)).await),
+            true => take_turn(local, id, &mut input, &member).await,
+            false => Some(poll_fn(|cx| turn(local, cx, id, &mut input)).await),
         };
         works_much = false;
         match turned {
@@ -150,7 +161,7 @@ pub(crate) async fn serve(
                 tokio::task::yield_now().await;
             }
             Some(Turned::Check(check)) => {
-                let checked = checking::check(&local, id, &input.stream, check).await;
+                let checked = checking::check(local, id, &input.stream, check).await;
                 let core = &mut *local.core.borrow_mut();
                 if let Some(checked) = checked {
                     core.slowly_checked(id, checked);
@@ -164,7 +175,7 @@ pub(crate) async fn serve(
         let _ = tokio::time::timeout(GOODBYE_TIME_MAX, stream.shutdown()).await;
     }
     loop {
-        let is_done = {
+        let left = {
             let core = &mut *local.core.borrow_mut();
             core.begin_turn();
             if let Some(begun) = core.outputs.connections[id].begun.take() {
@@ -172,15 +183,15 @@ pub(crate) async fn serve(
             }
             // Other cores are told of each, and of no more than they take.
             let is_done = !core.links.is_any_full() && core.end_some(id);
-            if is_done {
+            let left = is_done.then(|| {
                 core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
-                core.leave(id);
-            }
+                core.leave(id)
+            });
             core.end_turn();
-            is_done
+            left
         };
-        if is_done {
-            break;
+        if let Some(why) = left {
+            return why;
         }
         tokio::task::yield_now().await;
     }
@@ -336,7 +347,7 @@ fn bytes_read(read: io::Result<usize>) -> Result<usize, Closed> {
 /// Carries out what is whole, and keeps the rest.
 fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: Option<usize>) -> Processed {
     if let Some(have) = have {
-        let (done, processed) = core.process(id, &read[..have]);
+        let (done, processed) = process(core, id, &read[..have]);
         let rest = &read[done..have];
         if rest.is_empty() {
             core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
@@ -352,12 +363,20 @@ fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: 
         }
         return processed;
     }
-    let (done, processed) = core.process(id, &input.leftover);
+    let (done, processed) = process(core, id, &input.leftover);
     input.leftover.drain(..done);
     if input.leftover.is_empty() {
         core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
     }
     processed
+}
+
+/// What a client says, or a hub.
+fn process(core: &mut Core, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
+    if core.outputs.connections[id].hub.is_some() {
+        return core.process_hub(id, bytes);
+    }
+    core.process(id, bytes)
 }
 
 fn note_waker(connection: &mut Connection, cx: &Context<'_>) {
@@ -433,56 +452,14 @@ impl Core {
         let Arrival { cid, address, transport, nonce, certificate } = arrival;
         let is_required = self.settings.identities.is_required();
         let root = self.subjects.root_of(0);
-        let id = self.outputs.connections.insert(Box::new(Connection {
-            cid,
-            address,
-            transport,
-            writer,
-            waker: None,
-            outbox: Outbox::default(),
-            is_dirty: false,
-            is_blocked: false,
-            closing: None,
-            stage: if is_required { Stage::CredentialsNeeded } else { Stage::Fresh },
-            // What nats-server takes for granted of who has not said.
-            verbose: true,
-            pedantic: true,
-            echo: true,
-            headers: false,
-            no_responders: false,
-            wants_second_info: false,
-            takes_info: false,
-            told: None,
-            identity: None,
-            permissions: None,
-            replies: None,
-            nonce,
-            certificate,
-            root,
-            account: 0,
-            deals: false,
-            begun: None,
-            behind: 0,
-            waits_for_inbox: false,
-            sids: HashTable::new(),
-            messages_in: 0,
-            payload_in_bytes: 0,
-            messages_out: 0,
-            payload_out_bytes: 0,
-            started_unix_ms: clock::unix_ms(),
-            started_ms: self.now_ms,
-            last_in_ms: self.now_ms,
-            due: Due::default(),
-            ping_sent_ms: 0,
-            pings_out: 0,
-            rtt_ms: None,
-            holds: 0,
-            is_held_for_answers: false,
-            waits_for_core: false,
-            unfinished_bytes: 0,
-            over_mark_since_ms: None,
-            holding: Vec::new(),
-        }));
+        let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
+        connection.transport = transport;
+        connection.nonce = nonce;
+        connection.certificate = certificate;
+        if is_required {
+            connection.stage = Stage::CredentialsNeeded;
+        }
+        let id = self.outputs.connections.insert(Box::new(connection));
         self.balance.opened(self.index);
         self.outputs.rounds.stir();
         self.counters.add(Counter::Connections, 1);
@@ -519,14 +496,18 @@ impl Core {
         connection.sids.is_empty()
     }
 
-    /// Takes a client out of the books.
-    fn leave(&mut self, id: ConnId) {
+    /// Takes a client, or a hub, out of the books; why it was closed.
+    fn leave(&mut self, id: ConnId) -> Closed {
         let Self { outputs, links, .. } = self;
         outputs.release_all(id, links);
-        let Some(mut connection) = outputs.connections.remove(id) else { return };
+        let Some(mut connection) = outputs.connections.remove(id) else { return Closed::ClientClosed };
         let why = connection.closing.unwrap_or(Closed::ClientClosed);
         if let Some(counter) = Counter::of_closed(why) {
             self.count(counter);
+        }
+        if let Some(hub) = connection.hub {
+            self.lose_hub(hub, &mut connection);
+            return why;
         }
         self.tell_disconnected(&connection, why);
         let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
@@ -542,5 +523,6 @@ impl Core {
         // Somebody looks whether what it needed can be given back.
         self.outputs.rounds.stir();
         self.counters.sub(Counter::Connections, 1);
+        why
     }
 }

@@ -28,7 +28,8 @@ use crate::{
     connection::{Closed, Transport},
     core::{Core, CoreSeed, Local, Settings},
     counters::Counter,
-    identity::{Identities, SpecError},
+    identity::{AccountId, Identities, SpecError},
+    leaf,
     look::Looker,
     proxied,
     publisher::{Outside, Publisher},
@@ -58,6 +59,9 @@ pub enum StartError {
     /// The certificates or keys cannot be used.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] TlsError),
+    /// A hub cannot be joined as it is configured.
+    #[error("{0}")]
+    Leaf(String),
     /// More loops than a message's list of cores has room for.
     #[error("{0} cores: the feed uses at most {CORES_MAX}; name some with --cores")]
     TooManyCores(usize),
@@ -128,6 +132,7 @@ struct Common {
     settings: Arc<Settings>,
     balance: Arc<Balance>,
     system: mpsc::Sender<Told>,
+    hubs: Arc<[Arc<leaf::Seed>]>,
 }
 
 impl Server {
@@ -168,6 +173,7 @@ impl Server {
         let counters = CounterSet::<Counter>::new(loops);
         let shared = Shared::new(addresses.first().copied().unwrap_or(address), Arc::clone(&counters));
         let acceptors = Acceptors::build(&config)?;
+        let hubs = hubs(&config, &identities, &shared).map_err(StartError::Leaf)?;
         let settings = Arc::new(Settings { config, identities, acceptors });
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let mut registry = Registry::new();
@@ -189,6 +195,7 @@ impl Server {
             settings: Arc::clone(&settings),
             balance: Balance::new(loops),
             system,
+            hubs,
         });
         let cores_config = CoresConfig { cores: processors, name: "feed", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
@@ -346,6 +353,48 @@ impl Server {
     }
 }
 
+/// What is known of each hub before it is joined.
+fn hubs(config: &Config, identities: &Identities, shared: &Shared) -> Result<Arc<[Arc<leaf::Seed>]>, String> {
+    if config.hubs.len() > leaf::REMOTES_MAX {
+        return Err(format!("{} hubs: at most {} are joined", config.hubs.len(), leaf::REMOTES_MAX));
+    }
+    // Its own for each process: by them hubs tell servers apart.
+    let own = shared.server_id.get(1..9).unwrap_or(&shared.server_id);
+    let loop_prefix = format!("$LDS.{}-", shared.server_id);
+    let seed = |(number, remote): (usize, &leaf::Remote)| {
+        let name = remote.account.as_deref().unwrap_or(crate::identity::GLOBAL_ACCOUNT);
+        let account = identities.accounts().iter().position(|known| **known == *name);
+        let account =
+            account.ok_or_else(|| format!("a hub is for account {name}, and there is no such account"))?;
+        if account == usize::from(AccountId::SYSTEM.0) {
+            return Err(format!("a hub is for account {name}: the system account is not joined to any"));
+        }
+        if remote.addresses.is_empty() || remote.addresses.len() > leaf::ADDRESSES_MAX {
+            return Err(format!(
+                "a hub has at least one address, and at most {} are taken",
+                leaf::ADDRESSES_MAX
+            ));
+        }
+        if remote.addresses.iter().any(|address| address.is_web() != remote.addresses[0].is_web()) {
+            return Err("a hub is joined by WebSocket at all of its addresses, or at none".to_owned());
+        }
+        let hub = u8::try_from(number).map_err(|error| error.to_string())?;
+        let account = u16::try_from(account).map_err(|error| error.to_string())?;
+        let suffix = if number == 0 { String::new() } else { format!("-{number}") };
+        Ok(Arc::new(leaf::Seed {
+            hub,
+            remote: remote.clone(),
+            account,
+            account_name: name.into(),
+            name: format!("{}{suffix}", config.server_name),
+            cluster: format!("{}-{own}", config.server_name),
+            server_id: shared.server_id.clone(),
+            loop_prefix: loop_prefix.clone(),
+        }))
+    };
+    config.hubs.iter().enumerate().map(seed).collect()
+}
+
 async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::Result<()> {
     let Seed { listener, web_listener, sender, receiver, counters, scribe } = seed;
     let shared = Arc::clone(&common.shared);
@@ -360,11 +409,15 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
         balance: Arc::clone(&common.balance),
         system: common.system.clone(),
         scribe,
+        hubs: Arc::clone(&common.hubs),
     });
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let web_listener = web_listener.map(tokio::net::TcpListener::from_std).transpose()?;
     let inbox = tokio::task::spawn_local(Rc::clone(&local).attend_inbox());
     let housekeeping = tokio::task::spawn_local(Rc::clone(&local).keep_house());
+    let seeds = local.core.borrow().hubs.seeds().into_iter();
+    let joining: Vec<_> =
+        seeds.map(|seed| tokio::task::spawn_local(leaf::keep_joined(Rc::clone(&local), seed))).collect();
     shared.ready.fetch_add(1, Ordering::AcqRel);
     tokio::select! {
         () = accept(&local, &listener, Door::Nats) => {}
@@ -378,6 +431,8 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
     while common.balance.total() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    leaf::say_goodbye(&local).await;
+    joining.iter().for_each(tokio::task::JoinHandle::abort);
     housekeeping.abort();
     inbox.abort();
     Ok(())
@@ -394,7 +449,7 @@ async fn see_off(local: &Rc<Local>) {
         let config = &core.settings.config;
         (config.lame_duck_grace_period, config.lame_duck_duration)
     };
-    let is_empty = || local.core.borrow().outputs.connections.len() == 0;
+    let is_empty = || local.core.borrow().clients() == 0;
     let step = Duration::from_millis(10);
     let mut waited = Duration::ZERO;
     while waited < grace && !is_empty() {
@@ -402,11 +457,11 @@ async fn see_off(local: &Rc<Local>) {
         waited += step;
     }
     let mut waited = Duration::ZERO;
-    let at_first = local.core.borrow().outputs.connections.len();
+    let at_first = local.core.borrow().clients();
     loop {
         {
             let core = &mut *local.core.borrow_mut();
-            let left = core.outputs.connections.len();
+            let left = core.clients();
             let may_be_left = (at_first as f64
                 * (1.0 - waited.as_secs_f64() / duration.as_secs_f64().max(1e-3)))
             .max(0.0) as usize;
@@ -414,7 +469,7 @@ async fn see_off(local: &Rc<Local>) {
                 .outputs
                 .connections
                 .iter()
-                .filter(|(_, connection)| connection.closing.is_none())
+                .filter(|(_, connection)| connection.closing.is_none() && connection.hub.is_none())
                 .map(|(id, _)| id)
                 .take(left.saturating_sub(may_be_left))
                 .collect();

@@ -36,7 +36,7 @@ pub(crate) enum Processed {
 }
 
 /// Messages handed on in one go; then the producer may have been told to pause.
-const RUN_BYTES_MAX: usize = 128 * 1024;
+pub(crate) const RUN_BYTES_MAX: usize = 128 * 1024;
 /// The same where an answer is wanted: if nobody is there, the server answers each of them, and at much greater length.
 const REQUESTS_BYTES_MAX: usize = 8 * 1024;
 
@@ -150,14 +150,7 @@ impl Core {
         }
         match op {
             ClientOp::Ping => self.pong(id),
-            ClientOp::Pong => {
-                let now_ms = self.now_ms;
-                let connection = &mut self.outputs.connections[id];
-                connection.pings_out = 0;
-                if connection.ping_sent_ms > 0 {
-                    connection.rtt_ms = u32::try_from(now_ms.saturating_sub(connection.ping_sent_ms)).ok();
-                }
-            }
+            ClientOp::Pong => self.take_pong(id),
             ClientOp::Subscribe { subject, queue, sid } => self.subscribe(id, subject, queue, sid),
             ClientOp::Unsubscribe { sid, max } => {
                 self.say_ok(id);
@@ -167,6 +160,16 @@ impl Core {
             ClientOp::Ignored | ClientOp::Publish(_) => {}
         }
         None
+    }
+
+    /// Somebody is there.
+    pub(crate) fn take_pong(&mut self, id: ConnId) {
+        let now_ms = self.now_ms;
+        let connection = &mut self.outputs.connections[id];
+        connection.pings_out = 0;
+        if connection.ping_sent_ms > 0 {
+            connection.rtt_ms = u32::try_from(now_ms.saturating_sub(connection.ping_sent_ms)).ok();
+        }
     }
 
     fn say_ok(&mut self, id: ConnId) {
@@ -343,7 +346,7 @@ impl Core {
     }
 
     /// What other cores are told of subscriptions is bounded like messages: whoever makes us tell too much waits.
-    fn pause_if_full(&mut self, id: ConnId) {
+    pub(crate) fn pause_if_full(&mut self, id: ConnId) {
         if self.links.has_others() && self.links.is_any_full() && self.outputs.wait_for_core(id) {
             self.links.pause(id);
         }
@@ -405,6 +408,7 @@ fn rewrite<'a>(publish: &Publish<'a>, into: &mut Vec<u8>) -> Run<'a> {
         body_bytes: publish.body.len(),
         header_bytes: publish.header_bytes,
         subject: publish.subject,
+        shown: None,
         reply: publish.reply,
     }
 }

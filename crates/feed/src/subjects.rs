@@ -20,7 +20,7 @@ use crate::{
     marks::{Mark, Retired},
     matching::Matches,
     slab::{Slab, take_out},
-    trie::{Group, NodeId, SubId, Trie},
+    trie::{Group, HubId, NodeId, SubId, Trie},
 };
 use engine::meter::CoreCounters;
 
@@ -176,10 +176,14 @@ impl Subjects {
         let sub = self.subscriptions.insert(Subscription { node, ..subscription });
         match queue {
             None => {
+                let was_wanted = self.trie.is_wanted(node);
                 let place = self.trie.add_subscriber(node, sub);
                 self.subscriptions[sub].place = place_of_next(place);
                 if place == 0 && links.has_others() {
                     links.interest(account, pattern, true);
+                }
+                if !was_wanted && links.tellers.listen(account) {
+                    links.tellers.wanted(account, node, pattern, true);
                 }
             }
             Some(queue) => {
@@ -189,6 +193,10 @@ impl Subjects {
                 members.push(sub);
                 if links.has_others() {
                     links.members(account, pattern, queue, members.len());
+                }
+                if links.tellers.listen(account) {
+                    let members = self.trie.group_mut(node, group).members_everywhere();
+                    links.tellers.members(account, node, (pattern, queue), members);
                 }
             }
         }
@@ -251,10 +259,11 @@ impl Subjects {
             if let Some(&moved) = state.members.get(place as usize) {
                 self.subscriptions[moved].place = place;
             }
-            if links.has_others() {
+            if links.has_others() || links.tellers.listen(account) {
                 let pattern = self.trie.pattern_of(node);
                 let state = self.trie.group_mut(node, group);
                 links.members(account, &pattern, &state.name, state.members.len());
+                links.tellers.members(account, node, (&pattern, &state.name), state.members_everywhere());
             }
             self.drop_group_if_empty(node, group);
         } else {
@@ -263,9 +272,13 @@ impl Subjects {
             if let Some(moved) = moved {
                 self.subscriptions[moved].place = place;
             }
-            if self.trie.subscribers(node).is_empty() && links.has_others() {
+            if self.trie.subscribers(node).is_empty() && (links.has_others() || links.tellers.listen(account))
+            {
                 let pattern = self.trie.pattern_of(node);
                 links.interest(account, &pattern, false);
+                if !self.trie.is_wanted(node) {
+                    links.tellers.wanted(account, node, &pattern, false);
+                }
             }
         }
         self.trie.prune(node);
@@ -294,15 +307,29 @@ impl Subjects {
     }
 
     /// Another core has subscribers of a pattern, or no more.
-    pub(crate) fn apply_interest(&mut self, from: usize, account: u16, pattern: &[u8], has: bool) {
+    pub(crate) fn apply_interest(
+        &mut self,
+        from: usize,
+        account: u16,
+        pattern: &[u8],
+        has: bool,
+        links: &mut Links,
+    ) {
         let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
+        let was_wanted = self.trie.is_wanted(node);
         let more = self.trie.more_mut(node);
         if has {
             more.remote |= 1 << from;
         } else {
             more.remote &= !(1 << from);
             self.trie.let_go_of_more(node);
+        }
+        let is_wanted = self.trie.is_wanted(node);
+        if is_wanted != was_wanted {
+            links.tellers.wanted(account, node, pattern, is_wanted);
+        }
+        if !has {
             self.trie.prune(node);
         }
     }
@@ -315,15 +342,53 @@ impl Subjects {
         pattern: &[u8],
         queue: &[u8],
         count: u32,
+        links: &mut Links,
     ) {
         let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
         let place = self.group_of(node, queue);
-        let remote = &mut self.trie.group_mut(node, place).remote;
-        remote.retain(|&mut (core, _)| usize::from(core) != from);
+        let group = self.trie.group_mut(node, place);
+        group.remote.retain(|&mut (core, _)| usize::from(core) != from);
         if count > 0 {
             #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
-            remote.push((from as u16, count));
+            group.remote.push((from as u16, count));
+        }
+        links.tellers.members(account, node, (pattern, queue), group.members_everywhere());
+        self.drop_group_if_empty(node, place);
+        self.trie.prune(node);
+    }
+
+    /// A hub has subscribers of a pattern that are in no group, or no more.
+    pub(crate) fn apply_hub_interest(&mut self, hub: HubId, account: u16, pattern: &[u8], has: bool) {
+        let root = self.root_of(account);
+        let node = self.trie.insert(root, pattern);
+        let more = self.trie.more_mut(node);
+        if has {
+            more.hubs |= 1 << hub;
+        } else {
+            more.hubs &= !(1 << hub);
+            self.trie.let_go_of_more(node);
+            self.trie.prune(node);
+        }
+    }
+
+    /// A hub has so many members of a queue group.
+    pub(crate) fn apply_hub_members(
+        &mut self,
+        hub: HubId,
+        account: u16,
+        (pattern, queue): (&[u8], &[u8]),
+        count: u32,
+    ) {
+        let root = self.root_of(account);
+        let node = self.trie.insert(root, pattern);
+        // A group that is made or changed is another match.
+        self.trie.more_mut(node);
+        let place = self.group_of(node, queue);
+        let hubs = &mut self.trie.group_mut(node, place).hubs;
+        hubs.retain(|&mut (of, _)| of != hub);
+        if count > 0 {
+            hubs.push((hub, count));
         }
         self.drop_group_if_empty(node, place);
         self.trie.prune(node);
@@ -396,7 +461,7 @@ impl Subjects {
     /// its list; a queue's name is never empty.
     fn drop_group_if_empty(&mut self, node: NodeId, group: usize) {
         let groups = &mut self.trie.more_mut(node).groups;
-        if groups[group].members_everywhere() == 0 {
+        if groups[group].is_empty() {
             groups[group] = Group::default();
             while groups.pop_if(|last| last.name.is_empty()).is_some() {}
             self.trie.let_go_of_more(node);

@@ -177,7 +177,11 @@ where
 
 /// Version and cipher suite in the words of nats-server's `/connz`.
 fn what_was_agreed(stream: &TlsStream<TcpStream>) -> (&'static str, &'static str) {
-    let (_, session) = stream.get_ref();
+    what_was_agreed_by(stream.get_ref().1)
+}
+
+/// The same of either side.
+pub(crate) fn what_was_agreed_by(session: &rustls::CommonState) -> (&'static str, &'static str) {
     let version = match session.protocol_version() {
         Some(rustls::ProtocolVersion::TLSv1_3) => "1.3",
         Some(rustls::ProtocolVersion::TLSv1_2) => "1.2",

@@ -40,6 +40,12 @@ pub(crate) type Open = Vec<(NodeId, usize)>;
 pub(crate) type CoreMask = u64;
 /// As many cores as a mask has bits.
 pub(crate) const CORES_MAX: usize = CoreMask::BITS as usize;
+/// A hub's number: its place in the configuration.
+pub(crate) type HubId = u8;
+/// Which hubs, one bit each.
+pub(crate) type HubMask = u16;
+/// As many hubs as a mask has bits.
+pub(crate) const HUBS_MAX: usize = HubMask::BITS as usize;
 
 const NONE: NodeId = u32::MAX;
 
@@ -75,6 +81,8 @@ pub(crate) struct More {
     pub(crate) groups: Vec<Group>,
     /// Other cores that have subscribers in no group.
     pub(crate) remote: CoreMask,
+    /// Hubs that have.
+    pub(crate) hubs: HubMask,
 }
 
 /// A queue group at one pattern.
@@ -85,6 +93,8 @@ pub(crate) struct Group {
     pub(crate) members: Vec<SubId>,
     /// Members on other cores: core and how many.
     pub(crate) remote: SmallVec<[(u16, u32); 2]>,
+    /// Members at hubs: hub and how many.
+    pub(crate) hubs: SmallVec<[(HubId, u32); 2]>,
     /// Whose turn it is, of all members: counts up with each message.
     pub(crate) turn: u32,
     /// Whose turn it is, of this core's: counts up with each message that one of them gets.
@@ -95,6 +105,11 @@ impl Group {
     /// Members on all cores.
     pub(crate) fn members_everywhere(&self) -> usize {
         self.members.len() + self.remote.iter().map(|&(_, count)| count as usize).sum::<usize>()
+    }
+
+    /// Whether there is a member nowhere, at no hub either.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members_everywhere() == 0 && self.hubs.is_empty()
     }
 }
 
@@ -229,7 +244,7 @@ impl Trie {
     pub(crate) fn let_go_of_more(&mut self, id: NodeId) {
         let Holds::More(at) = self.nodes[id].holds else { return };
         let more = &self.mores[at];
-        if !more.groups.is_empty() || more.remote != 0 {
+        if !more.groups.is_empty() || more.remote != 0 || more.hubs != 0 {
             return;
         }
         self.nodes[id].holds = match more.subscribers[..] {
@@ -238,6 +253,38 @@ impl Trie {
             _ => return,
         };
         self.mores.remove(at);
+    }
+
+    /// Whether anybody on any core subscribes to a node's pattern and is in no group.
+    #[inline]
+    pub(crate) fn is_wanted(&self, id: NodeId) -> bool {
+        match &self.nodes[id].holds {
+            Holds::Nobody => false,
+            Holds::One(_) => true,
+            Holds::More(more) => {
+                let more = &self.mores[*more];
+                !more.subscribers.is_empty() || more.remote != 0
+            }
+        }
+    }
+
+    /// Numbers of nodes are below this.
+    pub(crate) fn end(&self) -> NodeId {
+        self.nodes.end()
+    }
+
+    /// Whether there is a node of this number, and something is at it.
+    pub(crate) fn is_held(&self, id: NodeId) -> bool {
+        self.nodes.find(id).is_some_and(|node| !matches!(node.holds, Holds::Nobody))
+    }
+
+    /// The root that a node is below.
+    pub(crate) fn root_above(&self, id: NodeId) -> NodeId {
+        let mut at = id;
+        while self.nodes[at].parent != NONE {
+            at = self.nodes[at].parent;
+        }
+        at
     }
 
     /// Nodes that something is at.

@@ -12,7 +12,7 @@ use std::{
 use futures_util::{Sink, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::{
-    WebSocketStream, accept_hdr_async_with_config,
+    WebSocketStream, accept_hdr_async_with_config, client_async_with_config,
     tungstenite::{
         Bytes, Error, Message,
         handshake::server::{ErrorResponse, Request, Response},
@@ -25,6 +25,9 @@ use crate::{config::Limits, serve::Duplex};
 
 /// Bytes of one message from a browser, at least; more where `max_payload` is more.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of one message from a server that we have joined: the longest of NATS, and what stands around it.
+const FROM_SERVER_BYTES_MAX: usize = 65 << 20;
 
 /// Bytes that a client may send before it is let in, beside what its CONNECT may have.
 const OUTSIDE_BYTES_MAX: usize = 4096;
@@ -74,6 +77,23 @@ where
     let gate = Gate { inner: stream, left: None };
     let mut inner = accept_hdr_async_with_config(gate, look, Some(config)).await.map_err(io::Error::other)?;
     inner.get_mut().left = is_outside.then_some(limits.max_control_line + OUTSIDE_BYTES_MAX);
+    Ok(WebStream { inner, incoming: Bytes::new() })
+}
+
+/// Asks a server for an upgrade: the other side of the same. `place` is its host and port.
+pub(crate) async fn connect<S>(stream: S, place: &str, path: &str) -> io::Result<WebStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(FROM_SERVER_BYTES_MAX))
+        .max_frame_size(Some(FROM_SERVER_BYTES_MAX))
+        .write_buffer_size(0)
+        .max_write_buffer_size(FROM_SERVER_BYTES_MAX);
+    let gate = Gate { inner: stream, left: None };
+    let address = format!("ws://{place}{path}");
+    let upgraded = client_async_with_config(address, gate, Some(config)).await;
+    let (inner, _) = upgraded.map_err(io::Error::other)?;
     Ok(WebStream { inner, incoming: Bytes::new() })
 }
 

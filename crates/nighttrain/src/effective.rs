@@ -3,6 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use crate::{
+    file::rows_of_hub,
     precedence::{InForce, Source},
     settings::{SETTINGS, Section, Setting, Settings, Shape},
     site_settings::{SiteSaid, rows_of_path},
@@ -21,8 +22,10 @@ pub(crate) fn as_file(in_force: &InForce, file: Option<&Path>) -> String {
     ));
     for (setting, source) in SETTINGS.iter().zip(&in_force.sources) {
         if setting.section != section {
-            if section == Section::Cache {
-                append_sites(&mut lines, &in_force.settings);
+            match section {
+                Section::Cache => append_sites(&mut lines, &in_force.settings),
+                Section::Feed => append_hubs(&mut lines, &in_force.settings),
+                Section::Common | Section::Mail => {}
             }
             section = setting.section;
             lines.push((String::new(), None));
@@ -45,14 +48,25 @@ pub(crate) fn as_file(in_force: &InForce, file: Option<&Path>) -> String {
     printed
 }
 
-/// The rules for paths and the sites, which only a file has.
-fn append_sites(lines: &mut Vec<(String, Option<&Source>)>, settings: &Settings) {
-    let mut section = |heading: &str, rows: Vec<(&str, String, Shape)>| {
-        lines.extend([(String::new(), None), (heading.to_owned(), None)]);
-        lines.extend(rows.into_iter().map(|(key, text, shape)| {
+/// A section that only a file has.
+fn append(lines: &mut Vec<(String, Option<&Source>)>, heading: &str, rows: Vec<(&str, String, Shape)>) {
+    lines.extend([(String::new(), None), (heading.to_owned(), None)]);
+    lines
+        .extend(rows.into_iter().map(|(key, text, shape)| {
             (format!("{key} = {}", toml_value(&text, shape)), Some(&Source::File))
         }));
-    };
+}
+
+/// The hubs of the feed. (What they say of passwords is not shown.)
+fn append_hubs(lines: &mut Vec<(String, Option<&Source>)>, settings: &Settings) {
+    for hub in &settings.feed.leaf_remotes {
+        append(lines, "[[feed.leaf-remote]]", rows_of_hub(hub));
+    }
+}
+
+/// The rules for paths and the sites, which only a file has.
+fn append_sites(lines: &mut Vec<(String, Option<&Source>)>, settings: &Settings) {
+    let mut section = |heading: &str, rows| append(lines, heading, rows);
     for rule in &settings.cache.rules.paths {
         section("[[cache.path]]", rows_of_path(rule));
     }

@@ -30,7 +30,7 @@ use crate::{
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
 /// What SIGHUP does not change of the feed's settings.
-const FIXED: [&str; 3] = ["listen", "monitor", "websocket"];
+const FIXED: [&str; 6] = ["listen", "monitor", "websocket", "leaf", "leaf-credentials", "leaf-tls-ca"];
 
 /// Runs the feed until a signal ends it.
 pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
@@ -106,6 +106,7 @@ impl Feed {
         let server = Server::start_logged(config.clone(), journal).map_err(|error| match error {
             StartError::Authorization(error) => fault("authorization", error.to_string()),
             StartError::Tls(error) => fault("tls", error.to_string()),
+            StartError::Leaf(error) => fault("leaf", error),
             other => Failure::Failed(other.to_string()),
         })?;
         let feed = Arc::new(Self {

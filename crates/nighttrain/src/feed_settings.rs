@@ -12,6 +12,7 @@ use engine::tls::certificates::Certificates;
 use feed::{
     Pair, Shown,
     config::{Config, HandshakeFirst, Tls, WebSocket},
+    leaf::{ADDRESSES_MAX, Address, InvalidAddress, Login, Remote},
 };
 
 use crate::{
@@ -46,6 +47,11 @@ pub(crate) struct FeedSettings {
     websocket: Option<SocketAddr>,
     websocket_tls: bool,
     pub(crate) websocket_origins: Vec<String>,
+    leaf: Vec<Address>,
+    leaf_credentials: Option<PathBuf>,
+    leaf_tls_ca: Option<PathBuf>,
+    /// Further hubs, of the file.
+    pub leaf_remotes: Vec<Remote>,
 }
 
 impl Default for FeedSettings {
@@ -63,6 +69,10 @@ impl Default for FeedSettings {
             websocket: None,
             websocket_tls: false,
             websocket_origins: Vec::new(),
+            leaf: Vec::new(),
+            leaf_credentials: None,
+            leaf_tls_ca: None,
+            leaf_remotes: Vec::new(),
         }
     }
 }
@@ -122,8 +132,56 @@ impl FeedSettings {
                 same_origin: false,
             });
         }
+        config.hubs = self.hubs()?;
         Ok(config)
     }
+
+    /// The hubs that are joined: that of `leaf`, for the global account, and those of the file.
+    fn hubs(&self) -> Result<Vec<Remote>, Fault> {
+        let mut hubs = Vec::new();
+        if !self.leaf.is_empty() {
+            hubs.push(Remote {
+                addresses: self.leaf.clone(),
+                login: self.leaf_credentials.clone().map_or(Login::None, Login::Credentials),
+                tls_ca: self.leaf_tls_ca.clone(),
+                ..Remote::default()
+            });
+        } else if self.leaf_credentials.is_some() || self.leaf_tls_ca.is_some() {
+            let message = "is missing; leaf-credentials and leaf-tls-ca are for the hub that it names";
+            return Err(Fault { place: "leaf".to_owned(), message: message.to_owned() });
+        }
+        hubs.extend(self.leaf_remotes.iter().cloned());
+        Ok(hubs)
+    }
+}
+
+/// Addresses of one hub, between commas.
+pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
+    let addresses: Vec<Address> = list(text)
+        .filter(|address| !address.is_empty())
+        .map(|address| address.parse().map_err(|error: InvalidAddress| error.to_string()))
+        .collect::<Result<_, _>>()?;
+    if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
+        return Err(format!("at least one address is wanted, and at most {ADDRESSES_MAX} are taken"));
+    }
+    if addresses.iter().any(|address| address.is_web() != addresses[0].is_web()) {
+        return Err("all addresses of one hub are WebSocket's, or none is".to_owned());
+    }
+    Ok(addresses)
+}
+
+/// The same as a text, with stars for passwords and tokens.
+pub(crate) fn addresses_text(addresses: &[Address]) -> String {
+    let text = |address: &Address| {
+        let shown = address.to_string();
+        let Some((scheme, place)) = shown.split_once("://") else { return shown };
+        match &address.user {
+            None => shown,
+            Some((user, Some(_))) => format!("{scheme}://{user}:***@{place}"),
+            Some((_, None)) => format!("{scheme}://***@{place}"),
+        }
+    };
+    addresses.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
 const FEED: &str = "Feed";
@@ -279,6 +337,40 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
                     .then(|| settings.feed.websocket_origins.join(","))
             },
         },
+    },
+    Setting {
+        key: "leaf",
+        section: Section::Feed,
+        shape: Shape::Texts,
+        heading: FEED,
+        value_name: "URL,…",
+        help: "Servers of a NATS cluster that is joined as a leaf node, such as nats-leaf://hub.example:7422 (also tls://, ws://, \
+               wss://), tried in turn; what is published here or there is there and here; [[feed.leaf-remote]] for more",
+        access: Access {
+            set: |settings, text| {
+                settings.feed.leaf = addresses(text)?;
+                Ok(())
+            },
+            text: |settings| (!settings.feed.leaf.is_empty()).then(|| addresses_text(&settings.feed.leaf)),
+        },
+    },
+    Setting {
+        key: "leaf-credentials",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "Who we are to that cluster: a file with a user's JWT and seed (.creds), read at each connection",
+        access: optional!(feed.leaf_credentials, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "leaf-tls-ca",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "Who vouches for that cluster's certificates, in PEM; unset: whom the system trusts",
+        access: optional!(feed.leaf_tls_ca, parse = parse_path, show = path_text),
     },
     Setting {
         key: "proxy-protocol",

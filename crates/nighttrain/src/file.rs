@@ -2,13 +2,14 @@
 //!
 //! All that is wrong is reported at once, each fault with its line and column, so that one run of `check` suffices.
 
+mod hubs;
 mod sites;
 
 use std::{io::Read, ops::Range, path::Path};
 
 use toml::de::{DeTable, DeValue};
 
-pub(crate) use self::sites::FileSites;
+pub(crate) use self::{hubs::rows_of_hub, sites::FileSites};
 use crate::{
     failure::Fault,
     settings::{SETTINGS, Section, Shape, by_key, in_section},
@@ -87,6 +88,9 @@ impl Reading<'_> {
             if section == Section::Cache && self.has_read_sites(name, value) {
                 continue;
             }
+            if section == Section::Feed && self.has_read_hubs(name, value) {
+                continue;
+            }
             match in_section(section, name).or_else(|| by_key(name)) {
                 Some((i, setting)) if setting.section == section => {
                     match text_of(value.get_ref(), setting.shape) {
@@ -157,6 +161,7 @@ fn nearest(name: &str, section: Section) -> Option<String> {
     let names = Section::NAMED.into_iter().filter_map(Section::name);
     let section_names = names.filter(|_| section == Section::Common).map(|name| (name, format!("[{name}]")));
     let of_cache = ["site", "path"].into_iter().filter(|_| section == Section::Cache);
+    let of_feed = ["leaf-remote"].into_iter().filter(|_| section == Section::Feed);
     let all = SETTINGS
         .iter()
         .map(|setting| {
@@ -168,7 +173,8 @@ fn nearest(name: &str, section: Section) -> Option<String> {
             (setting.key, hint)
         })
         .chain(section_names)
-        .chain(of_cache.map(|name| (name, format!("[[cache.{name}]]"))));
+        .chain(of_cache.map(|name| (name, format!("[[cache.{name}]]"))))
+        .chain(of_feed.map(|name| (name, format!("[[feed.{name}]]"))));
     closest(name, all)
 }
 
@@ -180,6 +186,11 @@ fn closest<'k>(name: &str, known: impl Iterator<Item = (&'k str, String)>) -> Op
         .filter(|(edits, key, _)| *edits <= SUGGESTION_EDITS_MAX && *edits < key.len())
         .min_by_key(|(edits, _, _)| *edits)
         .map(|(_, _, hint)| hint)
+}
+
+fn unknown<'k>(name: &str, keys: impl Iterator<Item = &'k str>) -> String {
+    let meant = closest(name, keys.map(|key| (key, format!("`{key}`"))));
+    format!("unknown key `{name}`{}", meant.map_or_else(String::new, |near| format!("; perhaps {near}")))
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ pub(crate) fn in_force(
                 faults.extend(wrong);
                 settings.sites = said.sites;
                 settings.cache.rules.paths = said.paths;
+                settings.feed.leaf_remotes = said.hubs;
                 for value in values {
                     match SETTINGS[value.setting].set(&mut settings, &value.text) {
                         Ok(()) => sources[value.setting] = Source::File,

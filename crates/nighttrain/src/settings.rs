@@ -656,6 +656,8 @@ mod tests {
             "share-bodies" | "cdn-cache-control" => "false",
             "tls-verify" | "proxy-protocol" | "tls-handshake-first" | "websocket-tls" => "true",
             "websocket-origins" => "https://a.example,https://b.example",
+            "leaf" => "nats-leaf://a.example:7422,tls://[::1]:9",
+            "leaf-credentials" | "leaf-tls-ca" => "/a/b",
             "server-name" => "night-1",
             "max-connections" | "max-subscriptions" | "ping-max" => "7",
             "max-payload" | "max-control-line" | "max-pending" | "max-pending-total" => "5KiB",

@@ -2,15 +2,17 @@
 //! exporter, dashboards) read ours.
 //!
 //! ```text
-//!  GET /varz /routez /leafz /gatewayz /accountz /healthz ─▶ what the loops have counted: none of them is asked
+//!  GET /varz /routez /gatewayz /accountz /healthz ─▶ what the loops have counted: none of them is asked
+//!  GET /leafz ─▶ the hubs, of the loops that join them; where none is configured, no loop is asked
 //!  GET /connz /subsz ─▶ lists, put together of steps (`look`), at most LISTS_MAX at a time ─▶ JSON
 //! ```
 //! Runs on a thread of its own, never on a loop. A list costs each loop time that grows with its connections, if only a
 //! little at a time, and memory while it is put together: who comes while `LISTS_MAX` are under way waits his turn.
-//! What we do not have (routes, leaf nodes, gateways) is there and empty. The same pages are what the system account's
+//! What we do not have (routes, gateways) is there and empty. The same pages are what the system account's
 //! requests are answered with (`crate::system`).
 
 pub(crate) mod connz;
+pub(crate) mod leafz;
 pub(crate) mod query;
 pub(crate) mod subsz;
 pub(crate) mod varz;
@@ -79,7 +81,7 @@ pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Rout
         .route("/subsz", get(subsz_page::<W>))
         .route("/subscriptionsz", get(subsz_page::<W>))
         .route("/routez", get(routez::<W>))
-        .route("/leafz", get(leafz::<W>))
+        .route("/leafz", get(leafz_page::<W>))
         .route("/gatewayz", get(gatewayz::<W>))
         .route("/accountz", get(accountz::<W>))
         .route("/healthz", get(healthz::<W>))
@@ -166,8 +168,8 @@ async fn routez<W: Watched>(State(monitor): Shared<W>) -> Page {
     Ok(Json(routes(&monitor.look("/routez")?)))
 }
 
-async fn leafz<W: Watched>(State(monitor): Shared<W>) -> Page {
-    Ok(Json(leafs(&monitor.look("/leafz")?)))
+async fn leafz_page<W: Watched>(State(monitor): Shared<W>) -> Page {
+    Ok(Json(leafz::page(&monitor.look("/leafz")?).await?))
 }
 
 async fn gatewayz<W: Watched>(State(monitor): Shared<W>) -> Page {
@@ -185,14 +187,6 @@ pub(crate) fn routes(asked: &Asked) -> Value {
     page["server_name"] = totals.server_name.into();
     page["num_routes"] = 0.into();
     page["routes"] = json!([]);
-    page
-}
-
-/// `/leafz`.
-pub(crate) fn leafs(asked: &Asked) -> Value {
-    let mut page = head(&asked.looker.totals());
-    page["leafnodes"] = 0.into();
-    page["leafs"] = json!([]);
     page
 }
 

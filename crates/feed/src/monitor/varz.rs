@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Asked;
 use super::{age, head, moment};
-use crate::{identity::SYSTEM_ACCOUNT, shared::PROTOCOL_VERSION};
+use crate::{Counter, identity::SYSTEM_ACCOUNT, shared::PROTOCOL_VERSION};
 
 /// Asks no loop, so that it costs them nothing however much there is.
 pub(crate) fn page(asked: &Asked, requests: &BTreeMap<&'static str, u64>) -> Value {
@@ -66,7 +66,7 @@ pub(crate) fn page(asked: &Asked, requests: &BTreeMap<&'static str, u64>) -> Val
         "total_connections": snapshot.total_connections,
         "routes": 0,
         "remotes": 0,
-        "leafnodes": 0,
+        "leafnodes": asked.looker.shared.counters.total(Counter::LeafConnected),
         "in_msgs": snapshot.messages_in,
         "out_msgs": snapshot.messages_out,
         "in_bytes": snapshot.payload_in_bytes,

@@ -13,7 +13,7 @@ use crate::{
     counters::Counter,
     identity::AccountId,
     look::Looker,
-    monitor::{self, Asked, PageError, connz, moment, query::Query, subsz, varz},
+    monitor::{self, Asked, PageError, connz, leafz, moment, query::Query, subsz, varz},
     publisher::Batch,
     server::NoAnswer,
     snapshot::{ConnectionSnapshot, Totals},
@@ -154,7 +154,7 @@ async fn of_server(asked: &Asked, page: Page, options: &Value) -> Result<Value, 
         Page::Subsz => subsz::page(asked, &query).await,
         Page::Routez => Ok(monitor::routes(asked)),
         Page::Gatewayz => Ok(monitor::gateways(asked)),
-        Page::Leafz => Ok(monitor::leafs(asked)),
+        Page::Leafz => leafz::page(asked).await,
         Page::Accountz => match options["account"].as_str().filter(|name| !name.is_empty()) {
             Some(name) => {
                 let mut page = monitor::head(&asked.looker.totals());
@@ -185,7 +185,7 @@ async fn of_account(
     Ok(Some(match page {
         Page::Connz => connz::page(asked, &query).await?,
         Page::Subsz => subsz::page(asked, &query).await?,
-        Page::Leafz => monitor::leafs(asked),
+        Page::Leafz => leafz::page(asked).await?,
         Page::Jsz => jetstream(asked),
         Page::Info => info(asked, account).await?,
         Page::Conns => match statz(asked).await?.into_iter().find(|one| one["acc"] == account) {

@@ -228,8 +228,7 @@ impl Core {
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
         let deals = self.subjects.abroad.deals(account);
-        let (from, producer) = (nobody.conn, nobody);
-        let of = Origin { from, producer, account, root, is_from_core: false, deals, is_imported: false };
+        let of = Origin { deals, ..Origin::of_nobody(nobody, account, root) };
         let mut rest = operations;
         while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {
             let run = Run::new(&publish, &rest[..taken]);

@@ -8,20 +8,22 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{Reading, closest, text_of};
+use super::{Reading, text_of, unknown};
 use crate::{
     settings::{Settings, Shape, by_key, truth},
     site_settings::{SiteSaid, methods, of_a_site},
     units::parse_duration,
 };
 
-/// What a file says of sites.
+/// What a file says of sites, and of hubs.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FileSites {
     /// Those with hosts.
     pub sites: Vec<SiteSaid>,
     /// The rules for paths of all others.
     pub paths: Vec<PathRule>,
+    /// The hubs that the feed joins.
+    pub hubs: Vec<feed::leaf::Remote>,
 }
 
 /// The keys of a rule for paths.
@@ -33,7 +35,7 @@ const OF_PATHS: [(&str, Shape); 5] = [
     ("join", Shape::Flag),
 ];
 
-type Value<'v, 't> = &'v Spanned<DeValue<'t>>;
+pub(super) type Value<'v, 't> = &'v Spanned<DeValue<'t>>;
 
 impl Reading<'_> {
     /// Reads what `[cache]` has under these names; false for any other.
@@ -51,7 +53,7 @@ impl Reading<'_> {
     }
 
     /// The tables of a list, with where they begin.
-    fn tables<'v, 't>(
+    pub(super) fn tables<'v, 't>(
         &mut self,
         value: Value<'v, 't>,
         heading: &str,
@@ -210,11 +212,6 @@ impl Reading<'_> {
         }
         Some(rule)
     }
-}
-
-fn unknown<'k>(name: &str, keys: impl Iterator<Item = &'k str>) -> String {
-    let meant = closest(name, keys.map(|key| (key, format!("`{key}`"))));
-    format!("unknown key `{name}`{}", meant.map_or_else(String::new, |near| format!("; perhaps {near}")))
 }
 
 #[cfg(test)]

@@ -1,0 +1,146 @@
+//! How we say who we are: a user's JWT is passed on as it is, and the hub's nonce signed with the seed beside it.
+
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use nkeys::KeyPair;
+use serde::Deserialize;
+
+use super::remote::Login;
+
+/// A file above this is no credentials.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What CONNECT says by a key.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signed {
+    pub(crate) jwt: Option<String>,
+    pub(crate) nkey: Option<String>,
+    pub(crate) sig: Option<String>,
+}
+
+/// Reads the file and signs; blocks for as long as that takes. What is wrong is said without anything of what is in it.
+pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<Signed, String> {
+    let path = match login {
+        Login::None => return Ok(Signed::default()),
+        Login::Credentials(path) | Login::Nkey(path) => path,
+    };
+    let wrong = |what: &str| format!("{}: {what}", path.display());
+    let text = read(path).map_err(|what| wrong(&what))?;
+    let (jwt, seed) = match login {
+        Login::Credentials(_) => {
+            let mut parts = parts(&text);
+            match (parts.next(), parts.next()) {
+                (Some(jwt), Some(seed)) => (Some(jwt), seed),
+                _ => {
+                    return Err(wrong(
+                        "no credentials: a user's JWT and its seed are wanted, each between lines of dashes",
+                    ));
+                }
+            }
+        }
+        _ => (None, text.trim()),
+    };
+    let pair = KeyPair::from_seed(seed).map_err(|_| wrong("there is no seed of an nkey in it (SU…)"))?;
+    if let Some(at) = jwt.and_then(expires).filter(|at| *at <= now) {
+        let at = humantime::format_rfc3339_seconds(at);
+        return Err(wrong(&format!("the user's JWT expired at {at}: another one is needed")));
+    }
+    let sig = pair.sign(nonce.as_bytes()).map_err(|_| wrong("the seed cannot sign"))?;
+    Ok(Signed {
+        nkey: jwt.is_none().then(|| pair.public_key()),
+        jwt: jwt.map(str::to_owned),
+        sig: Some(URL_SAFE_NO_PAD.encode(sig)),
+    })
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let read = file.take(FILE_BYTES_MAX).read_to_string(&mut text);
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(text)
+}
+
+/// What stands between lines of dashes, in its order.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_inside = false;
+    text.lines().map(str::trim).filter_map(move |line| {
+        if line.starts_with("---") {
+            is_inside = line.contains("BEGIN");
+            return None;
+        }
+        (is_inside && !line.is_empty()).then_some(line)
+    })
+}
+
+/// When a JWT is no longer good, if it says so; what cannot be read is the hub's to refuse.
+fn expires(jwt: &str) -> Option<SystemTime> {
+    #[derive(Deserialize)]
+    struct Claims {
+        exp: Option<u64>,
+    }
+    let claims = URL_SAFE_NO_PAD.decode(jwt.split('.').nth(1)?.trim_end_matches('=')).ok()?;
+    let claims: Claims = serde_json::from_slice(&claims).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(claims.exp.filter(|exp| *exp > 0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(directory: &tempfile::TempDir, name: &str, text: &str) -> std::path::PathBuf {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    }
+
+    #[test]
+    fn a_nonce_is_signed_by_each_kind_of_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let pair = KeyPair::new_user();
+        let seed = pair.seed().expect("it is ours");
+        let claims = URL_SAFE_NO_PAD.encode(br#"{"exp": 2000000000, "sub": "U"}"#);
+        let jwt = format!("e30.{claims}.c2ln");
+        let text = format!(
+            "-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\nA warning.\n\n\
+             -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+        );
+        let credentials = Login::Credentials(file(&directory, "a.creds", &text));
+        let nkey = Login::Nkey(file(&directory, "a.nk", &format!("{seed}\n")));
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let verify = |signed: &Signed| {
+            let sig = URL_SAFE_NO_PAD.decode(signed.sig.as_deref().expect("signed")).expect("base64");
+            pair.verify(b"nonce", &sig).expect("by this key");
+        };
+        let signed = sign(&credentials, "nonce", at(1_999_999_999)).expect("sound");
+        assert_eq!((signed.jwt.as_deref(), signed.nkey.as_deref()), (Some(&*jwt), None));
+        verify(&signed);
+        let signed = sign(&nkey, "nonce", at(0)).expect("sound");
+        assert_eq!((signed.jwt.as_deref(), signed.nkey.clone()), (None, Some(pair.public_key())));
+        verify(&signed);
+        assert_eq!(sign(&Login::None, "nonce", at(0)), Ok(Signed::default()));
+
+        let wrong = sign(&credentials, "nonce", at(2_000_000_000)).expect_err("it has expired");
+        assert!(
+            wrong.ends_with("the user's JWT expired at 2033-05-18T03:33:20Z: another one is needed"),
+            "{wrong}"
+        );
+        for (text, words) in [
+            ("", "each between lines of dashes"),
+            ("-----BEGIN X-----\na\n-----END X-----\n", "each between lines of dashes"),
+            ("-----BEGIN X-----\na\n---END---\n---BEGIN---\nSUB\n---END---", "no seed of an nkey"),
+        ] {
+            let wrong = sign(&Login::Credentials(file(&directory, "b", text)), "n", at(0)).expect_err(text);
+            assert!(wrong.contains(words) && wrong.contains("/b: "), "{wrong}");
+        }
+        let wrong = sign(&Login::Nkey(file(&directory, "c", "SUX")), "n", at(0)).expect_err("no seed");
+        assert!(wrong.contains("no seed of an nkey") && !wrong.contains("SUX"), "{wrong}");
+        let wrong = sign(&Login::Nkey(directory.path().join("none")), "n", at(0)).expect_err("no file");
+        assert!(wrong.contains("cannot be read"), "{wrong}");
+    }
+}

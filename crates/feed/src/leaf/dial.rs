@@ -1,0 +1,306 @@
+//! From an address to a hub that waits for our word: the connection, its INFO, TLS, CONNECT.
+//!
+//! ```text
+//!   nats-leaf://  TCP ─ INFO ─ (TLS, where INFO or the scheme asks for it) ─ CONNECT ─▶ attended (`serve::attend`)
+//!   tls first     TCP ─ TLS ─ INFO ─ CONNECT ─▶
+//!   ws://, wss:// TCP ─ (TLS) ─ GET /leafnode ─ INFO ─ CONNECT ─▶
+//! ```
+//! Runs as a task beside the core's others; each step has a time. What a port says that is no hub's is told apart by its
+//! first words.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use engine::{
+    cores::clock,
+    tls::client::{self, ServerName, TlsConnector},
+};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+use wire::nats::{
+    Progress,
+    leaf::{self, LeafOp, Limits},
+    write,
+};
+
+use super::{
+    Seed,
+    credentials::{self, Signed},
+    remote::{Address, Remote, Scheme},
+    rules::SubjectRules,
+    trouble::Trouble,
+};
+use crate::{
+    connection::{Transport, Writer},
+    serve::{Duplex, Stream},
+    transport::what_was_agreed_by,
+    websocket,
+};
+
+/// Time for a TCP connection.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// Time for INFO, for a handshake, and for CONNECT to be taken.
+pub(super) const STEP_TIME_MAX: Duration = Duration::from_secs(5);
+/// The version of nats-server whose leaf protocol this is: a hub's `min_version` is held against it.
+const LEAF_VERSION: &str = "2.15.2";
+
+/// INFO as hubs say it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Info {
+    pub(crate) server_id: String,
+    pub(crate) server_name: String,
+    pub(crate) version: String,
+    pub(crate) cluster: String,
+    pub(crate) domain: String,
+    client_id: u64,
+    nonce: String,
+    pub(crate) headers: bool,
+    pub(crate) max_payload: usize,
+    tls_required: bool,
+    pub(crate) jetstream: bool,
+    pub(crate) info_on_connect: bool,
+    pub(crate) connect_info: bool,
+    pub(crate) remote_account: String,
+    pub(crate) leafnode_urls: Option<Vec<String>>,
+    pub(crate) ws_connect_urls: Option<Vec<String>>,
+    pub(crate) import: Option<SubjectRules>,
+    pub(crate) export: Option<SubjectRules>,
+}
+
+/// CONNECT as leaf nodes say it. No `lang`: by that a hub tells a client that has come to the wrong port. No
+/// `compress_mode`: what is not asked for stays plain. `jetstream` is not ours, and the system account is never bound.
+#[derive(Serialize)]
+struct Connect<'a> {
+    version: &'a str,
+    server_id: &'a str,
+    name: &'a str,
+    cluster: &'a str,
+    headers: bool,
+    remote_account: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pass: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth_token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nkey: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jwt: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sig: Option<&'a str>,
+}
+
+/// A connection that a hub has been greeted on.
+pub(crate) struct Dialed {
+    pub(crate) stream: Stream,
+    pub(crate) writer: Writer,
+    pub(crate) transport: Transport,
+    pub(crate) peer: SocketAddr,
+    pub(crate) info: Info,
+    /// What came behind INFO.
+    pub(crate) received: Vec<u8>,
+}
+
+/// A stream to a hub whose INFO has been read.
+struct Greeted<S> {
+    stream: S,
+    info: Info,
+    received: Vec<u8>,
+}
+
+/// Connects and says CONNECT.
+pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<Dialed, Trouble> {
+    let unreachable = |error: io::Error| Trouble::Unreachable(error.to_string());
+    let place = (address.host.as_str(), address.port);
+    let socket = match timeout(CONNECT_TIME_MAX, TcpStream::connect(place)).await {
+        Ok(connected) => connected.map_err(unreachable)?,
+        Err(_) => return Err(Trouble::Unreachable("the connection takes too long".to_owned())),
+    };
+    // Whatever is to be said is said in one write; waiting for more would only add latency.
+    let _ = socket.set_nodelay(true);
+    let peer = socket.peer_addr().map_err(unreachable)?;
+    let remote = &seed.remote;
+    if address.is_web() {
+        let mut transport = Transport { websocket: true, tls: None };
+        if address.scheme == Scheme::Ws {
+            let web = upgrade(socket, address).await?;
+            return wrapped(seed, address, greet(web).await?, transport, peer).await;
+        }
+        let secured = secure(remote, address, socket).await?;
+        transport.tls = Some(what_was_agreed_by(secured.get_ref().1));
+        let web = upgrade(secured, address).await?;
+        return wrapped(seed, address, greet(web).await?, transport, peer).await;
+    }
+    if remote.tls_handshake_first {
+        let secured = secure(remote, address, socket).await?;
+        let transport = Transport { websocket: false, tls: Some(what_was_agreed_by(secured.get_ref().1)) };
+        return wrapped(seed, address, greet(secured).await?, transport, peer).await;
+    }
+    let Greeted { stream: mut socket, info, received } = greet(socket).await?;
+    if info.tls_required || address.scheme == Scheme::Tls || remote.tls_ca.is_some() {
+        let secured = secure(remote, address, socket).await?;
+        let transport = Transport { websocket: false, tls: Some(what_was_agreed_by(secured.get_ref().1)) };
+        return wrapped(seed, address, Greeted { stream: secured, info, received }, transport, peer).await;
+    }
+    connect(seed, address, &mut socket, &info).await?;
+    let (read, write) = socket.into_split();
+    let transport = Transport::default();
+    Ok(Dialed { stream: Stream::Plain(read), writer: Writer::Socket(write), transport, peer, info, received })
+}
+
+/// What is read and written by the connection's own task.
+async fn wrapped<S: Duplex + 'static>(
+    seed: &Seed,
+    address: &Address,
+    greeted: Greeted<S>,
+    transport: Transport,
+    peer: SocketAddr,
+) -> Result<Dialed, Trouble> {
+    let Greeted { mut stream, info, received } = greeted;
+    connect(seed, address, &mut stream, &info).await?;
+    let stream = Stream::Wrapped(Box::new(stream));
+    Ok(Dialed { stream, writer: Writer::Task, transport, peer, info, received })
+}
+
+async fn secure(
+    remote: &Remote,
+    address: &Address,
+    socket: TcpStream,
+) -> Result<client::TlsStream<TcpStream>, Trouble> {
+    let failed = |why: String| Trouble::Handshake(format!("TLS fails: {why}"));
+    let connector = connector(remote).await?;
+    // A server that was learnt of may be known by its address alone; its certificate is for the configured name.
+    let name = remote
+        .addresses
+        .iter()
+        .map(|address| &address.host)
+        .find(|host| host.parse::<std::net::IpAddr>().is_err());
+    let host = match address.host.parse::<std::net::IpAddr>() {
+        Ok(_) => name.unwrap_or(&address.host),
+        Err(_) => &address.host,
+    };
+    let name = ServerName::try_from(host.clone())
+        .map_err(|_| failed(format!("{host} is no name that a certificate could have")))?;
+    match timeout(STEP_TIME_MAX, connector.connect(name, socket)).await {
+        Ok(connected) => connected.map_err(|error| failed(error.to_string())),
+        Err(_) => Err(failed("it takes too long".to_owned())),
+    }
+}
+
+/// The files are read by a helper, at each connection.
+async fn connector(remote: &Remote) -> Result<TlsConnector, Trouble> {
+    let (ca, pair) = (remote.tls_ca.clone(), remote.tls_pair.clone());
+    let made = tokio::task::spawn_blocking(move || {
+        client::connector(client::Shown {
+            authorities: ca.as_deref(),
+            pair: pair.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path())),
+            protocols: &[],
+        })
+        .map_err(|error| error.to_string())
+    });
+    made.await.map_err(|error| Trouble::Handshake(error.to_string()))?.map_err(Trouble::Handshake)
+}
+
+async fn upgrade<S>(stream: S, address: &Address) -> Result<websocket::WebStream<S>, Trouble>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let failed = |why: String| Trouble::Handshake(format!("WebSocket fails: {why}"));
+    match timeout(STEP_TIME_MAX, websocket::connect(stream, &address.place(), "/leafnode")).await {
+        Ok(upgraded) => upgraded.map_err(|error| failed(error.to_string())),
+        Err(_) => Err(failed("it takes too long".to_owned())),
+    }
+}
+
+/// Waits for INFO.
+async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<Greeted<S>, Trouble> {
+    let not_a_hub = |what: &str| Trouble::NotAHub(what.to_owned());
+    let mut received = Vec::with_capacity(4096);
+    let reading = async {
+        loop {
+            match leaf::parse(&received, &Limits::default()) {
+                Ok(Progress::Complete(LeafOp::Info { json }, taken)) => {
+                    let info: Info = serde_json::from_slice(json)
+                        .map_err(|error| Trouble::Protocol(format!("its INFO cannot be read: {error}")))?;
+                    return Ok((info, taken));
+                }
+                Ok(Progress::Complete(LeafOp::Error { text }, _)) => return Err(Trouble::of_words(text)),
+                Ok(Progress::Complete(..)) | Err(_) => {
+                    return Err(Trouble::NotAHub(format!(
+                        "it speaks another protocol ({})",
+                        first_words(&received)
+                    )));
+                }
+                Ok(Progress::NeedMore(_)) => {}
+            }
+            match stream.read_buf(&mut received).await {
+                Ok(0) => return Err(not_a_hub("it closes without a word")),
+                Ok(_) => {}
+                Err(error) => return Err(Trouble::Unreachable(error.to_string())),
+            }
+        }
+    };
+    let (info, taken) = match timeout(STEP_TIME_MAX, reading).await {
+        Ok(read) => read?,
+        Err(_) => return Err(not_a_hub("it says nothing by itself, as an HTTP server does")),
+    };
+    // By these nats-server tells its ports apart, too.
+    if info.client_id == 0 || info.leafnode_urls.is_none() {
+        return Err(not_a_hub("it is a port of a NATS server, but one for clients or for routes"));
+    }
+    received.drain(..taken);
+    Ok(Greeted { stream, info, received })
+}
+
+/// What can be shown of what somebody said.
+fn first_words(bytes: &[u8]) -> String {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line[..line.len().min(40)].escape_ascii().to_string()
+}
+
+/// Says CONNECT.
+async fn connect<S: AsyncWrite + Unpin>(
+    seed: &Seed,
+    address: &Address,
+    stream: &mut S,
+    info: &Info,
+) -> Result<(), Trouble> {
+    let (login, nonce) = (seed.remote.login.clone(), info.nonce.clone());
+    let signing = tokio::task::spawn_blocking(move || credentials::sign(&login, &nonce, clock::now_system()));
+    let signed = signing.await.map_err(|error| Trouble::Credentials(error.to_string()))?;
+    let Signed { jwt, nkey, sig } = signed.map_err(Trouble::Credentials)?;
+    // A server that was learnt of is told what the configured ones are.
+    let configured = seed.remote.addresses.iter().find_map(|address| address.user.as_ref());
+    let user = address.user.as_ref().or(configured);
+    let json = serde_json::to_vec(&Connect {
+        version: LEAF_VERSION,
+        server_id: &seed.server_id,
+        name: &seed.name,
+        cluster: &seed.cluster,
+        headers: info.headers,
+        remote_account: &seed.account_name,
+        user: user.map(|(user, _)| user.as_str()),
+        pass: user.and_then(|(_, pass)| pass.as_deref()),
+        auth_token: user.filter(|(_, pass)| pass.is_none()).map(|(token, _)| token.as_str()),
+        nkey: nkey.as_deref(),
+        jwt: jwt.as_deref(),
+        sig: sig.as_deref(),
+    })
+    .map_err(|error| Trouble::Credentials(error.to_string()))?;
+    let mut line = Vec::with_capacity(json.len() + 16);
+    write::connect(&mut line, &json);
+    match timeout(STEP_TIME_MAX, async {
+        stream.write_all(&line).await?;
+        stream.flush().await
+    })
+    .await
+    {
+        Ok(written) => written.map_err(|error| Trouble::Unreachable(error.to_string())),
+        Err(_) => Err(Trouble::NoAnswer),
+    }
+}

@@ -1,0 +1,598 @@
+//! What a core knows of the hubs that it has joined, their coming and going.
+//!
+//! One [`Hub`] a hub, on its core and in its memory. Other cores know of it what stands in their tries, and whether it is
+//! there ([`Core::hubs_up`]).
+
+use std::{collections::HashSet, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+
+use super::{
+    HEARD_MAX, LEARNT_MAX, Remote,
+    dial::Info,
+    remote::{Address, Scheme},
+    rules::{DIRECT_GETS, HubRules, OF_JETSTREAM},
+    trouble::Trouble,
+};
+use crate::{
+    connection::{Closed, ConnId, Connection, Stage, Told, Transport, Writer},
+    core::Core,
+    counters::Counter,
+    trie::{HubId, HubMask},
+    work,
+};
+
+/// Most bytes of a message that a hub may send, whatever it says of itself (nats-server takes no more either).
+const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// Nodes of the trie that are looked at in a step.
+const NODES_A_STEP: u32 = 4096;
+/// What a step may have a hub told.
+const STEP_BYTES_MAX: usize = 64 * 1024;
+
+/// What is known of a hub before it is joined. All cores know all of them.
+#[derive(Debug)]
+pub(crate) struct Seed {
+    pub(crate) hub: HubId,
+    pub(crate) remote: Remote,
+    pub(crate) account: u16,
+    pub(crate) account_name: Arc<str>,
+    /// As the hub is told: by the name it knows that a new connection takes an old one's place.
+    pub(crate) name: String,
+    /// No other server has this one: servers that name one cluster are taken for one, and nothing goes from one to the other.
+    pub(crate) cluster: String,
+    pub(crate) server_id: String,
+    /// What subjects begin with by which this process finds loops.
+    pub(crate) loop_prefix: String,
+}
+
+/// The hubs of a core.
+#[derive(Default)]
+pub(crate) struct Hubs {
+    all: Vec<Hub>,
+}
+
+/// A hub of this core.
+pub(crate) struct Hub {
+    pub(crate) seed: Arc<Seed>,
+    pub(crate) conn: Option<ConnId>,
+    /// It has let us in.
+    pub(crate) is_up: bool,
+    /// Connections to it, ever: each has a subject of its own for loops, so that one that the hub does not know to be
+    /// gone yet is not taken for a loop.
+    connections: u64,
+    pub(crate) max_payload: usize,
+    pub(crate) rules: HubRules,
+    /// What it wants: patterns, and patterns and queue groups with a blank between.
+    pub(super) heard: HashSet<Box<[u8]>>,
+    /// It said that subjects of JetStream are not ours to publish.
+    is_without_jetstream: bool,
+    trouble: Option<Trouble>,
+    joined: Rc<Notify>,
+    learnt: Vec<Address>,
+    info: Info,
+    address: String,
+    attempts: u64,
+    /// What was told to the operator last.
+    told: String,
+}
+
+/// A hub, for the pages.
+#[derive(Debug, Clone)]
+pub(crate) struct HubSnapshot {
+    pub(crate) account: Arc<str>,
+    pub(crate) address: String,
+    pub(crate) is_up: bool,
+    pub(crate) server_name: String,
+    pub(crate) server_id: String,
+    pub(crate) version: String,
+    pub(crate) cluster: String,
+    pub(crate) remote_account: String,
+    pub(crate) trouble: Option<String>,
+    pub(crate) attempts: u64,
+    pub(crate) connections: u64,
+    pub(crate) learnt: usize,
+    pub(crate) wants: usize,
+    pub(crate) connection: Option<HubConnection>,
+}
+
+/// Its connection.
+#[derive(Debug, Clone)]
+pub(crate) struct HubConnection {
+    pub(crate) cid: u64,
+    pub(crate) peer: SocketAddr,
+    pub(crate) transport: Transport,
+    pub(crate) rtt_ms: Option<u32>,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) payload_in_bytes: u64,
+    pub(crate) payload_out_bytes: u64,
+    pub(crate) pending_bytes: usize,
+}
+
+impl Hubs {
+    /// Those of all that are this core's.
+    pub(crate) fn new(index: usize, cores: usize, all: &[Arc<Seed>]) -> Self {
+        let own = all.iter().filter(|seed| usize::from(seed.hub) % cores == index);
+        let hub = |seed: &Arc<Seed>| Hub {
+            seed: Arc::clone(seed),
+            conn: None,
+            is_up: false,
+            connections: 0,
+            max_payload: 0,
+            rules: HubRules::default(),
+            heard: HashSet::new(),
+            is_without_jetstream: false,
+            trouble: None,
+            joined: Rc::default(),
+            learnt: Vec::new(),
+            info: Info::default(),
+            address: String::new(),
+            attempts: 0,
+            told: String::new(),
+        };
+        Self { all: own.map(hub).collect() }
+    }
+
+    /// Their seeds.
+    pub(crate) fn seeds(&self) -> Vec<Arc<Seed>> {
+        self.all.iter().map(|hub| Arc::clone(&hub.seed)).collect()
+    }
+
+    pub(super) fn find(&mut self, hub: HubId) -> Option<&mut Hub> {
+        self.all.iter_mut().find(|one| one.seed.hub == hub)
+    }
+
+    fn own(&mut self, hub: HubId) -> &mut Hub {
+        match self.find(hub) {
+            Some(found) => found,
+            None => panic!("a hub is joined by its own core"),
+        }
+    }
+
+    /// How many of a core's connections are hubs'.
+    pub(crate) fn connections(&self) -> usize {
+        self.all.iter().filter(|hub| hub.conn.is_some()).count()
+    }
+
+    /// Servers of its cluster that a hub has told of.
+    pub(super) fn learnt(&self, hub: HubId) -> Vec<Address> {
+        let found = self.all.iter().find(|one| one.seed.hub == hub);
+        found.map_or_else(Vec::new, |found| found.learnt.clone())
+    }
+
+    /// Told once the hub has let us in.
+    pub(super) fn joined(&self, hub: HubId) -> Rc<Notify> {
+        let found = self.all.iter().find(|one| one.seed.hub == hub);
+        found.map_or_else(Rc::default, |found| Rc::clone(&found.joined))
+    }
+
+    pub(super) fn take_heard(&mut self, hub: HubId) -> HashSet<Box<[u8]>> {
+        std::mem::take(&mut self.own(hub).heard)
+    }
+}
+
+impl Hub {
+    fn loop_subject(&self) -> Vec<u8> {
+        format!("{}{}-{}", self.seed.loop_prefix, self.seed.hub, self.connections).into_bytes()
+    }
+
+    /// Where a hub wants what one of ours wants to find by it that messages go round: which connection is to be closed.
+    /// This one, where it is its own subject; of two for one account the later, whichever has told of the other.
+    fn closed_for_loop(&self, subject: &[u8], seeds: &[Arc<Seed>]) -> Option<(HubId, u64)> {
+        let rest = std::str::from_utf8(subject.strip_prefix(self.seed.loop_prefix.as_bytes())?).ok()?;
+        let (of, connection) = rest.split_once('-')?;
+        let (of, connection) = (of.parse::<HubId>().ok()?, connection.parse::<u64>().ok()?);
+        let own = (self.seed.hub, self.connections);
+        if of == self.seed.hub {
+            return (connection == self.connections).then_some(own);
+        }
+        let is_ours = seeds.iter().any(|seed| seed.hub == of && seed.account == self.seed.account);
+        is_ours.then_some(if of < self.seed.hub { own } else { (of, connection) })
+    }
+
+    /// Takes over which other servers there are.
+    fn learn(&mut self, info: &Info) {
+        let is_web = self.seed.remote.addresses.first().is_some_and(Address::is_web);
+        let scheme = self.seed.remote.addresses.first().map_or(Scheme::Plain, |address| address.scheme);
+        let Some(urls) = (if is_web { &info.ws_connect_urls } else { &info.leafnode_urls }) else { return };
+        let configured = &self.seed.remote.addresses;
+        self.learnt.clear();
+        for url in urls.iter().filter(|url| url.len() < 256) {
+            let Ok(address) = url.parse::<Address>() else { continue };
+            let address = Address { scheme, ..address };
+            let is_known = |one: &Address| one.host == address.host && one.port == address.port;
+            if self.learnt.len() < LEARNT_MAX
+                && !configured.iter().any(is_known)
+                && !self.learnt.iter().any(is_known)
+            {
+                self.learnt.push(address);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Takes a hub into the books that was told who we are.
+    pub(super) fn enter_hub(
+        &mut self,
+        seed: &Seed,
+        (writer, transport, peer): (Writer, Transport, SocketAddr),
+        info: &Info,
+    ) -> ConnId {
+        let root = self.subjects.root_of(seed.account);
+        let mut connection = Connection::new(self.shared.next_cid(), peer, writer, root, self.now_ms);
+        connection.transport = transport;
+        connection.stage = Stage::Connected;
+        connection.verbose = false;
+        connection.echo = false;
+        connection.account = seed.account;
+        connection.headers = info.headers && self.settings.config.headers;
+        connection.hub = Some(seed.hub);
+        let name =
+            format!("hub {}", if info.server_name.is_empty() { &info.server_id } else { &info.server_name });
+        let (lang, version) = (Box::default(), info.version.as_str().into());
+        connection.told = Some(Box::new(Told { name: name.into(), lang, version }));
+        let id = self.outputs.connections.insert(Box::new(connection));
+        let hub = self.hubs.own(seed.hub);
+        hub.conn = Some(id);
+        hub.connections += 1;
+        hub.trouble = None;
+        hub.max_payload = match info.max_payload {
+            0 => self.settings.config.limits.max_payload,
+            said => said.min(PAYLOAD_BYTES_MAX),
+        };
+        hub.joined = Rc::default();
+        self.outputs.rounds.stir();
+        self.take_info(id, seed.hub, info, !info.info_on_connect);
+        id
+    }
+
+    /// What INFO says. `is_let_in`: we are let in by it, whatever it says of that.
+    fn take_info(&mut self, id: ConnId, of: HubId, info: &Info, is_let_in: bool) {
+        let hub = self.hubs.own(of);
+        hub.learn(info);
+        let keep = |now: &String, before: &mut String| {
+            if !now.is_empty() {
+                before.clone_from(now);
+            }
+        };
+        keep(&info.server_name, &mut hub.info.server_name);
+        keep(&info.server_id, &mut hub.info.server_id);
+        keep(&info.version, &mut hub.info.version);
+        keep(&info.cluster, &mut hub.info.cluster);
+        keep(&info.remote_account, &mut hub.info.remote_account);
+        if !is_let_in && !info.connect_info {
+            return;
+        }
+        let rules = HubRules::new(info.import.as_ref(), info.export.as_ref());
+        if hub.is_up {
+            if hub.rules != rules {
+                self.close_hub(id, Trouble::Changed);
+            }
+            return;
+        }
+        hub.rules = rules.clone();
+        hub.is_up = true;
+        hub.told.clear();
+        hub.joined.notify_one();
+        let (account, first) = (hub.seed.account, hub.loop_subject());
+        // A hub's JetStream says nothing of its own subjects, and takes what is sent to them.
+        let has_jetstream = (info.jetstream || !info.domain.is_empty()) && !hub.is_without_jetstream;
+        let (name, address) = (hub.info.server_name.clone(), hub.address.clone());
+        let account_name = Arc::clone(&hub.seed.account_name);
+        let remote_account = hub.info.remote_account.clone();
+        self.links.tellers.begin(of, account, rules, &first);
+        self.set_hub_up(of, true);
+        self.count(Counter::LeafConnects);
+        self.counters.add(Counter::LeafConnected, 1);
+        tracing::info!(
+            %address, hub = name, account = &*account_name, remote_account, "a hub is joined as a leaf node"
+        );
+        if has_jetstream {
+            for subject in OF_JETSTREAM {
+                self.hear_pattern(of, subject, None);
+            }
+            let (subject, queue) = DIRECT_GETS;
+            self.hear_pattern(of, subject, Some((queue, 1)));
+        }
+    }
+
+    /// What the hub says later.
+    pub(super) fn hear_info(&mut self, id: ConnId, of: HubId, json: &[u8]) {
+        match serde_json::from_slice::<Info>(json) {
+            Ok(info) => self.take_info(id, of, &info, false),
+            Err(error) => {
+                self.close_hub(id, Trouble::Protocol(format!("its INFO cannot be read: {error}")));
+            }
+        }
+    }
+
+    /// Its last words, or what they are about; more are told than closed for.
+    pub(super) fn hear_error(&mut self, id: ConnId, of: HubId, text: &[u8]) {
+        let trouble = Trouble::of_words(text);
+        let hub = self.hubs.own(of);
+        if let Trouble::Refused(text) = &trouble
+            && text.contains("Permissions Violation for Publish")
+            && (text.contains("$JS.API.") || text.contains("$KV.") || text.contains("$OBJ."))
+        {
+            hub.is_without_jetstream = true;
+        }
+        // Whether it closes is the hub's to say; these are said by whoever does.
+        hub.trouble = Some(trouble.clone());
+        if matches!(trouble, Trouble::Loop(_)) {
+            self.close_hub(id, trouble);
+        }
+    }
+
+    fn set_hub_up(&mut self, of: HubId, is_up: bool) {
+        let bit: HubMask = 1 << of;
+        self.hubs_up = if is_up { self.hubs_up | bit } else { self.hubs_up & !bit };
+        self.links.hubs_up(bit, self.hubs_up & bit);
+    }
+
+    /// The hub wants a pattern, as a group's or not.
+    pub(super) fn hear_interest(
+        &mut self,
+        id: ConnId,
+        of: HubId,
+        pattern: &[u8],
+        queue: Option<(&[u8], u32)>,
+    ) {
+        self.work.add(work::SUBSCRIBE);
+        if pattern.starts_with(b"$LDS.") {
+            let seeds = Arc::clone(&self.all_hubs);
+            if let Some((of, connection)) = self.hubs.own(of).closed_for_loop(pattern, &seeds) {
+                self.close_for_loop(of, connection);
+                self.links.hub_loop(of, connection);
+            }
+            // Nobody but who said it is to have it back.
+            return;
+        }
+        // What a client asks the server that it is connected to is that one's to answer.
+        if pattern.starts_with(b"$SYS.") {
+            return;
+        }
+        if !wire::nats::subject::is_valid_pattern(pattern) {
+            self.count(Counter::LeafInterestRefused);
+            return;
+        }
+        self.hear_pattern(of, pattern, queue);
+        self.pause_if_full(id);
+    }
+
+    /// A connection to a hub has messages go round: it is closed, if it is one of this core's and still there.
+    pub(crate) fn close_for_loop(&mut self, of: HubId, connection: u64) {
+        let Some(hub) = self.hubs.find(of).filter(|hub| hub.connections == connection) else { return };
+        let Some(id) = hub.conn else { return };
+        let text = format!("Loop detected for leafnode account={:?}", hub.seed.account_name);
+        let line = format!("-ERR '{text}. Delaying attempt to reconnect for 30s'\r\n");
+        self.count(Counter::LeafLoops);
+        self.outputs.tell_hub(id, line.as_bytes());
+        self.close_hub(id, Trouble::Loop(text));
+    }
+
+    fn hear_pattern(&mut self, of: HubId, pattern: &[u8], queue: Option<(&[u8], u32)>) {
+        let hub = self.hubs.own(of);
+        let account = hub.seed.account;
+        let key = key_of(pattern, queue.map(|(queue, _)| queue));
+        let is_new = !hub.heard.contains(&key);
+        if is_new && hub.heard.len() >= HEARD_MAX {
+            self.count(Counter::LeafInterestRefused);
+            return;
+        }
+        if is_new {
+            hub.heard.insert(key);
+            self.counters.add(Counter::LeafInterest, 1);
+        } else if queue.is_none() {
+            return;
+        }
+        match queue {
+            None => {
+                self.subjects.apply_hub_interest(of, account, pattern, true);
+                self.links.hub_interest(of, account, pattern, true);
+            }
+            Some((queue, weight)) => {
+                self.subjects.apply_hub_members(of, account, (pattern, queue), weight);
+                self.links.hub_members(of, account, pattern, queue, weight);
+            }
+        }
+    }
+
+    /// The hub does not want a pattern any more.
+    pub(super) fn hear_no_interest(&mut self, id: ConnId, of: HubId, pattern: &[u8], queue: Option<&[u8]>) {
+        self.work.add(work::SUBSCRIBE);
+        let key = key_of(pattern, queue);
+        if self.hubs.own(of).heard.remove(&key) {
+            self.forget_pattern(of, &key);
+            self.pause_if_full(id);
+        }
+    }
+
+    /// Takes what a hub wanted out of the tries.
+    pub(super) fn forget_pattern(&mut self, of: HubId, key: &[u8]) {
+        let account = self.hubs.own(of).seed.account;
+        self.counters.sub(Counter::LeafInterest, 1);
+        let blank = memchr::memchr(b' ', key);
+        match blank.map(|blank| (&key[..blank], &key[blank + 1..])) {
+            None => {
+                self.subjects.apply_hub_interest(of, account, key, false);
+                self.links.hub_interest(of, account, key, false);
+            }
+            Some((pattern, queue)) => {
+                self.subjects.apply_hub_members(of, account, (pattern, queue), 0);
+                self.links.hub_members(of, account, pattern, queue, 0);
+            }
+        }
+    }
+
+    /// Has a hub told of the subscriptions at some nodes; whether that were the last.
+    pub(super) fn announce_some(&mut self, of: HubId) -> bool {
+        let Self { subjects, links, hubs, .. } = self;
+        let root = subjects.root_of(hubs.own(of).seed.account);
+        let Some(teller) = links.tellers.of(of) else { return true };
+        let (trie, end) = (&subjects.trie, subjects.trie.end());
+        let mut node = teller.told_below;
+        let step_end = node.saturating_add(NODES_A_STEP).min(end);
+        while node < step_end && teller.lines.len() < STEP_BYTES_MAX {
+            if trie.is_held(node) && trie.root_above(node) == root {
+                let pattern = trie.pattern_of(node);
+                if trie.is_wanted(node) {
+                    teller.wanted(&pattern, true);
+                }
+                for group in trie.more(node).map_or(&[][..], |more| &more.groups) {
+                    let members = group.members_everywhere();
+                    if members > 0 {
+                        teller.members(&pattern, &group.name, members);
+                    }
+                }
+            }
+            node += 1;
+        }
+        let is_done = node >= end;
+        teller.told_below = if is_done { u32::MAX } else { node };
+        links.tellers.is_waiting = true;
+        is_done
+    }
+
+    /// Puts into hubs' outputs what they are to be told of subscriptions.
+    #[cold]
+    pub(crate) fn tell_hubs(&mut self) {
+        let Self { links, hubs, outputs, counters, .. } = self;
+        links.tellers.is_waiting = false;
+        let mut slow = None;
+        for teller in links.tellers.iter_mut() {
+            counters.add(Counter::LeafInterestDenied, std::mem::take(&mut teller.denied));
+            if teller.lines.is_empty() {
+                continue;
+            }
+            if let Some(id) = hubs.find(teller.hub).and_then(|hub| hub.conn)
+                && !outputs.tell_hub(id, &teller.lines)
+            {
+                slow = Some(id);
+            }
+            teller.lines.clear();
+            teller.lines.shrink_to(STEP_BYTES_MAX);
+        }
+        if let Some(id) = slow {
+            outputs.cut_slow(id, Closed::SlowConsumerPending, "");
+        }
+    }
+
+    /// Ends a hub's connection, and notes why.
+    pub(super) fn close_hub(&mut self, id: ConnId, trouble: Trouble) {
+        let Some(of) = self.outputs.connections.find(id).and_then(|connection| connection.hub) else {
+            return;
+        };
+        self.hubs.own(of).trouble.get_or_insert(trouble);
+        self.outputs.close(id, Closed::ProtocolViolation);
+    }
+
+    /// Takes a hub's connection out of the books.
+    pub(crate) fn lose_hub(&mut self, of: HubId, connection: &mut Connection) {
+        self.counters.add(Counter::LeafLost, connection.outbox.lost_bytes());
+        connection.outbox.clear(&mut self.outputs.chunks);
+        self.outputs.unfinished_bytes -= connection.unfinished_bytes;
+        self.links.tellers.end(of);
+        let hub = self.hubs.own(of);
+        hub.conn = None;
+        if hub.is_up {
+            self.set_hub_up(of, false);
+            self.counters.sub(Counter::LeafConnected, 1);
+            self.count(Counter::LeafLosses);
+        }
+        self.outputs.rounds.stir();
+    }
+
+    /// Whether it was joined until now, and why it is no more.
+    pub(super) fn why_lost(&mut self, of: HubId, why: Closed) -> (bool, Trouble) {
+        let hub = self.hubs.own(of);
+        let was_up = std::mem::take(&mut hub.is_up);
+        (was_up, hub.trouble.take().unwrap_or(Trouble::Lost(why)))
+    }
+
+    pub(super) fn note_attempt(&mut self, of: HubId, address: &Address) {
+        let hub = self.hubs.own(of);
+        hub.attempts += 1;
+        hub.address = address.to_string();
+        self.count(Counter::LeafAttempts);
+    }
+
+    /// Says why a hub is not joined, once for each reason: attempts go on for as long as it takes.
+    pub(super) fn note_trouble(&mut self, of: HubId, address: &Address, trouble: &Trouble, pause: Duration) {
+        let hub = self.hubs.own(of);
+        let text = trouble.text();
+        let (account, pause_ms) = (Arc::clone(&hub.seed.account_name), pause.as_millis());
+        if hub.told == text {
+            tracing::debug!(%address, account = &*account, %text, pause_ms, "a hub is not joined");
+        } else {
+            hub.told.clone_from(&text);
+            tracing::warn!(
+                %address, account = &*account, why = %text, pause_ms,
+                "a hub is not joined; clients here are served, and it is tried again"
+            );
+        }
+    }
+
+    /// Whether all is written that waits for hubs.
+    pub(super) fn nothing_waits_for_hubs(&self) -> bool {
+        let conns = self.hubs.all.iter().filter_map(|hub| hub.conn);
+        conns
+            .into_iter()
+            .all(|id| self.outputs.connections.find(id).is_none_or(|connection| connection.outbox.is_empty()))
+    }
+
+    /// Closes all hubs' connections.
+    pub(super) fn close_hubs(&mut self, why: Closed) {
+        let conns: Vec<ConnId> = self.hubs.all.iter().filter_map(|hub| hub.conn).collect();
+        for id in conns {
+            self.outputs.close(id, why);
+        }
+    }
+
+    /// How many clients are here.
+    pub(crate) fn clients(&self) -> usize {
+        self.outputs.connections.len() - self.hubs.connections()
+    }
+
+    /// The hubs as they are, for the pages.
+    pub(crate) fn hub_snapshots(&self) -> Vec<HubSnapshot> {
+        self.hubs.all.iter().map(|hub| self.hub_snapshot(hub)).collect()
+    }
+
+    fn hub_snapshot(&self, hub: &Hub) -> HubSnapshot {
+        let connection = hub.conn.and_then(|id| self.outputs.connections.find(id));
+        HubSnapshot {
+            account: Arc::clone(&hub.seed.account_name),
+            address: hub.address.clone(),
+            is_up: hub.is_up,
+            server_name: hub.info.server_name.clone(),
+            server_id: hub.info.server_id.clone(),
+            version: hub.info.version.clone(),
+            cluster: hub.info.cluster.clone(),
+            remote_account: hub.info.remote_account.clone(),
+            trouble: (!hub.is_up && !hub.told.is_empty()).then(|| hub.told.clone()),
+            attempts: hub.attempts,
+            connections: hub.connections,
+            learnt: hub.learnt.len(),
+            wants: hub.heard.len(),
+            connection: connection.map(|connection| HubConnection {
+                cid: connection.cid,
+                peer: connection.address,
+                transport: connection.transport,
+                rtt_ms: connection.rtt_ms,
+                messages_in: connection.messages_in,
+                messages_out: connection.messages_out,
+                payload_in_bytes: connection.payload_in_bytes,
+                payload_out_bytes: connection.payload_out_bytes,
+                pending_bytes: connection.outbox.bytes(),
+            }),
+        }
+    }
+}
+
+fn key_of(pattern: &[u8], queue: Option<&[u8]>) -> Box<[u8]> {
+    match queue {
+        None => pattern.into(),
+        Some(queue) => [pattern, b" ", queue].concat().into(),
+    }
+}

@@ -1,0 +1,238 @@
+//! What a hub says: interest, and messages for whoever subscribes here.
+//!
+//! ```text
+//!   LMSG a.b 5␍␊hello␍␊LMSG a.b 5␍␊…   a run, as a client's: handed out from where it was read
+//!   LMSG a.b | q 5␍␊hello␍␊            rewritten without its groups; then one member of each
+//!   LMSG _INBOX.x $JS.ACK.…@s 5␍␊…     found by the one subject, told the other: a stored message
+//! ```
+
+use wire::nats::{
+    Progress, client,
+    leaf::{self, LeafOp, Limits, Message},
+    write,
+};
+
+use super::trouble::Trouble;
+use crate::{
+    backpressure::Producer,
+    connection::ConnId,
+    core::Core,
+    counters::Counter,
+    publish::{Begun, Origin, Run},
+    session::{Processed, RUN_BYTES_MAX},
+    work::Work,
+};
+
+/// What stands before the subject in `LMSG`, and in `HMSG`.
+const VERB_BYTES: usize = "LMSG ".len();
+
+impl Core {
+    /// Carries out what a hub has said at the beginning of `bytes`; how many bytes of it are done.
+    pub(crate) fn process_hub(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
+        let mut at = 0;
+        loop {
+            let connection = &self.outputs.connections[id];
+            if connection.closing.is_some() {
+                return (at, Processed::Closing);
+            }
+            let Some(of) = connection.hub else { return (at, Processed::Closing) };
+            let payload_bytes_max = self.hubs.find(of).map_or(0, |hub| hub.max_payload);
+            let limits = Limits { payload_bytes_max, ..Limits::default() };
+            let rest = &bytes[at..];
+            match leaf::parse(rest, &limits) {
+                Ok(Progress::NeedMore(need)) => return (at, Processed::More { need }),
+                Err(fault) => {
+                    self.close_hub(id, Trouble::Protocol(fault.to_string()));
+                    return (at, Processed::Closing);
+                }
+                Ok(Progress::Complete(LeafOp::Message(message), taken)) => {
+                    self.work.add(1);
+                    match self.take_from_hub(id, &message, rest) {
+                        Some(more) => at += taken + more,
+                        None => return (at, Processed::Over),
+                    }
+                }
+                Ok(Progress::Complete(op, taken)) => {
+                    at += taken;
+                    self.work.add(1);
+                    match op {
+                        LeafOp::Interest { subject, queue } => self.hear_interest(id, of, subject, queue),
+                        LeafOp::NoInterest { subject, queue } => {
+                            self.hear_no_interest(id, of, subject, queue)
+                        }
+                        LeafOp::Info { json } => self.hear_info(id, of, json),
+                        LeafOp::Error { text } => self.hear_error(id, of, text),
+                        LeafOp::Ping => _ = self.outputs.tell_hub(id, b"PONG\r\n"),
+                        LeafOp::Pong => self.take_pong(id),
+                        LeafOp::Ok | LeafOp::Connect { .. } | LeafOp::Message(_) => {}
+                    }
+                }
+            }
+            if self.outputs.connections[id].is_held() {
+                return (at, Processed::Held);
+            }
+            if self.is_turn_over() {
+                return (at, Processed::Over);
+            }
+        }
+    }
+
+    /// Takes a message and those behind it that are like it; how many bytes those behind it take. None: they go on to be
+    /// handed out in another turn.
+    fn take_from_hub(&mut self, id: ConnId, first: &Message<'_>, bytes: &[u8]) -> Option<usize> {
+        let begun = self.outputs.connections[id].begun.take();
+        let stored = stored_subject(first.reply);
+        if !first.is_plain || stored.is_some() {
+            let mut rewritten = std::mem::take(&mut self.buffers.rewritten);
+            let (shown, reply) = stored.map_or((None, first.reply), |(shown, reply)| (Some(shown), reply));
+            let usual = rewrite(first, reply, &mut rewritten);
+            let run = Run { bytes: &rewritten, shown, ..usual };
+            let is_done = self.publish_from_hub(id, &run, first, begun);
+            self.buffers.rewritten = rewritten;
+            return is_done.then_some(0);
+        }
+        let stride = first.whole.len();
+        let mut end = stride;
+        if let Some(begun) = &begun {
+            end = begun.run_bytes;
+        } else {
+            while end < RUN_BYTES_MAX
+                && client::repeats(&bytes[end..], first.line, first.body.len()).is_some()
+            {
+                end += stride;
+            }
+        }
+        let run = Run {
+            bytes: &bytes[..end],
+            stride,
+            tail_at: VERB_BYTES + first.subject.len(),
+            body_bytes: first.body.len(),
+            header_bytes: first.header_bytes,
+            subject: first.subject,
+            shown: None,
+            reply: first.reply,
+        };
+        let is_done = self.publish_from_hub(id, &run, first, begun);
+        is_done.then_some(end - stride)
+    }
+
+    /// Hands messages of a hub out, or goes on with it; whether all is done.
+    fn publish_from_hub(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        message: &Message<'_>,
+        begun: Option<Box<Begun>>,
+    ) -> bool {
+        let connection = &mut *self.outputs.connections[id];
+        if begun.is_none() {
+            let count = run.count() as u64;
+            connection.messages_in += count;
+            connection.payload_in_bytes += count * run.body_bytes as u64;
+            self.counters.add(Counter::LeafMessagesIn, count);
+            self.counters.add(Counter::LeafPayloadIn, count * run.body_bytes as u64);
+        }
+        let (account, root) = (connection.account, connection.root);
+        // Nobody who publishes there can be made to wait for who is slow here.
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
+        let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
+        let deals = self.subjects.abroad.deals(account);
+        let of = Origin { from: id, is_from_hub: true, deals, ..Origin::of_nobody(nobody, account, root) };
+        match self.hand_out(&of, run, begun) {
+            Ok(_) => {
+                if !message.queues.is_empty() {
+                    self.hand_to_groups(&of, run, message);
+                }
+                self.end_finished();
+                true
+            }
+            Err(begun) => {
+                self.end_finished();
+                self.outputs.connections[id].begun = Some(begun);
+                false
+            }
+        }
+    }
+
+    /// Hands a message to one member of each queue group that the hub names. That is as much work as the hub, which is
+    /// the operator's, has named groups.
+    fn hand_to_groups(&mut self, of: &Origin, run: &Run<'_>, message: &Message<'_>) {
+        let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
+        let (slot, matched) =
+            self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut self.work);
+        for queue in message.queue_names() {
+            for &(node, group) in &matched.groups {
+                let group = group as usize;
+                let is_it =
+                    self.subjects.trie.find_group_mut(node, group).is_some_and(|one| *one.name == *queue);
+                // Of groups of one name at several patterns the hub means one.
+                if is_it && self.deliver_to_group(node, group, of, run) {
+                    break;
+                }
+            }
+        }
+        self.subjects.matches.put_back(slot, matched);
+        self.work = work;
+        self.work.add(message.queues.len() as u64);
+    }
+}
+
+/// Of a reply to a stored message that a JetStream has sent to whoever asked for it: the subject under which it is stored,
+/// and the reply without it. (`$JS.ACK.` and at least six tokens, then `@` and the subject; nats-server's way through
+/// routes and leaf nodes.)
+fn stored_subject(reply: &[u8]) -> Option<(&[u8], &[u8])> {
+    const TOKENS_MIN: usize = 8;
+    if !reply.starts_with(b"$JS.ACK.") {
+        return None;
+    }
+    let mut dots = 0;
+    let at = reply.iter().position(|&byte| {
+        dots += usize::from(byte == b'.');
+        byte == b'@' && dots >= TOKENS_MIN
+    })?;
+    let (reply, shown) = (&reply[..at], &reply[at + 1..]);
+    (!shown.is_empty()).then_some((shown, reply))
+}
+
+/// Puts a message into a client's form, without the names of groups.
+fn rewrite<'a>(message: &Message<'a>, reply: &'a [u8], into: &mut Vec<u8>) -> Run<'a> {
+    into.clear();
+    leaf::begin_message(into, message.header_bytes.is_some(), message.subject, reply, b"");
+    for size in message.header_bytes.into_iter().chain([message.body.len()]) {
+        into.push(b' ');
+        write::number(into, size);
+    }
+    into.extend_from_slice(b"\r\n");
+    into.extend_from_slice(message.body);
+    into.extend_from_slice(b"\r\n");
+    Run {
+        bytes: &[],
+        stride: into.len(),
+        tail_at: VERB_BYTES + message.subject.len(),
+        body_bytes: message.body.len(),
+        header_bytes: message.header_bytes,
+        subject: message.subject,
+        shown: None,
+        reply,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_subject_of_a_stored_message() {
+        let acknowledged = b"$JS.ACK.S.C.1.2.3.1700000000000000000.0";
+        assert_eq!(stored_subject(acknowledged), None);
+        let with = [&acknowledged[..], b"@orders.eu@x"].concat();
+        assert_eq!(stored_subject(&with), Some((&b"orders.eu@x"[..], &acknowledged[..])));
+        let without = [&acknowledged[..], b"@"].concat();
+        assert_eq!(stored_subject(&without), None);
+        // Names of streams and consumers may have the sign.
+        let named = b"$JS.ACK.S@x.C@y.1.2.3.4.0@k";
+        assert_eq!(stored_subject(named), Some((&b"k"[..], &b"$JS.ACK.S@x.C@y.1.2.3.4.0"[..])));
+        assert_eq!(stored_subject(b"_INBOX.a.b.c.d.e.f.g.h@x"), None);
+        assert_eq!(stored_subject(b""), None);
+    }
+}

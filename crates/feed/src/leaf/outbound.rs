@@ -1,0 +1,110 @@
+//! Messages for hubs: from the match that found them wanted there to the output of the hub's connection.
+
+use super::hub::Hub;
+use crate::{
+    across::{Destination, To},
+    backpressure::Producer,
+    connection::Closed,
+    core::Core,
+    counters::Counter,
+    outputs::Put,
+    publish::{AtHubs, Origin, Run, send_across},
+    trie::{HubId, HubMask},
+    work,
+};
+
+impl Core {
+    /// Sends a run to hubs: those that want it for whoever is in no group, and those whose groups get it. Each gets it
+    /// once. Whether any does.
+    #[cold]
+    pub(crate) fn send_to_hubs(
+        &mut self,
+        of: &Origin,
+        run: &Run<'_>,
+        hubs: HubMask,
+        at_hubs: &AtHubs,
+    ) -> bool {
+        let mut left = at_hubs.iter().fold(hubs, |mask, &(hub, _)| mask | 1 << hub) & self.hubs_up;
+        let mut is_sent = false;
+        let mut queues = std::mem::take(&mut self.buffers.queues);
+        while left != 0 {
+            #[expect(clippy::cast_possible_truncation, reason = "a mask has sixteen bits")]
+            let hub = left.trailing_zeros() as HubId;
+            left &= left - 1;
+            queues.clear();
+            for &(_, (node, group)) in at_hubs.iter().filter(|&&(of, _)| of == hub) {
+                // It may have gone since it was noted.
+                if let Some(group) = self.subjects.trie.find_group_mut(node, group as usize) {
+                    if !queues.is_empty() {
+                        queues.push(b' ');
+                    }
+                    queues.extend_from_slice(&group.name);
+                }
+            }
+            if queues.is_empty() && hubs & 1 << hub == 0 {
+                continue;
+            }
+            self.work.add(work::delivery(run.count(), run.bytes.len()));
+            let core = usize::from(hub) % self.cores;
+            if core == self.index {
+                is_sent |= self.deliver_to_hub(hub, &queues, of.producer, run);
+            } else {
+                let to = To::Hub { hub, queues: &queues };
+                let to = Destination { core, account: of.account, is_imported: of.is_imported, to };
+                send_across(&mut self.outputs, &mut self.links, of.from, to, of.producer, run);
+                is_sent = true;
+            }
+        }
+        self.buffers.queues = queues;
+        is_sent
+    }
+
+    /// Puts a run into the output of a hub of this core; whether it is there.
+    pub(crate) fn deliver_to_hub(
+        &mut self,
+        of: HubId,
+        queues: &[u8],
+        producer: Producer,
+        run: &Run<'_>,
+    ) -> bool {
+        let count = run.count() as u64;
+        let found = self.hubs.find(of).and_then(|hub| hub.conn.map(|id| (hub, id)));
+        let Some((hub, id)) = found.filter(|(hub, _)| hub.is_up) else {
+            // It went while this was on its way.
+            self.counters.add(Counter::LeafDropped, count);
+            return false;
+        };
+        if let Some(counter) = refused(hub, run) {
+            self.counters.add(counter, count);
+            return false;
+        }
+        // A message does not overtake the subscription that its answer is to find.
+        if self.links.tellers.is_waiting {
+            self.tell_hubs();
+        }
+        match self.outputs.put_to_hub(id, queues, run) {
+            Put::Nothing => {
+                self.counters.add(Counter::LeafDropped, count);
+                return false;
+            }
+            Put::NoRoom => {
+                self.counters.add(Counter::LeafDropped, count);
+                self.outputs.cut_slow(id, Closed::SlowConsumerPending, &String::from_utf8_lossy(run.subject));
+                return false;
+            }
+            Put::Appended(_) => {}
+            Put::AboveMark(_) => self.outputs.hold_back(id, producer, self.now_ms, &mut self.links),
+        }
+        self.counters.add(Counter::LeafMessagesOut, count);
+        self.counters.add(Counter::LeafPayloadOut, count * run.body_bytes as u64);
+        true
+    }
+}
+
+/// Why a hub may not be sent a run.
+fn refused(hub: &Hub, run: &Run<'_>) -> Option<Counter> {
+    if run.body_bytes > hub.max_payload {
+        return Some(Counter::LeafTooLarge);
+    }
+    (!hub.rules.allows_all() && !hub.rules.may_send(run.subject)).then_some(Counter::LeafDenied)
+}

@@ -1,0 +1,410 @@
+//! Messages between cores and hubs, on cores without sockets: against a list of who wants what.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{collections::BTreeMap, net::SocketAddr, rc::Rc, sync::Arc};
+
+use proptest::prelude::*;
+use wire::nats::{
+    Progress,
+    leaf::{self, LeafOp, Limits},
+    server::{self, ServerOp},
+    subject,
+};
+
+use super::{Remote, Seed, dial::Info};
+use crate::{
+    connection::{ConnId, Transport, Writer},
+    core::{Core, Local},
+    fuzzing::cores_with,
+    identity::Authorization,
+    outputs::Outputs,
+    serve::Arrival,
+    session::Processed,
+};
+
+const HELLO: &[u8] =
+    b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+
+fn seed(hub: u8) -> Arc<Seed> {
+    Arc::new(Seed {
+        hub,
+        remote: Remote { addresses: vec!["hub".parse().expect("an address")], ..Remote::default() },
+        account: 0,
+        account_name: "$G".into(),
+        name: "us".to_owned(),
+        cluster: "us-1".to_owned(),
+        server_id: "N1".to_owned(),
+        loop_prefix: "$LDS.N1-".to_owned(),
+    })
+}
+
+/// Some cores, and hubs that have let us in.
+struct World {
+    locals: Vec<Rc<Local>>,
+    hubs: Vec<(usize, ConnId)>,
+}
+
+impl World {
+    fn new(cores: usize, hubs: u8, info: &str) -> Self {
+        let seeds: Arc<[Arc<Seed>]> = (0..hubs).map(seed).collect();
+        let locals = cores_with(cores, &Authorization::default(), &seeds);
+        let info: Info = serde_json::from_str(info).expect("JSON");
+        let mut world = Self { locals, hubs: Vec::new() };
+        for seed in seeds.iter() {
+            let at = usize::from(seed.hub) % cores;
+            let id = {
+                let core = &mut *world.locals[at].core.borrow_mut();
+                let id = core.enter_hub(seed, (Writer::Task, Transport::default(), NOWHERE), &info);
+                core.outputs.marks = crate::backpressure::Marks::of(1 << 30);
+                while !core.announce_some(seed.hub) {}
+                core.end_turn();
+                id
+            };
+            world.hubs.push((at, id));
+        }
+        world.settle();
+        world
+    }
+
+    fn enter(&self, at: usize) -> (usize, ConnId) {
+        let id = {
+            let core = &mut *self.locals[at].core.borrow_mut();
+            let arrival = Arrival::new(core, NOWHERE, Transport::default());
+            core.enter(arrival, Writer::Task, true)
+        };
+        self.say((at, id), HELLO);
+        (at, id)
+    }
+
+    /// Has what cores tell each other arrive.
+    fn settle(&self) {
+        for _ in 0..3 {
+            for local in &self.locals {
+                let core = &mut *local.core.borrow_mut();
+                core.begin_turn();
+                local.take_inbox(core);
+                core.end_turn();
+            }
+        }
+    }
+
+    /// Does all that a client or a hub says.
+    fn say(&self, (at, id): (usize, ConnId), bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let core = &mut *self.locals[at].core.borrow_mut();
+            if core.outputs.connections[id].closing.is_some() {
+                break;
+            }
+            core.begin_turn();
+            let (more, processed) = match core.outputs.connections[id].hub {
+                Some(_) => core.process_hub(id, &bytes[done..]),
+                None => core.process(id, &bytes[done..]),
+            };
+            done += more;
+            core.end_turn();
+            assert!(!matches!(processed, Processed::More { .. }) || done == bytes.len(), "{processed:?}");
+        }
+        self.settle();
+    }
+
+    /// What was sent to a client or a hub since it was asked last.
+    fn take(&self, (at, id): (usize, ConnId)) -> Vec<u8> {
+        let core = &mut *self.locals[at].core.borrow_mut();
+        let Outputs { connections, chunks, .. } = &mut core.outputs;
+        let outbox = &mut connections[id].outbox;
+        let mut all = Vec::new();
+        while !outbox.is_empty() {
+            let front = outbox.front().to_vec();
+            outbox.written(chunks, front.len());
+            all.extend(front);
+        }
+        all
+    }
+
+    fn text(&self, of: (usize, ConnId)) -> String {
+        String::from_utf8(self.take(of)).expect("text")
+    }
+
+    fn with_core<T>(&self, at: usize, ask: impl FnOnce(&mut Core) -> T) -> T {
+        ask(&mut self.locals[at].core.borrow_mut())
+    }
+}
+
+const INFO: &str = r#"{"client_id": 1, "leafnode_urls": [], "headers": true, "max_payload": 1000}"#;
+
+/// The lines that a hub is told, but for its own for loops.
+fn told(world: &World, hub: usize) -> String {
+    let text = world.text(world.hubs[hub]);
+    text.split_inclusive("\r\n").filter(|line| !line.contains("$LDS.")).collect()
+}
+
+#[test]
+fn a_hub_is_told_of_the_subscriptions_of_all_cores_once() {
+    let world = World::new(2, 1, INFO);
+    let (one, other) = (world.enter(0), world.enter(1));
+    assert_eq!(told(&world, 0), "");
+    world.say(one, b"SUB a.b 1\r\nSUB a.b 2\r\n");
+    world.say(other, b"SUB a.b 1\r\n");
+    assert_eq!(told(&world, 0), "LS+ a.b\r\n");
+    world.say(one, b"UNSUB 1\r\nUNSUB 2\r\n");
+    assert_eq!(told(&world, 0), "");
+    world.say(other, b"UNSUB 1\r\n");
+    assert_eq!(told(&world, 0), "LS- a.b\r\n");
+    world.say(other, b"SUB j q 1\r\nSUB j q 2\r\n");
+    world.say(one, b"SUB j q 1\r\n");
+    assert_eq!(told(&world, 0), "LS+ j q 1\r\nLS+ j q 2\r\nLS+ j q 3\r\n");
+    world.say(other, b"UNSUB 1\r\nUNSUB 2\r\n");
+    world.say(one, b"UNSUB 1\r\n");
+    assert_eq!(told(&world, 0), "LS+ j q 2\r\nLS+ j q 1\r\nLS- j q\r\n");
+    // Another account's, or JetStream's own, are not its business.
+    world.say(one, b"SUB $JS.API.INFO 7\r\nSUB $KV.b.k 8\r\nSUB $JS.ACK.> 9\r\n");
+    assert_eq!(told(&world, 0), "LS+ $JS.ACK.>\r\n");
+    // Who joins later is told of what there is.
+    world.with_core(0, |core| {
+        core.links.tellers.begin(0, 0, super::rules::HubRules::default(), b"$LDS.x");
+        while !core.announce_some(0) {}
+        core.end_turn();
+    });
+    assert_eq!(told(&world, 0), "LS+ $JS.ACK.>\r\n");
+}
+
+#[test]
+fn a_hub_gets_each_message_once_and_none_of_its_own() {
+    let world = World::new(2, 1, INFO);
+    let hub = world.hubs[0];
+    let (near, far) = (world.enter(0), world.enter(1));
+    world.take(hub);
+    world.say(hub, b"LS+ a.*\r\nLS+ a.>\r\nLS+ a.b\r\nLS+ j q 2\r\n");
+    world.say(near, b"PUB a.b r 2\r\nhi\r\n");
+    world.say(far, b"PUB a.b 2\r\nho\r\nPUB a.b 2\r\nho\r\nPUB z 0\r\n\r\n");
+    assert_eq!(world.text(hub), "LMSG a.b r 2\r\nhi\r\nLMSG a.b 2\r\nho\r\nLMSG a.b 2\r\nho\r\n");
+    // Its group gets it where nobody here is in it; a request names its reply.
+    world.say(far, b"PUB j 1\r\n1\r\nPUB j r 1\r\n2\r\n");
+    assert_eq!(world.text(hub), "LMSG j | q 1\r\n1\r\nLMSG j + r q 1\r\n2\r\n");
+    world.say(near, b"SUB j q 1\r\n");
+    world.take(hub);
+    world.say(far, b"PUB j 1\r\n3\r\n");
+    assert_eq!(world.text(hub), "");
+    assert_eq!(world.text(near), "MSG j 1 1\r\n3\r\n");
+    // Headers go, and what is longer than the hub takes does not.
+    let header = "HPUB a.b 12 14\r\nNATS/1.0\r\n\r\nhi\r\n";
+    world.say(far, header.as_bytes());
+    assert_eq!(world.text(hub), header.replace("HPUB", "HMSG"));
+    world.say(far, format!("PUB a.b 1001\r\n{}\r\n", "x".repeat(1001)).as_bytes());
+    assert_eq!(world.text(hub), "");
+    // What it says itself does not come back.
+    world.say(far, b"SUB a.b 9\r\n");
+    world.take(hub);
+    world.say(hub, b"LMSG a.b 1\r\n!\r\n");
+    assert_eq!((world.text(hub), world.text(far)), (String::new(), "MSG a.b 9 1\r\n!\r\n".to_owned()));
+    world.say(hub, b"PING\r\n");
+    assert_eq!(world.text(hub), "PONG\r\n");
+    // Once it is gone nobody is there to answer.
+    world.say(hub, b"LS- a.*\r\nLS- a.>\r\nLS- a.b\r\nLS- j q\r\n");
+    world.say(far, b"UNSUB 9\r\nSUB r 1\r\nPUB a.b r 0\r\n\r\n");
+    assert!(world.text(far).contains("NATS/1.0 503"));
+}
+
+#[test]
+fn a_hub_s_messages_for_groups_and_stored_ones() {
+    let world = World::new(2, 1, INFO);
+    let hub = world.hubs[0];
+    let (near, far) = (world.enter(0), world.enter(1));
+    world.say(far, b"SUB j q 1\r\nSUB j p 2\r\nSUB j 3\r\nSUB _INBOX.x 4\r\n");
+    world.say(near, b"SUB j q 1\r\n");
+    let both = || {
+        let mut all: Vec<String> =
+            [near, far].map(|of| world.text(of)).concat().lines().map(str::to_owned).collect();
+        all.sort();
+        all
+    };
+    world.say(hub, b"LMSG j 1\r\na\r\n");
+    assert_eq!(both(), ["MSG j 3 1", "a"]);
+    world.say(hub, b"LMSG j | p 1\r\nb\r\n");
+    assert_eq!(both(), ["MSG j 2 1", "MSG j 3 1", "b", "b"]);
+    world.say(hub, b"LMSG j + r q p 1\r\nc\r\nLMSG j + r q p 1\r\nd\r\n");
+    assert_eq!(
+        both(),
+        [
+            "MSG j 1 r 1",
+            "MSG j 1 r 1",
+            "MSG j 2 r 1",
+            "MSG j 2 r 1",
+            "MSG j 3 r 1",
+            "MSG j 3 r 1",
+            "c",
+            "c",
+            "c",
+            "d",
+            "d",
+            "d"
+        ]
+    );
+    let ack = "$JS.ACK.S.C.1.2.3.1700000000000000000.0";
+    world.say(hub, format!("LMSG _INBOX.x {ack}@orders.eu 2\r\nhi\r\n").as_bytes());
+    assert_eq!(both(), [format!("MSG orders.eu 4 {ack} 2"), "hi".to_owned()]);
+    world.say(hub, format!("HMSG _INBOX.x {ack}@orders.eu 12 14\r\nNATS/1.0\r\n\r\nhi\r\n").as_bytes());
+    assert_eq!(both()[0], "");
+    assert!(world.locals.iter().all(|local| local.core.borrow().subjects.trie.marks.is_idle()));
+}
+
+#[test]
+fn a_loop_closes_the_later_of_two() {
+    for first_is_told in [true, false] {
+        let world = World::new(2, 2, INFO);
+        let [first, second] = world.hubs[..] else { panic!("two hubs") };
+        let is_closed = |(at, id): (usize, ConnId)| {
+            world.with_core(at, |core: &mut Core| core.outputs.connections[id].closing.is_some())
+        };
+        // An older connection's subject is no loop, nor another process's.
+        world.say(first, b"LS+ $LDS.N1-0-0\r\nLS+ $LDS.N2-0-1\r\nLS+ $LDS.N1-1-0\r\nLS+ $LDS.N1-x\r\n");
+        world.say(second, b"LS+ $LDS.N1-1-0\r\nLS+ $LDS.N1-9-1\r\n");
+        assert!(!is_closed(first) && !is_closed(second));
+        match first_is_told {
+            true => world.say(first, b"LS+ $LDS.N1-1-1\r\n"),
+            false => world.say(second, b"LS+ $LDS.N1-0-1\r\n"),
+        }
+        assert!(is_closed(second) && !is_closed(first));
+        assert!(world.text(second).contains("-ERR 'Loop detected for leafnode account=\"$G\""));
+        world.say(first, b"LS+ $LDS.N1-0-1\r\n");
+        assert!(is_closed(first));
+    }
+}
+
+#[test]
+fn what_the_hub_does_not_permit_is_neither_told_nor_sent() {
+    let info = r#"{"client_id": 1, "max_payload": 1000, "import": {"deny": ["in.secret"]}, "export": {"allow": ["out.>"]}}"#;
+    let world = World::new(1, 1, info);
+    let hub = world.hubs[0];
+    let client = world.enter(0);
+    world.take(hub);
+    world.say(client, b"SUB in.secret 1\r\nSUB in.open 2\r\nSUB reply 3\r\n");
+    assert_eq!(told(&world, 0), "LS+ in.open\r\nLS+ reply\r\n");
+    world.say(hub, b"LS+ >\r\n");
+    world.say(client, b"PUB out.a 0\r\n\r\nPUB other 0\r\n\r\n");
+    assert_eq!(world.text(hub), "LMSG out.a 0\r\n\r\n");
+    // Nobody answers what is not let through.
+    world.take(client);
+    world.say(client, b"PUB other reply 0\r\n\r\n");
+    assert!(world.text(client).contains("503"));
+}
+
+#[test]
+fn a_hub_that_is_gone_leaves_nothing() {
+    let world = World::new(2, 1, INFO);
+    let hub = world.hubs[0];
+    let far = world.enter(1);
+    let nodes = |world: &World| [0, 1].map(|at| world.with_core(at, |core| core.subjects.trie.nodes()));
+    let before = nodes(&world);
+    world.say(hub, b"LS+ a.b\r\nLS+ a.c q 2\r\nLS+ a..b\r\nLS+ $SYS.REQ.X\r\n");
+    assert!(nodes(&world).iter().zip(before).all(|(now, before)| *now > before));
+    world.with_core(0, |core| {
+        let mut connection = core.outputs.connections.remove(hub.1).expect("it is there");
+        core.lose_hub(0, &mut connection);
+        for pattern in core.hubs.take_heard(0) {
+            core.forget_pattern(0, &pattern);
+        }
+        core.end_turn();
+    });
+    world.settle();
+    assert_eq!(nodes(&world), before);
+    world.say(far, b"SUB r 1\r\nPUB a.b r 0\r\n\r\n");
+    assert!(world.text(far).contains("503"));
+}
+
+/// What somebody got: subject, payload, how often.
+type Got = BTreeMap<(Vec<u8>, Vec<u8>), usize>;
+
+fn got_by_client(bytes: &[u8]) -> Got {
+    let (mut got, mut rest) = (Got::new(), bytes);
+    while let Ok(Progress::Complete(op, taken)) = server::parse(rest) {
+        rest = &rest[taken..];
+        if let ServerOp::Message { subject, payload, .. } = op {
+            *got.entry((subject.to_vec(), payload.to_vec())).or_default() += 1;
+        }
+    }
+    assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(rest));
+    got
+}
+
+/// Messages, and the groups that they name.
+fn got_by_hub(bytes: &[u8]) -> (Got, BTreeMap<Vec<u8>, Vec<String>>) {
+    let (mut got, mut groups, mut rest) = (Got::new(), BTreeMap::new(), bytes);
+    while let Ok(Progress::Complete(op, taken)) = leaf::parse(rest, &Limits::default()) {
+        rest = &rest[taken..];
+        if let LeafOp::Message(message) = op {
+            *got.entry((message.subject.to_vec(), message.body.to_vec())).or_default() += 1;
+            let names = message.queue_names().map(|name| String::from_utf8_lossy(name).into_owned());
+            groups.insert(message.body.to_vec(), names.collect());
+        }
+    }
+    assert!(rest.is_empty(), "{:?}", String::from_utf8_lossy(rest));
+    (got, groups)
+}
+
+const PATTERNS: [&str; 5] = ["a", "a.b", "a.*", ">", "*.b"];
+const SUBJECTS: [&str; 4] = ["a", "a.b", "a.b.c", "z"];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whoever wants what and publishes what, on two cores and at the hub: each subscriber gets each message once, a hub
+    /// each once that somebody there wants and that is not its own, and each group one.
+    #[test]
+    fn each_message_is_had_once(
+        wishes in prop::collection::vec((0_usize..3, 0_usize..5, prop::option::of(0_usize..2)), 0..8),
+        published in prop::collection::vec((0_usize..3, 0_usize..4, 1_usize..4), 1..8),
+    ) {
+        let world = World::new(2, 1, INFO);
+        let hub = world.hubs[0];
+        let clients = [world.enter(0), world.enter(1)];
+        let mut at_hub: BTreeMap<(usize, Option<usize>), u32> = BTreeMap::new();
+        for (sid, &(who, pattern, queue)) in wishes.iter().enumerate() {
+            let group = queue.map_or_else(String::new, |queue| format!(" q{queue}"));
+            if who < 2 {
+                world.say(clients[who], format!("SUB {}{group} {sid}\r\n", PATTERNS[pattern]).as_bytes());
+            } else {
+                let weight = at_hub.entry((pattern, queue)).or_default();
+                *weight += 1;
+                let weight = queue.map_or_else(String::new, |_| format!(" {weight}"));
+                world.say(hub, format!("LS+ {}{group}{weight}\r\n", PATTERNS[pattern]).as_bytes());
+            }
+        }
+        world.take(hub);
+        let matches = |pattern: usize, text: &str| subject::matches(PATTERNS[pattern].as_bytes(), text.as_bytes());
+        for (number, &(who, to, count)) in published.iter().enumerate() {
+            let text = SUBJECTS[to];
+            let body = format!("{number:03}");
+            let key = (text.as_bytes().to_vec(), body.as_bytes().to_vec());
+            let is_from_hub = who == 2;
+            let verb = if is_from_hub { "LMSG" } else { "PUB" };
+            let message = format!("{verb} {text} 3\r\n{body}\r\n").repeat(count);
+            world.say(if is_from_hub { hub } else { clients[who] }, message.as_bytes());
+            let (by_hub, groups_named) = got_by_hub(&world.take(hub));
+            let by_clients: usize = clients.iter().map(|&of| got_by_client(&world.take(of)).get(&key).copied().unwrap_or(0)).sum();
+            let plain = wishes.iter().filter(|(who, pattern, queue)| *who < 2 && queue.is_none() && matches(*pattern, text)).count();
+            // Each pattern and queue is a group; one that has nobody here is the hub's.
+            let groups: std::collections::BTreeSet<(usize, usize)> = wishes.iter()
+                .filter(|(_, pattern, _)| matches(*pattern, text))
+                .filter_map(|(_, pattern, queue)| queue.map(|queue| (*pattern, queue)))
+                .collect();
+            let is_here = |&(pattern, queue): &(usize, usize)| wishes.contains(&(0, pattern, Some(queue))) || wishes.contains(&(1, pattern, Some(queue)));
+            let here = if is_from_hub { 0 } else { groups.iter().filter(|group| is_here(group)).count() };
+            prop_assert_eq!(by_clients, (plain + here) * count, "to {}", text);
+            let is_wanted = wishes.iter().any(|(who, pattern, queue)| *who == 2 && queue.is_none() && matches(*pattern, text));
+            let mut named: Vec<String> = groups.iter().filter(|group| !is_here(group)).map(|(_, queue)| format!("q{queue}")).collect();
+            let expected = if !is_from_hub && (is_wanted || !named.is_empty()) { count } else { 0 };
+            prop_assert_eq!(by_hub.get(&key).copied().unwrap_or(0), expected);
+            prop_assert_eq!(by_hub.len(), usize::from(expected > 0));
+            if expected > 0 {
+                let mut seen = groups_named[body.as_bytes()].clone();
+                seen.sort();
+                named.sort();
+                prop_assert_eq!(seen, named);
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Why a hub is not joined, in words for the operator; and how long it is left alone then.
+
+use std::time::Duration;
+
+use engine::random;
+
+use crate::connection::Closed;
+
+/// The first pause; each further one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// No pause is longer, but for [`PAUSE_LONG`].
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// After what a hub has found wrong with us, and will again (nats-server's half a minute).
+const PAUSE_LONG: Duration = Duration::from_secs(30);
+
+/// What stands in the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Nobody can be reached.
+    Unreachable(String),
+    /// It speaks, but is no hub.
+    NotAHub(String),
+    /// TLS or WebSocket failed.
+    Handshake(String),
+    /// Our own credentials cannot be used.
+    Credentials(String),
+    /// What we have said to it is not answered.
+    NoAnswer,
+    /// The hub's own last words.
+    Refused(String),
+    /// What we tell it comes back to us.
+    Loop(String),
+    /// The permissions that it has given us are others now.
+    Changed,
+    /// The connection ended.
+    Lost(Closed),
+    /// It broke the protocol.
+    Protocol(String),
+}
+
+impl Trouble {
+    /// What the hub's words mean.
+    pub(crate) fn of_words(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text).into_owned();
+        if text.contains("Loop detected") { Self::Loop(text) } else { Self::Refused(text) }
+    }
+
+    /// It will be no better in a second.
+    pub(crate) fn is_lasting(&self) -> bool {
+        const LASTING: [&str; 4] =
+            ["same cluster name", "minimum version", "Permissions Violation", "Duplicate Remote"];
+        match self {
+            Self::Loop(_) => true,
+            Self::Refused(text) => LASTING.iter().any(|words| text.contains(words)),
+            _ => false,
+        }
+    }
+
+    /// In a line.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Unreachable(why) => format!("it cannot be reached: {why}"),
+            Self::NotAHub(what) => {
+                format!("{what}; a port for leaf nodes is wanted (nats-server's default is 7422)")
+            }
+            Self::Handshake(why) | Self::Credentials(why) => why.clone(),
+            Self::NoAnswer => "it does not answer".to_owned(),
+            Self::Refused(text) => match meaning(text) {
+                Some(meaning) => format!("it says '{text}': {meaning}"),
+                None => format!("it says '{text}'"),
+            },
+            Self::Loop(text) => format!("a loop: {text}; is the same cluster joined twice for one account?"),
+            Self::Changed => "it has changed our permissions".to_owned(),
+            Self::Lost(why) => format!("the connection ended: {}", why.reason()),
+            Self::Protocol(why) => format!("it broke the protocol: {why}"),
+        }
+    }
+}
+
+/// What is to be done about a hub's refusal.
+fn meaning(text: &str) -> Option<&'static str> {
+    [
+        (
+            "Authorization Violation",
+            "the user, password, token, key or credentials are not those of a user there",
+        ),
+        ("Authentication Timeout", "it waited for our CONNECT"),
+        ("Authentication Expired", "the user's JWT has expired: it needs another one"),
+        ("same cluster name", "its cluster is named as we are: another server-name is wanted here"),
+        ("minimum version", "its leafnodes.min_version is above what is spoken here"),
+        ("Permissions Violation", "its permissions for this user are narrower than it told us"),
+        ("Duplicate Remote", "another server of this name has joined: another server-name is wanted here"),
+        ("leaf node port", "it takes us for a client"),
+    ]
+    .into_iter()
+    .find_map(|(words, meaning)| text.contains(words).then_some(meaning))
+}
+
+/// Pauses between attempts: longer from one to the next, and each of another length for each server, so that those that
+/// lost one hub do not come back at once.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    in_a_row: u32,
+}
+
+impl Pauses {
+    /// The hub was there.
+    pub(crate) fn begin_anew(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// How long the next one is.
+    pub(crate) fn next(&mut self, trouble: &Trouble) -> Duration {
+        if trouble.is_lasting() {
+            return with_jitter(PAUSE_LONG, PAUSE_LONG / 10);
+        }
+        let pause = PAUSE_MIN.saturating_mul(1 << self.in_a_row.min(16)).min(PAUSE_MAX);
+        self.in_a_row += 1;
+        with_jitter(pause / 2, pause / 2)
+    }
+}
+
+/// `least`, and up to `more` besides.
+fn with_jitter(least: Duration, more: Duration) -> Duration {
+    let part = random::number().unwrap_or_default() % 1000;
+    least + more.mul_f64(part as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_have_a_bound() {
+        let mut pauses = Pauses::default();
+        let trouble = Trouble::Unreachable("x".to_owned());
+        for nth in 0..40 {
+            let longest = PAUSE_MIN.saturating_mul(1 << nth.min(16)).min(PAUSE_MAX);
+            let pause = pauses.next(&trouble);
+            assert!(pause >= longest / 2 && pause <= longest, "{nth}: {pause:?}");
+        }
+        pauses.begin_anew();
+        assert!(pauses.next(&trouble) <= PAUSE_MIN);
+        for lasting in [
+            "Loop detected for leafnode account=\"$G\". Delaying attempt to reconnect for 30s",
+            "remote leafnode has same cluster name",
+            "connection rejected since minimum version required is \"9.0.0\"",
+            "Permissions Violation for Publish to \"x\"",
+        ] {
+            let pause = pauses.next(&Trouble::of_words(lasting.as_bytes()));
+            assert!(pause >= PAUSE_LONG && pause <= PAUSE_LONG * 11 / 10, "{lasting}: {pause:?}");
+        }
+        assert!(pauses.next(&Trouble::of_words(b"Authorization Violation")) < PAUSE_LONG);
+    }
+}

@@ -1,0 +1,617 @@
+//! The feed as a leaf node of a real nats-server: clients of ours and of the hub see each other (rows F9, F15).
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    time::Duration,
+};
+
+use async_nats::{Client, ConnectOptions, HeaderMap, RequestErrorKind, Subscriber, jetstream};
+use futures_util::StreamExt as _;
+use rustix::process::Signal;
+use tests::{
+    PATIENCE,
+    certificate::Certificate,
+    eventually,
+    feed::Feed,
+    hub::{Hub, OPEN, programs},
+};
+
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+fn options() -> ConnectOptions {
+    ConnectOptions::new().connection_timeout(PATIENCE).request_timeout(Some(PATIENCE))
+}
+
+async fn connect(address: std::net::SocketAddr) -> Client {
+    options().connect(address.to_string()).await.expect("it is let in")
+}
+
+async fn next(subscriber: &mut Subscriber) -> async_nats::Message {
+    tokio::time::timeout(PATIENCE, subscriber.next()).await.expect("in time").expect("a message")
+}
+
+/// Waits until what is published on one side reaches a subscriber on the other, and whatever was under way is gone.
+async fn until_heard(from: &Client, subscriber: &mut Subscriber, subject: &str) -> Outcome {
+    eventually_heard(from, subscriber, subject).await;
+    let last = format!("last {}", from.new_inbox());
+    from.publish(subject.to_owned(), last.clone().into()).await?;
+    while next(subscriber).await.payload != last.as_bytes() {}
+    Ok(())
+}
+
+async fn eventually_heard(from: &Client, subscriber: &mut Subscriber, subject: &str) {
+    tokio::time::timeout(PATIENCE, async {
+        loop {
+            from.publish(subject.to_owned(), "is anybody there?".into()).await.expect("it is sent");
+            let heard = tokio::time::timeout(Duration::from_millis(50), subscriber.next()).await;
+            if heard.is_ok() {
+                return;
+            }
+        }
+    })
+    .await
+    .unwrap_or_else(|_| panic!("what is published to {subject} does not get across"));
+}
+
+fn joined(feed: &Feed) -> usize {
+    feed.page("/leafz")["leafnodes"].as_u64().expect("a number").try_into().expect("a few")
+}
+
+fn until_joined(feed: &Feed) {
+    eventually("the hub is joined", || joined(feed) > 0);
+}
+
+/// Each kind of message, both ways, at each hub that is installed, on two cores of ours.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_messages_requests_headers_and_groups_pass_both_ways() -> Outcome {
+    for (name, program) in programs() {
+        println!("{name}");
+        let hub = Hub::start_by(&program, OPEN);
+        let feed = Feed::start_joined("", &["--cores", "0,1", "--leaf", &hub.url()]);
+        until_joined(&feed);
+        let (here, here_too, there) =
+            (connect(feed.address()).await, connect(feed.address()).await, connect(hub.address()).await);
+        for (from, to) in [(&here, &there), (&there, &here), (&here_too, &there), (&there, &here_too)] {
+            // Several of its patterns match: it has each message once, in order.
+            let mut all = to.subscribe("a.>").await?;
+            let mut also = to.subscribe("a.b").await?;
+            until_heard(from, &mut also, "a.b").await?;
+            while !next(&mut all).await.payload.starts_with(b"last") {}
+            for n in 0..500 {
+                from.publish("a.b", n.to_string().into()).await?;
+            }
+            for n in 0..500 {
+                assert_eq!(next(&mut all).await.payload, n.to_string(), "{name}");
+                assert_eq!(next(&mut also).await.payload, n.to_string(), "{name}");
+            }
+
+            let mut service = to.subscribe("ask").await?;
+            until_heard(from, &mut service, "ask").await?;
+            let answering = to.clone();
+            let served = tokio::spawn(async move {
+                let question = next(&mut service).await;
+                let said = question.headers.as_ref().and_then(|headers| headers.get("Ask")).cloned();
+                let mut headers = HeaderMap::new();
+                headers.insert("Seen", said.expect("the header came").as_str());
+                let reply = question.reply.expect("a reply subject");
+                answering.publish_with_headers(reply, headers, "WORD".into()).await.expect("it is sent");
+            });
+            let mut headers = HeaderMap::new();
+            headers.insert("Ask", "why: so");
+            let reply = from.request_with_headers("ask", headers, "word".into()).await?;
+            assert_eq!(reply.payload, "WORD");
+            let seen = reply.headers.and_then(|headers| headers.get("Seen").map(ToString::to_string));
+            assert_eq!(seen, Some("why: so".into()));
+            served.await?;
+            // Who answered has left: soon that is known on the other side, too.
+            let mut kind = None;
+            while kind != Some(RequestErrorKind::NoResponders) {
+                let asked = tokio::time::timeout(Duration::from_millis(200), from.request("ask", "".into()));
+                kind = asked.await.ok().and_then(|asked| asked.err().map(|error| error.kind()));
+            }
+
+            // A group on the other side, and one on both.
+            let mut far = to.queue_subscribe("work", "w".into()).await?;
+            until_heard(from, &mut far, "work").await?;
+            let mut near = from.queue_subscribe("work", "w".into()).await?;
+            until_heard(from, &mut near, "work").await?;
+            for n in 0..50 {
+                from.publish("work", n.to_string().into()).await?;
+                to.publish("work", n.to_string().into()).await?;
+            }
+            // Each side's members are served first, as nats-server does; each message once.
+            for n in 0..50 {
+                assert_eq!(next(&mut near).await.payload, n.to_string());
+                assert_eq!(next(&mut far).await.payload, n.to_string());
+            }
+        }
+        let page = feed.page("/leafz");
+        assert_eq!(page["leafs"][0]["name"], "hub", "{page}");
+        assert_eq!(page["hubs"][0]["is_joined"], true, "{page}");
+    }
+    Ok(())
+}
+
+/// The weight of a group is that of all our cores' members: a hub that has none itself gives us what is ours.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_a_group_here_is_shared_with_another_leaf_by_its_members() -> Outcome {
+    let Some(hub) = Hub::open() else { return Ok(()) };
+    let feeds = [(); 2].map(|()| Feed::start_joined("", &["--cores", "0,1", "--leaf", &hub.url()]));
+    feeds.iter().for_each(until_joined);
+    let there = connect(hub.address()).await;
+    let mut known = there.subscribe("known").await?;
+    let mut members = Vec::new();
+    for (feed, count) in feeds.iter().zip([3, 1]) {
+        for _ in 0..count {
+            let client = connect(feed.address()).await;
+            let member = client.queue_subscribe("work", "w".into()).await?;
+            // A message does not overtake a subscription: behind it the hub knows of the member.
+            until_heard(&client, &mut known, "known").await?;
+            members.push((member, client));
+        }
+    }
+    for n in 0..800 {
+        there.publish("work", n.to_string().into()).await?;
+    }
+    there.flush().await?;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for (number, (mut member, client)) in members.into_iter().enumerate() {
+        let tell = tell.clone();
+        tokio::spawn(async move {
+            let _stays = client;
+            while member.next().await.is_some() {
+                let _ = tell.send(number);
+            }
+        });
+    }
+    let mut shares = [0; 4];
+    for _ in 0..800 {
+        shares[tokio::time::timeout(PATIENCE, told.recv()).await?.expect("a message")] += 1;
+    }
+    let (first, second) = (shares[..3].iter().sum::<i32>(), shares[3]);
+    assert_eq!(first + second, 800, "{shares:?}: each once");
+    assert!(first > 500 && second > 100, "{shares:?}: three members and one");
+    Ok(())
+}
+
+/// What our clients do with the hub's JetStream, without any of our own.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome {
+    for (name, program) in programs() {
+        println!("{name}");
+        let hub = Hub::start_by(&program, &format!("{OPEN}\njetstream {{ store_dir: \"{{DIR}}/js\" }}"));
+        let feed = Feed::start_joined("", &["--cores", "0,1", "--leaf", &hub.url()]);
+        until_joined(&feed);
+        let client = connect(feed.address()).await;
+        let js = jetstream::new(client.clone());
+        let stream = js
+            .create_stream(jetstream::stream::Config {
+                name: "orders".to_owned(),
+                subjects: vec!["orders.>".to_owned()],
+                ..Default::default()
+            })
+            .await?;
+        for n in 0..100 {
+            // The stream's subjects are the hub's wish: told to us with the stream, or a moment later.
+            loop {
+                let published = js.publish(format!("orders.{n}"), n.to_string().into()).await?;
+                if tokio::time::timeout(PATIENCE, published).await?.is_ok() {
+                    break;
+                }
+            }
+        }
+        let config =
+            jetstream::consumer::pull::Config { durable_name: Some("c".to_owned()), ..Default::default() };
+        let consumer = stream.create_consumer(config).await?;
+        let mut messages = consumer.messages().await?.take(100);
+        let mut n = 0;
+        while let Some(message) = tokio::time::timeout(PATIENCE, messages.next()).await? {
+            let message = message?;
+            // A stored message has its own subject, whatever way it took.
+            assert_eq!(message.subject.as_str(), format!("orders.{n}"), "{name}");
+            assert_eq!(message.info()?.stream_sequence, n + 1);
+            message.double_ack().await?;
+            n += 1;
+        }
+        assert_eq!(n, 100);
+        let mut consumer = stream.get_consumer::<jetstream::consumer::pull::Config>("c").await?;
+        assert_eq!(consumer.info().await?.num_ack_pending, 0);
+
+        let ordered = stream
+            .create_consumer(jetstream::consumer::push::OrderedConfig {
+                deliver_subject: client.new_inbox(),
+                ..Default::default()
+            })
+            .await?;
+        let mut ordered = ordered.messages().await?.take(100);
+        for n in 0..100 {
+            let message = tokio::time::timeout(PATIENCE, ordered.next()).await?.expect("a message")?;
+            assert_eq!(message.subject.as_str(), format!("orders.{n}"), "{name}");
+        }
+
+        let bucket = js
+            .create_key_value(jetstream::kv::Config {
+                bucket: "b".to_owned(),
+                history: 5,
+                ..Default::default()
+            })
+            .await?;
+        let mut watch = bucket.watch_all().await?;
+        let first = bucket.put("k", "one".into()).await?;
+        bucket.update("k", "two".into(), first).await?;
+        assert!(bucket.update("k", "three".into(), first).await.is_err(), "another has written");
+        assert_eq!(bucket.get("k").await?.as_deref(), Some(&b"two"[..]));
+        for value in ["one", "two"] {
+            let entry = tokio::time::timeout(PATIENCE, watch.next()).await?.expect("an entry")?;
+            assert_eq!((entry.key.as_str(), &entry.value[..]), ("k", value.as_bytes()), "{name}");
+        }
+        bucket.delete("k").await?;
+        assert_eq!(bucket.get("k").await?, None);
+    }
+    Ok(())
+}
+
+/// A hub that is killed, comes back, and stands still: here all goes on; nothing comes twice or out of order.
+#[tokio::test(flavor = "multi_thread")]
+async fn f15_the_hub_is_lost_and_returns() -> Outcome {
+    let Some(mut hub) = Hub::open() else { return Ok(()) };
+    let lines = "max_pending: 65536";
+    let flags = ["--cores", "0,1", "--leaf", &hub.url(), "--producer-hold-max", "200ms"];
+    let feed = Feed::start_joined(lines, &flags);
+    until_joined(&feed);
+    let (here, here_too) = (connect(feed.address()).await, connect(feed.address()).await);
+    let mut local = here_too.subscribe("a").await?;
+    until_heard(&here, &mut local, "a").await?;
+    for round in 0..2 {
+        let there = connect(hub.address()).await;
+        let mut far = there.subscribe("a").await?;
+        until_heard(&here, &mut far, "a").await?;
+        while !next(&mut local).await.payload.starts_with(b"last") {}
+        hub.kill();
+        for n in 0..1000 {
+            here.publish("a", format!("{round} {n}").into()).await?;
+        }
+        for n in 0..1000 {
+            assert_eq!(next(&mut local).await.payload, format!("{round} {n}"), "local service goes on");
+        }
+        eventually("the loss is seen", || joined(&feed) == 0);
+        assert_eq!(feed.page("/leafz")["hubs"][0]["is_joined"], false);
+        hub.begin();
+        until_joined(&feed);
+    }
+    // It does not read: it is a slow consumer, and cut off; what waited for it is given up, and counted.
+    let there = connect(hub.address()).await;
+    let mut far = there.subscribe("b").await?;
+    until_heard(&here, &mut far, "b").await?;
+    hub.signal(Signal::STOP);
+    let mut sent = 0;
+    while joined(&feed) > 0 {
+        for _ in 0..200 {
+            here.publish("b", vec![0; 4096].into()).await?;
+            sent += 1;
+        }
+        here.flush().await?;
+    }
+    here.publish("a", "still here".into()).await?;
+    while next(&mut local).await.payload != "still here" {}
+    hub.signal(Signal::CONT);
+    until_joined(&feed);
+    assert!(sent > 0);
+    Ok(())
+}
+
+/// Two connections to one hub for one account would have each message go round: the second is closed, the first stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_a_ring_is_a_loop() -> Outcome {
+    let Some(hub) = Hub::open() else { return Ok(()) };
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("n.toml");
+    let one = format!("[[feed.leaf-remote]]\nurls = [\"{}\"]\n", hub.url());
+    std::fs::write(&file, format!("{one}{one}"))?;
+    let feed = Feed::start_joined("", &["--config", &file.to_string_lossy(), "--cores", "0,1"]);
+    eventually("the second is closed, the first stays", || {
+        let page = feed.page("/leafz");
+        let hubs = page["hubs"].as_array().expect("a list").clone();
+        let why = |hub: &serde_json::Value| hub["why_not"].as_str().unwrap_or_default().to_owned();
+        hubs.len() == 2
+            && hubs.iter().filter(|hub| hub["is_joined"] == true).count() == 1
+            && hubs.iter().any(|hub| why(hub).contains("Loop detected"))
+    });
+    let (here, there) = (connect(feed.address()).await, connect(hub.address()).await);
+    let mut near = here.subscribe("a").await?;
+    until_heard(&there, &mut near, "a").await?;
+    for n in 0..50 {
+        there.publish("a", n.to_string().into()).await?;
+    }
+    for n in 0..50 {
+        assert_eq!(next(&mut near).await.payload, n.to_string(), "each once");
+    }
+    Ok(())
+}
+
+/// Users with a password, a token, a key, a JWT; TLS, and WebSocket; each with an account of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_a_leaf_says_who_it_is() -> Outcome {
+    let Some((_, program)) = programs().into_iter().next() else { return Ok(()) };
+    let certificate = Certificate::of(&["localhost", "127.0.0.1"]);
+    let pair = nkeys::KeyPair::new_user();
+    let (cert, key) = (certificate.file(), certificate.key());
+    let tls = format!("tls {{ cert_file: \"{}\", key_file: \"{}\" }}", cert.display(), key.display());
+    let of = |inside: &str| format!("leafnodes {{ listen: \"127.0.0.1:{{LEAF}}\"\n{inside} }}");
+    let directory = tempfile::tempdir()?;
+    let seed_file = directory.path().join("seed.nk");
+    std::fs::write(&seed_file, pair.seed()?)?;
+    let operator = Operator::new(&directory.path().join("user.creds"), false)?;
+    let accounts =
+        "accounts { A { users: [ { user: a, password: x } ] }, B { users: [ { user: b, password: x } ] } }";
+    let ws = "websocket { listen: \"127.0.0.1:{WEB}\", no_tls: true }";
+    let cases = [
+        (
+            "user",
+            of("authorization { user: u, password: \"p@ss\" }"),
+            "urls = [\"nats-leaf://u:p%40ss@127.0.0.1:{LEAF}\"]",
+        ),
+        (
+            "token",
+            format!("{}\nauthorization {{ token: t0ken }}", of("")),
+            "urls = [\"nats-leaf://t0ken@127.0.0.1:{LEAF}\"]",
+        ),
+        (
+            "key",
+            of(&format!("authorization {{ nkey: {} }}", pair.public_key())),
+            "urls = [\"{URL}\"]\nnkey = \"{SEED}\"",
+        ),
+        ("TLS", of(&tls), "urls = [\"tls://localhost:{LEAF}\"]\ntls-ca = \"{CA}\""),
+        ("TLS, said by INFO", of(&tls), "urls = [\"nats-leaf://127.0.0.1:{LEAF}\"]\ntls-ca = \"{CA}\""),
+        (
+            "TLS first",
+            of(&tls.replace(" }", ", handshake_first: true }")),
+            "urls = [\"tls://localhost:{LEAF}\"]\ntls-ca = \"{CA}\"\ntls-handshake-first = true",
+        ),
+        ("WebSocket", format!("{}\n{ws}", of("")), "urls = [\"ws://127.0.0.1:{WEB}\"]"),
+        ("JWT", format!("{}\n{}", of(""), operator.lines), "urls = [\"{URL}\"]\ncredentials = \"{CREDS}\""),
+        (
+            "account",
+            format!(
+                "{}\n{accounts}",
+                of("authorization { users: [ { user: u, password: p, account: B } ] }")
+            ),
+            "urls = [\"nats-leaf://u:p@127.0.0.1:{LEAF}\"]\naccount = \"B\"",
+        ),
+    ];
+    for (name, lines, said) in cases {
+        println!("{name}");
+        let hub = Hub::start_by(&program, &lines);
+        let said = said
+            .replace("{URL}", &hub.url())
+            .replace("{LEAF}", &hub.leaf_port().to_string())
+            .replace("{WEB}", &hub.web_port().to_string())
+            .replace("{CA}", &cert.to_string_lossy())
+            .replace("{SEED}", &seed_file.to_string_lossy())
+            .replace("{CREDS}", &directory.path().join("user.creds").to_string_lossy());
+        let file = directory.path().join("n.toml");
+        std::fs::write(&file, format!("[[feed.leaf-remote]]\n{said}\n"))?;
+        let ours = if name == "account" { accounts } else { "" };
+        let feed = Feed::start_joined(ours, &["--config", &file.to_string_lossy()]);
+        until_joined(&feed);
+        let (here, there) = match name {
+            "account" => {
+                let as_b = || options().user_and_password("b".to_owned(), "x".to_owned());
+                (
+                    as_b().connect(feed.address().to_string()).await?,
+                    as_b().connect(hub.address().to_string()).await?,
+                )
+            }
+            "JWT" => {
+                let there = options().credentials_file(directory.path().join("user.creds")).await?;
+                (connect(feed.address()).await, there.connect(hub.address().to_string()).await?)
+            }
+            "token" => {
+                let there = options().token("t0ken".to_owned());
+                (connect(feed.address()).await, there.connect(hub.address().to_string()).await?)
+            }
+            _ => (connect(feed.address()).await, connect(hub.address()).await),
+        };
+        let mut near = here.subscribe("a").await?;
+        until_heard(&there, &mut near, "a").await?;
+        if name == "account" {
+            // Another account's clients here have nothing of it.
+            let a = options()
+                .user_and_password("a".to_owned(), "x".to_owned())
+                .connect(feed.address().to_string())
+                .await?;
+            let mut other = a.subscribe("a").await?;
+            a.flush().await?;
+            until_heard(&there, &mut near, "a").await?;
+            assert!(tokio::time::timeout(Duration::from_millis(100), other.next()).await.is_err());
+        }
+        assert!(!["p@ss", "t0ken"].iter().any(|secret| feed.printed().contains(secret)), "no secret is told");
+    }
+    Ok(())
+}
+
+/// What the hub does not let us import or export is kept back here: it closes whoever does not, for half a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_the_hub_s_permissions_are_kept() -> Outcome {
+    let lines = "authorization { users: [ { user: u, password: p, permissions: { publish: { deny: \"out.secret\" }, \
+                 subscribe: { deny: \"in.secret\" } } }, { user: v, password: v } ] }\n\
+                 leafnodes { listen: \"127.0.0.1:{LEAF}\" }";
+    let Some(hub) = Hub::start(lines) else { return Ok(()) };
+    let url = hub.url().replace("://", "://u:p@");
+    let feed = Feed::start_joined("", &["--leaf", &url]);
+    until_joined(&feed);
+    let here = connect(feed.address()).await;
+    let there = options()
+        .user_and_password("v".to_owned(), "v".to_owned())
+        .connect(hub.address().to_string())
+        .await?;
+    let (mut far, mut near) = (there.subscribe("out.>").await?, here.subscribe("in.secret").await?);
+    let mut open = here.subscribe("in.open").await?;
+    until_heard(&there, &mut open, "in.open").await?;
+    until_heard(&here, &mut far, "out.open").await?;
+    here.publish("out.secret", "x".into()).await?;
+    there.publish("in.secret", "x".into()).await?;
+    until_heard(&there, &mut open, "in.open").await?;
+    here.publish("out.open", "behind it".into()).await?;
+    assert_eq!(next(&mut far).await.payload, "behind it");
+    assert!(tokio::time::timeout(Duration::from_millis(50), near.next()).await.is_err());
+    assert_eq!(feed.page("/leafz")["hubs"][0]["connections"], 1, "it was never closed");
+    Ok(())
+}
+
+/// Each bad day is said in a line that says what is wrong, and clients here are served all the while.
+#[tokio::test(flavor = "multi_thread")]
+async fn f15_a_hub_that_cannot_be_joined_is_said() -> Outcome {
+    let Some((_, program)) = programs().into_iter().next() else { return Ok(()) };
+    let hub = Hub::start_by(
+        &program,
+        "leafnodes { listen: \"127.0.0.1:{LEAF}\"\nauthorization { user: u, password: p } }",
+    );
+    let young = Hub::start_by(&program, "leafnodes { listen: \"127.0.0.1:{LEAF}\"\nmin_version: \"9.9.9\" }");
+    let directory = tempfile::tempdir()?;
+    let creds = directory.path().join("old.creds");
+    let operator = Operator::new(&creds, true)?;
+    let hosted = Hub::start_by(&program, &format!("{OPEN}\n{}", operator.lines));
+    let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let http = scripted(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    let silent = scripted(b"");
+    let same = scripted_hub(b"-ERR 'remote leafnode has same cluster name'\r\n");
+    let leaf = |at: std::net::SocketAddr| format!("nats-leaf://{at}");
+    let cases: Vec<(String, Vec<String>, &str)> = vec![
+        (leaf(nobody), vec![], "it cannot be reached: Connection refused"),
+        (leaf(hub.address()), vec![], "one for clients or for routes; a port for leaf nodes is wanted"),
+        (leaf(http), vec![], "it speaks another protocol (HTTP/1.1 400 Bad Request"),
+        (leaf(silent), vec![], "it closes without a word"),
+        (
+            hub.url(),
+            vec![],
+            "'Authorization Violation': the user, password, token, key or credentials are not",
+        ),
+        (leaf(same), vec![], "its cluster is named as we are"),
+        (young.url(), vec![], "its leafnodes.min_version is above what is spoken here"),
+        (
+            hosted.url(),
+            vec!["--leaf-credentials".to_owned(), creds.to_string_lossy().into_owned()],
+            "the user's JWT expired at 2001-09-09T01:46:40Z: another one is needed",
+        ),
+        (
+            hosted.url(),
+            vec!["--leaf-credentials".to_owned(), "/nowhere".to_owned()],
+            "/nowhere: cannot be read",
+        ),
+    ];
+    for (url, more, words) in cases {
+        let flags: Vec<&str> = ["--leaf", &url].into_iter().chain(more.iter().map(String::as_str)).collect();
+        let feed = Feed::start_joined("", &flags);
+        eventually(words, || feed.printed().contains(words));
+        let client = connect(feed.address()).await;
+        let mut own = client.subscribe("a").await?;
+        client.publish("a", "x".into()).await?;
+        next(&mut own).await;
+        let why = feed.page("/leafz")["hubs"][0]["why_not"].as_str().unwrap_or_default().to_owned();
+        assert!(why.contains(words), "{words}: {why}");
+    }
+    Ok(())
+}
+
+/// A server that says something to whoever comes, and closes.
+fn scripted(words: &'static [u8]) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let _ = stream.write_all(words);
+        }
+    });
+    address
+}
+
+/// The same behind a hub's INFO, once CONNECT has come.
+fn scripted_hub(words: &'static [u8]) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let info = b"INFO {\"client_id\":1,\"leafnode_urls\":[],\"info_on_connect\":true} \r\n";
+            let _ = stream.write_all(info);
+            let mut bytes = [0; 4096];
+            let _ = stream.read(&mut bytes);
+            let _ = stream.write_all(words);
+        }
+    });
+    address
+}
+
+/// An operator with an account and a user, as hosted clusters have them; the user's credentials are in a file.
+struct Operator {
+    lines: String,
+}
+
+impl Operator {
+    fn new(
+        creds: &std::path::Path,
+        is_expired: bool,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let (operator, account, user) =
+            (nkeys::KeyPair::new_operator(), nkeys::KeyPair::new_account(), nkeys::KeyPair::new_user());
+        let operator_jwt = jwt(&operator, &operator.public_key(), r#""type":"operator","version":2"#, None)?;
+        let limits = r#""limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1}"#;
+        let account_jwt = jwt(
+            &operator,
+            &account.public_key(),
+            &format!(r#"{limits},"type":"account","version":2"#),
+            None,
+        )?;
+        let expires = is_expired.then_some(1_000_000_000);
+        let of_user = r#""pub":{},"sub":{},"subs":-1,"data":-1,"payload":-1,"type":"user","version":2"#;
+        let user_jwt = jwt(&account, &user.public_key(), of_user, expires)?;
+        let seed = user.seed()?;
+        std::fs::write(
+            creds,
+            format!(
+                "-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n\
+                 -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+            ),
+        )?;
+        let lines = format!(
+            "operator: \"{operator_jwt}\"\nresolver: MEMORY\nresolver_preload: {{ {}: \"{account_jwt}\" }}",
+            account.public_key()
+        );
+        Ok(Self { lines })
+    }
+}
+
+/// A JWT as NATS has them: signed by an nkey.
+fn jwt(
+    by: &nkeys::KeyPair,
+    subject: &str,
+    claims: &str,
+    expires: Option<u64>,
+) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    let exp = expires.map_or_else(String::new, |at| format!(r#""exp":{at},"#));
+    let body = format!(
+        r#"{{{exp}"jti":"X","iat":1000,"iss":"{}","name":"x","sub":"{subject}","nats":{{{claims}}}}}"#,
+        by.public_key()
+    );
+    let signed = format!("{}.{}", base64(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#), base64(body.as_bytes()));
+    let sig = by.sign(signed.as_bytes())?;
+    Ok(format!("{signed}.{}", base64(&sig)))
+}
+
+/// RFC 4648 §5, without padding.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits =
+            three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for at in 0..=three.len() {
+            text.push(char::from(LETTERS[(bits >> (18 - 6 * at) & 63) as usize]));
+        }
+    }
+    text
+}
