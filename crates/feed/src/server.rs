@@ -387,7 +387,7 @@ fn hubs(config: &Config, identities: &Identities, shared: &Shared) -> Result<Arc
             account,
             account_name: name.into(),
             name: format!("{}{suffix}", config.server_name),
-            cluster: format!("{}-{own}", config.server_name),
+            cluster: format!("{}-{own}{suffix}", config.server_name),
             server_id: shared.server_id.clone(),
             loop_prefix: loop_prefix.clone(),
         }))

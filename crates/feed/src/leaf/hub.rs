@@ -38,7 +38,8 @@ pub(crate) struct Seed {
     pub(crate) account_name: Arc<str>,
     /// As the hub is told: by the name it knows that a new connection takes an old one's place.
     pub(crate) name: String,
-    /// No other server has this one: servers that name one cluster are taken for one, and nothing goes from one to the other.
+    /// Nobody else has this one. Between connections that name one cluster a hub carries nothing: no messages, and not
+    /// what loops are found by.
     pub(crate) cluster: String,
     pub(crate) server_id: String,
     /// What subjects begin with by which this process finds loops.
