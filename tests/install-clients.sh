@@ -1,10 +1,10 @@
 #!/bin/sh
 # Installs the NATS project's client libraries, pinned, below target/clients: for tests/tests/it/feed_clients.rs,
-# edge_clients.rs and acme.rs.
+# edge_clients.rs, acme.rs and feed_leaf.rs.
 #
 #   python/   nats-py and httpx, in a virtual environment       node/   nats, nats.ws and ws
 #   go/       nats.go, as a program                             edge/   Go's HTTP client and server as programs, and h2spec
-#   acme/     Pebble, a certificate authority for tests
+#   acme/     Pebble, a certificate authority for tests         hub/    nats-server, which the feed joins
 #
 # Safe to run again: what is there in the right version is left alone. A language that is not installed is named, and
 # its clients are left out: the test says so too. Rust's client, async-nats, is a dependency of the tests themselves.
@@ -62,6 +62,12 @@ if command -v go >/dev/null 2>&1; then
         (cd "$here/clients/acme" && go build -o "$target/acme/pebble" github.com/letsencrypt/pebble/v2/cmd/pebble)
         cp "$here/clients/acme/go.sum" "$target/acme/"
     fi
+    mkdir -p "$target/hub"
+    if ! same "$here/clients/hub/go.sum" "$target/hub/go.sum"; then
+        echo "tests: building nats-server"
+        (cd "$here/clients/hub" && go build -o "$target/hub/nats-server" github.com/nats-io/nats-server/v2)
+        cp "$here/clients/hub/go.sum" "$target/hub/"
+    fi
 else
-    echo "tests: no go, so nats.go and net/http are not tested, nor by h2spec and Pebble (apt-get install golang-go)" >&2
+    echo "tests: no go, so nats.go and net/http are not tested, nor by h2spec, Pebble and nats-server (apt-get install golang-go)" >&2
 fi

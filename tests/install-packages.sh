@@ -12,6 +12,7 @@
 #   python3-venv  the same for Mailinator's client for Python
 #   golang-go     the same guide's third language; with nodejs and python3, origins for ambiguous requests
 #   wordpress     a real program with sessions, and its theme; php-cli and php-mysql run it over mariadb-server
+#   nats-server   a hub that the feed joins, of 2022 (the newest is built by tests/install-clients.sh); none is started
 #   iproute2      a network of its own, in which the mail guide's commands run as written
 #
 # Safe to run again: what is there is left alone, and nothing is fetched when nothing is missing.
@@ -47,6 +48,7 @@ has_font 'DejaVuSans.ttf' || missing="$missing fonts-dejavu-core"
 has_font 'NotoSansCJK*' || missing="$missing fonts-noto-cjk"
 command -v node >/dev/null 2>&1 || missing="$missing nodejs"
 command -v npm >/dev/null 2>&1 || missing="$missing npm"
+[ -x /usr/sbin/nats-server ] || missing="$missing nats-server"
 command -v go >/dev/null 2>&1 || missing="$missing golang-go"
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing="$missing python3-venv"
 { command -v ip || [ -x /usr/sbin/ip ]; } >/dev/null 2>&1 || missing="$missing iproute2"

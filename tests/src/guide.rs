@@ -25,9 +25,9 @@ pub fn run(page: &str) -> Option<Output> {
         return None;
     };
     let bin = crate::program::program().parent().expect("a directory");
-    let pebble = crate::node::artifacts("clients/acme");
+    let [pebble, hub] = ["clients/acme", "clients/hub"].map(crate::node::artifacts);
     let path = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{}:{}:{path}", bin.display(), pebble.display());
+    let path = format!("{}:{}:{}:{path}", bin.display(), pebble.display(), hub.display());
     let script = format!("ip link set lo up\n{script}kill $!\n");
     let output = Command::new("unshare")
         .args(kind)

@@ -181,7 +181,8 @@ async fn f9_a_group_here_is_shared_with_another_leaf_by_its_members() -> Outcome
 async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome {
     for (name, program) in programs() {
         println!("{name}");
-        let hub = Hub::start_by(&program, &format!("{OPEN}\njetstream {{ store_dir: \"{{DIR}}/js\" }}"));
+        let lines = format!("{OPEN}\njetstream {{ store_dir: \"{{DIR}}/js\" }}");
+        let hub = Hub::start_by(&program, &lines);
         let feed = Feed::start_joined("", &["--cores", "0,1", "--leaf", &hub.url()]);
         until_joined(&feed);
         let client = connect(feed.address()).await;
@@ -231,6 +232,10 @@ async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome
             assert_eq!(message.subject.as_str(), format!("orders.{n}"), "{name}");
         }
 
+        if name != "the newest" {
+            // Of what Debian's answers about a bucket this client does not read all, connected to it directly, too.
+            continue;
+        }
         let bucket = js
             .create_key_value(jetstream::kv::Config {
                 bucket: "b".to_owned(),
@@ -249,6 +254,62 @@ async fn f9_the_hub_s_streams_consumers_and_buckets_are_usable_here() -> Outcome
         }
         bucket.delete("k").await?;
         assert_eq!(bucket.get("k").await?, None);
+    }
+    Ok(())
+}
+
+/// The same without a library, at each hub: streams, consumers, acknowledgements, single messages.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_the_hub_s_jetstream_answers_here() -> Outcome {
+    for (name, program) in programs() {
+        println!("{name}");
+        let hub = Hub::start_by(&program, &format!("{OPEN}\njetstream {{ store_dir: \"{{DIR}}/js\" }}"));
+        let feed = Feed::start_joined("", &["--cores", "0,1", "--leaf", &hub.url()]);
+        until_joined(&feed);
+        let client = connect(feed.address()).await;
+        let ask = |subject: &str, json: serde_json::Value| {
+            let (client, subject) = (client.clone(), subject.to_owned());
+            async move {
+                let answer = client.request(subject, json.to_string().into()).await.expect("an answer");
+                let json: serde_json::Value = serde_json::from_slice(&answer.payload).expect("JSON");
+                assert!(json.get("error").is_none(), "{json}");
+                json
+            }
+        };
+        let stream = serde_json::json!({"name": "KV_b", "subjects": ["$KV.b.>"], "allow_direct": true});
+        ask("$JS.API.STREAM.CREATE.KV_b", stream).await;
+        for n in 1..=50 {
+            let stored = client.request(format!("$KV.b.{n}"), n.to_string().into()).await?;
+            let stored: serde_json::Value = serde_json::from_slice(&stored.payload)?;
+            assert_eq!(stored["seq"], n, "{name}");
+        }
+        let durable = serde_json::json!({
+            "stream_name": "KV_b", "config": {"durable_name": "c", "ack_policy": "explicit"}
+        });
+        ask("$JS.API.CONSUMER.DURABLE.CREATE.KV_b.c", durable).await;
+        let inbox = client.new_inbox();
+        let mut messages = client.subscribe(inbox.clone()).await?;
+        client.publish_with_reply("$JS.API.CONSUMER.MSG.NEXT.KV_b.c", inbox, "50".into()).await?;
+        for n in 1..=50 {
+            let message = next(&mut messages).await;
+            assert_eq!(
+                (message.subject.as_str(), message.payload),
+                (&*format!("$KV.b.{n}"), n.to_string().into())
+            );
+            let reply = message.reply.expect("it is to be acknowledged");
+            assert!(reply.starts_with("$JS.ACK.") && !reply.contains('@'), "{reply}");
+            // Acknowledged, and that acknowledged, too.
+            assert_eq!(client.request(reply, "+ACK".into()).await?.payload, "");
+        }
+        let info = ask("$JS.API.CONSUMER.INFO.KV_b.c", serde_json::json!({})).await;
+        assert_eq!((&info["num_ack_pending"], &info["num_pending"]), (&0.into(), &0.into()), "{name}");
+        let got = client.request("$JS.API.DIRECT.GET.KV_b.$KV.b.7", "".into()).await?;
+        assert_eq!(got.payload, "7", "{name}");
+        // Without the hub nobody answers.
+        drop(hub);
+        eventually("the loss is seen", || joined(&feed) == 0);
+        let kind = client.request("$JS.API.INFO", "".into()).await.expect_err("nobody is there").kind();
+        assert_eq!(kind, RequestErrorKind::NoResponders, "{name}");
     }
     Ok(())
 }
@@ -514,6 +575,18 @@ async fn f15_a_hub_that_cannot_be_joined_is_said() -> Outcome {
         assert!(why.contains(words), "{words}: {why}");
     }
     Ok(())
+}
+
+/// `docs/guide/leaf.md` as it is written.
+#[test]
+fn f9_the_guide_s_commands_do_what_they_say() {
+    if programs().is_empty() {
+        return;
+    }
+    let Some(output) = tests::guide::run("leaf.md") else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("three books"), "{text}");
+    assert!(text.contains("\"leafnodes\":1"), "{text}");
 }
 
 /// A server that says something to whoever comes, and closes.

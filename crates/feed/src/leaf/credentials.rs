@@ -69,12 +69,12 @@ fn read(path: &Path) -> Result<String, String> {
 /// What stands between lines of dashes, in its order.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut is_inside = false;
-    text.lines().map(str::trim).filter_map(move |line| {
-        if line.starts_with("---") {
+    text.lines().map(str::trim).filter(move |line| {
+        let is_dashes = line.starts_with("---");
+        if is_dashes {
             is_inside = line.contains("BEGIN");
-            return None;
         }
-        (is_inside && !line.is_empty()).then_some(line)
+        is_inside && !is_dashes && !line.is_empty()
     })
 }
 

@@ -88,9 +88,10 @@ pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Naive {
         }
         ("LS+", [subject]) => Op::Interest(subject.clone(), None),
         ("LS+", [subject, queue, weight]) => match digits(weight) {
-            Some(weight) => {
-                Op::Interest(subject.clone(), Some((queue.clone(), u32::try_from(weight.max(1)).unwrap())))
-            }
+            Some(weight) => Op::Interest(
+                subject.clone(),
+                Some((queue.clone(), u32::try_from(weight.max(1)).unwrap_or(u32::MAX))),
+            ),
             None => return malformed("LS+"),
         },
         ("LS-", [subject]) => Op::NoInterest(subject.clone(), None),
