@@ -69,7 +69,7 @@ engine::counters! {
         LeafPayloadIn => Counter, "feed_leaf_in_bytes", Bytes, "Payload from hubs.";
         LeafMessagesOut => Counter, "feed_leaf_messages_out", None, "Messages put into the outputs to hubs.";
         LeafPayloadOut => Counter, "feed_leaf_out_bytes", Bytes, "Payload put into the outputs to hubs.";
-        LeafDenied => Counter, "feed_leaf_denied", None, "Messages that hubs want and do not permit.";
+        LeafDenied => Counter, "feed_leaf_denied", None, "Messages that hubs want and do not permit, or that are kept from hubs or hubs are kept from publishing.";
         LeafTooLarge => Counter, "feed_leaf_too_large", None, "Messages that hubs want and that are above their max_payload.";
         LeafDropped => Counter, "feed_leaf_dropped", None, "Messages for a hub that were given up, because it was gone or too slow.";
         LeafLost => Counter, "feed_leaf_lost_bytes", Bytes, "What waited for hubs when their connections ended.";

@@ -82,7 +82,7 @@ pub(crate) fn cores_with(
     let mesh = Mesh::<Message>::new(count, 0, RING_MESSAGES).expect("a mesh");
     let counters = CounterSet::<Counter>::new(count);
     let settings = Arc::new(Settings {
-        config: Config::default(),
+        config: Config { authorization: authorization.clone(), ..Config::default() },
         identities: Identities::build(authorization, None).expect("it is sound"),
         acceptors: Acceptors::default(),
     });

@@ -363,6 +363,63 @@ async fn f15_the_hub_is_lost_and_returns() -> Outcome {
     Ok(())
 }
 
+/// Numbered messages both ways, while the hub is killed again and again: nothing comes twice or out of its order, and what
+/// is published once it is joined again comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn f15_numbers_rise_whatever_becomes_of_the_hub() -> Outcome {
+    let Some(mut hub) = Hub::open() else { return Ok(()) };
+    let feed = Feed::start_joined("", &["--cores", "0,1", "--leaf", &hub.url()]);
+    until_joined(&feed);
+    let mut heard = Vec::new();
+    let mut producers = Vec::new();
+    let (here, there) = (connect(feed.address()).await, connect(hub.address()).await);
+    for (name, from, to) in
+        [("h", &here, &there), ("i", &here, &there), ("t", &there, &here), ("u", &there, &here)]
+    {
+        let mut subscriber = to.subscribe(name).await?;
+        let last = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        heard.push(std::sync::Arc::clone(&last));
+        tokio::spawn(async move {
+            while let Some(message) = subscriber.next().await {
+                let number = std::str::from_utf8(&message.payload).ok().and_then(|text| text.parse().ok());
+                let number: u64 = number.expect("a number");
+                let before = last.swap(number, std::sync::atomic::Ordering::Relaxed);
+                // (A panic here would be nobody's: what is said is looked at below.)
+                if number <= before {
+                    last.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+                    return;
+                }
+            }
+        });
+        let from = from.clone();
+        producers.push(tokio::spawn(async move {
+            for number in 1_u64.. {
+                // While the hub is away its own clients cannot publish either.
+                let _ = from.publish(name, number.to_string().into()).await;
+                if number % 100 == 0 {
+                    let _ = from.flush().await;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+        }));
+    }
+    let numbers =
+        || heard.iter().map(|last| last.load(std::sync::atomic::Ordering::Relaxed)).collect::<Vec<_>>();
+    for round in 0..4 {
+        let before = numbers();
+        eventually("all rise", || {
+            assert!(!numbers().contains(&u64::MAX), "round {round}: a number came twice, or late");
+            numbers().iter().zip(&before).all(|(now, before)| *now > before + 500)
+        });
+        hub.kill();
+        eventually("the loss is seen", || joined(&feed) == 0);
+        hub.begin();
+        until_joined(&feed);
+    }
+    producers.iter().for_each(tokio::task::JoinHandle::abort);
+    Ok(())
+}
+
 /// Two connections to one hub for one account would have each message go round: the second is closed, the first stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn f9_a_ring_is_a_loop() -> Outcome {

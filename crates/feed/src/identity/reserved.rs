@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    AccountId, Identities, Identity,
+    AccountId, Identities, Identity, covers,
     permissions::{Entry, Permissions},
 };
 
@@ -15,6 +15,23 @@ pub struct Reserved {
     /// Only those may subscribe here whose permissions to subscribe name it: an allowed pattern whose first token is
     /// this one's, and not a wildcard. (`>` is what is said by who thinks of nothing in particular.)
     pub subscribe: Vec<Entry>,
+}
+
+impl Reserved {
+    /// Whether a hub may not have what is published on a subject of an account: what is kept stays in this program,
+    /// whoever subscribes at the hub to everything.
+    pub(crate) fn keeps_from_hub(&self, account: u16, subject: &[u8]) -> bool {
+        account == AccountId::GLOBAL.0 && names(&self.subscribe, subject)
+    }
+
+    /// Whether a hub may not publish on a subject of an account, as nobody else may.
+    pub(crate) fn keeps_hub_from(&self, account: u16, subject: &[u8]) -> bool {
+        account == AccountId::GLOBAL.0 && names(&self.publish, subject)
+    }
+}
+
+fn names(entries: &[Entry], subject: &[u8]) -> bool {
+    entries.iter().any(|entry| covers(entry.subject.as_bytes(), subject))
 }
 
 /// Denies it to everybody that there is.

@@ -133,6 +133,10 @@ impl Core {
             self.counters.add(Counter::LeafPayloadIn, count * run.body_bytes as u64);
         }
         let (account, root) = (connection.account, connection.root);
+        if self.settings.config.authorization.reserved.keeps_hub_from(account, run.subject) {
+            self.counters.add(Counter::LeafDenied, run.count() as u64);
+            return true;
+        }
         // Nobody who publishes there can be made to wait for who is slow here.
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };

@@ -74,7 +74,9 @@ impl Core {
             self.counters.add(Counter::LeafDropped, count);
             return false;
         };
-        if let Some(counter) = refused(hub, run) {
+        let is_kept =
+            self.settings.config.authorization.reserved.keeps_from_hub(hub.seed.account, run.subject);
+        if let Some(counter) = is_kept.then_some(Counter::LeafDenied).or_else(|| refused(hub, run)) {
             self.counters.add(counter, count);
             return false;
         }

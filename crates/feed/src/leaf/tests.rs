@@ -9,7 +9,7 @@ use wire::nats::{
     Progress,
     leaf::{self, LeafOp, Limits},
     server::{self, ServerOp},
-    subject,
+    subject, write,
 };
 
 use super::{Remote, Seed, dial::Info};
@@ -17,7 +17,7 @@ use crate::{
     connection::{ConnId, Transport, Writer},
     core::{Core, Local},
     fuzzing::cores_with,
-    identity::Authorization,
+    identity::{Authorization, Entry, Reserved},
     outputs::Outputs,
     serve::Arrival,
     session::Processed,
@@ -48,8 +48,12 @@ struct World {
 
 impl World {
     fn new(cores: usize, hubs: u8, info: &str) -> Self {
+        Self::of(cores, hubs, info, &Authorization::default())
+    }
+
+    fn of(cores: usize, hubs: u8, info: &str, authorization: &Authorization) -> Self {
         let seeds: Arc<[Arc<Seed>]> = (0..hubs).map(seed).collect();
-        let locals = cores_with(cores, &Authorization::default(), &seeds);
+        let locals = cores_with(cores, authorization, &seeds);
         let info: Info = serde_json::from_str(info).expect("JSON");
         let mut world = Self { locals, hubs: Vec::new() };
         for seed in seeds.iter() {
@@ -292,6 +296,29 @@ fn what_the_hub_does_not_permit_is_neither_told_nor_sent() {
     assert!(world.text(client).contains("503"));
 }
 
+/// What the program itself says is heard by no hub, and said by none.
+#[test]
+fn what_is_reserved_is_kept_from_hubs() {
+    let kept = || vec![Entry::of("mail.>")];
+    let reserved = Reserved { publish: kept(), subscribe: kept() };
+    let world = World::of(1, 1, INFO, &Authorization { reserved, ..Authorization::default() });
+    let hub = world.hubs[0];
+    let client = world.enter(0);
+    world.say(client, b"SUB > 1\r\n");
+    world.take(hub);
+    world.say(hub, b"LS+ >\r\nLMSG mail.new 1\r\n!\r\nLMSG other 1\r\n?\r\n");
+    assert_eq!(world.text(client), "MSG other 1 1\r\n?\r\n");
+    world.with_core(0, |core| {
+        let mut operations = Vec::new();
+        write::publish(&mut operations, b"mail.new", b"", b"x");
+        write::publish(&mut operations, b"other", b"", b"y");
+        core.begin_turn();
+        core.publish_as_server(0, &operations);
+        core.end_turn();
+    });
+    assert_eq!(world.text(hub), "LMSG other 1\r\ny\r\n");
+}
+
 #[test]
 fn a_hub_that_is_gone_leaves_nothing() {
     let world = World::new(2, 1, INFO);
@@ -313,6 +340,68 @@ fn a_hub_that_is_gone_leaves_nothing() {
     assert_eq!(nodes(&world), before);
     world.say(far, b"SUB r 1\r\nPUB a.b r 0\r\n\r\n");
     assert!(world.text(far).contains("503"));
+}
+
+/// Throws away what was sent to somebody, without copying it.
+fn throw_away(core: &mut Core, id: ConnId) -> usize {
+    let Outputs { connections, chunks, .. } = &mut core.outputs;
+    let outbox = &mut connections[id].outbox;
+    let mut bytes = 0;
+    while !outbox.is_empty() {
+        let front = outbox.front().len();
+        outbox.written(chunks, front);
+        bytes += front;
+    }
+    bytes
+}
+
+/// Messages to a hub and from one allocate nothing, on its core and across.
+#[test]
+fn a_steady_relay_across_a_hub_allocates_nothing() {
+    const ACK: &str = "$JS.ACK.S.C.1.2.3.1700000000000000000.0@stored";
+    let message = |verb: &str| format!("{verb} a.b 5\r\nhello\r\n{verb} a.b r 5\r\nhello\r\n");
+    let of_hub = [
+        message("LMSG"),
+        "LMSG j | q p 2\r\nhi\r\nHMSG j + r q 12 14\r\nNATS/1.0\r\n\r\nhi\r\n".to_owned(),
+        format!("LMSG _INBOX.x {ACK} 2\r\nhi\r\n"),
+    ];
+    let of_clients = [message("PUB"), "PUB k 2\r\nhi\r\nPUB k r 2\r\nhi\r\n".to_owned()];
+    let mut allocations = allocations::Allocations::new().expect("the counting allocator");
+    for cores in [1, 2] {
+        let world = World::new(cores, 1, INFO);
+        let hub = world.hubs[0];
+        let far = world.enter(cores - 1);
+        world.say(far, b"SUB a.* 1\r\nSUB j q 2\r\nSUB j p 3\r\nSUB _INBOX.x 4\r\n");
+        world.say(hub, b"LS+ a.>\r\nLS+ k q 1\r\nLS+ k p 1\r\n");
+        let said = of_hub.iter().map(|text| (hub, text)).chain(of_clients.iter().map(|text| (far, text)));
+        for ((at, id), text) in said {
+            let mut relay = |rounds: usize| {
+                let mut bytes = 0;
+                for _ in 0..rounds {
+                    {
+                        let core = &mut *world.locals[at].core.borrow_mut();
+                        core.begin_turn();
+                        let (done, _) = match core.outputs.connections[id].hub {
+                            Some(_) => core.process_hub(id, text.as_bytes()),
+                            None => core.process(id, text.as_bytes()),
+                        };
+                        assert_eq!(done, text.len());
+                        core.end_turn();
+                    }
+                    world.settle();
+                    for (at, id) in [hub, far] {
+                        bytes += throw_away(&mut world.locals[at].core.borrow_mut(), id);
+                    }
+                }
+                bytes
+            };
+            assert!(relay(200) > 0, "{text}: it is had by somebody");
+            allocations.mark().expect("this thread");
+            relay(200);
+            let counts = allocations.since_mark().expect("this thread");
+            assert!(counts.is_zero(), "{cores} cores, {text}: {counts}");
+        }
+    }
 }
 
 /// What somebody got: subject, payload, how often.
