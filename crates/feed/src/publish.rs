@@ -27,7 +27,6 @@ use crate::{
     core::Core,
     counters::Counter,
     crossing::Crossing,
-    groups::Turn,
     identity::AccountId,
     marks::Mark,
     matching::{self, Match},
@@ -437,57 +436,6 @@ impl Core {
         rest
     }
 
-    /// Gives one message to a member of a group; whether there was one.
-    pub(crate) fn deliver_to_group(
-        &mut self,
-        node: NodeId,
-        group: usize,
-        of: &Origin,
-        run: &Run<'_>,
-    ) -> bool {
-        let to = match self.subjects.whose_turn(node, group) {
-            Turn::Nobody => return false,
-            Turn::Core(to) => Some(to),
-            Turn::Own if self.deliver_to_own_member(node, group, of, run) => return true,
-            Turn::Own => self.subjects.other_core_with_members(node, group),
-        };
-        to.is_some_and(|to| {
-            self.pass_on(to, node, group, of, run);
-            true
-        })
-    }
-
-    /// The same for a message that another core has sent to one of our members. The last of them may have left while it
-    /// was on its way; another core's gets it then. That core was told of the leaving before it sees this, so nothing
-    /// goes round in a circle.
-    fn deliver_to_own_members(&mut self, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) {
-        if self.deliver_to_own_member(node, group, of, run) {
-            return;
-        }
-        if let Some(to) = self.subjects.other_core_with_members(node, group) {
-            self.pass_on(to, node, group, of, run);
-        }
-    }
-
-    fn deliver_to_own_member(&mut self, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) -> bool {
-        for _ in 0..self.subjects.own_members(node, group) {
-            let member = self.subjects.next_own_member(node, group);
-            let delivered = self.deliver(member, of, run);
-            if delivered > 0 {
-                self.count_out(delivered, run);
-                return true;
-            }
-        }
-        false
-    }
-
-    fn pass_on(&mut self, to_core: usize, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) {
-        let (pattern, queue) = self.subjects.words_of_group(node, group);
-        let to = To::Group { pattern, queue };
-        let to = Destination { core: to_core, account: of.account, is_imported: of.is_imported, to };
-        send_across(&mut self.outputs, &mut self.links, of.producer.conn, to, of.producer, run);
-    }
-
     /// Appends a run to a subscriber's output; how many messages of it.
     pub(crate) fn deliver(&mut self, sub: SubId, of: &Origin, run: &Run<'_>) -> u64 {
         let Self { subjects, outputs, links, now_ms, .. } = self;
@@ -531,7 +479,7 @@ impl Core {
         self.counters.add(Counter::PayloadIn, count * run.body_bytes as u64);
     }
 
-    fn count_out(&self, delivered: u64, run: &Run<'_>) {
+    pub(crate) fn count_out(&self, delivered: u64, run: &Run<'_>) {
         if delivered > 0 {
             self.counters.add(Counter::MessagesOut, delivered);
             self.counters.add(Counter::PayloadOut, delivered * run.body_bytes as u64);

@@ -375,7 +375,7 @@ fn a_steady_relay_across_a_hub_allocates_nothing() {
         world.say(hub, b"LS+ a.>\r\nLS+ k q 1\r\nLS+ k p 1\r\n");
         let said = of_hub.iter().map(|text| (hub, text)).chain(of_clients.iter().map(|text| (far, text)));
         for ((at, id), text) in said {
-            let mut relay = |rounds: usize| {
+            let relay = |rounds: usize| {
                 let mut bytes = 0;
                 for _ in 0..rounds {
                     {
