@@ -44,7 +44,7 @@ fn page_of(record: &Path) -> Result<String, Box<dyn Error>> {
 fn a_quick_run_relays_through_everybody_who_is_here() -> Outcome {
     let directory = tempfile::tempdir()?;
     let mut command = Command::new(BENCH);
-    let scenarios = "none,one,ten,one-64k,one-1m,fan-out,ask-one,ask-fifty,many-slow,cores-pairs,churn";
+    let scenarios = "none,one,ten,one-64k,one-1m,fan-out,ask-one,ask-fifty,many-slow,leaf,cores-pairs,churn";
     command.args(["--quick", "--milliseconds", "30", "--scenario", scenarios]);
     command.arg("--records").arg(directory.path());
     command.env_remove("NIGHTTRAIN_BIN").env_remove("NIGHTTRAIN_REFERENCE_FLOORS");

@@ -9,6 +9,9 @@ use lab::peers::feed::contenders::Contender;
 /// Ours and nats-server on two cores, and on one under the same load.
 pub(crate) const TWO_CORES: &str = ", two cores";
 
+/// Ours and nats-server as leaf nodes of a hub.
+pub(crate) const AT_HUB: &str = ", to a hub";
+
 /// Every figure that these comparisons can answer.
 pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
     let floor = Contender::Floor.name();
@@ -37,6 +40,12 @@ pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
         figures.push(cheapest(&format!("{name}, ≤ 1/2.5 of the cheapest peer's"), scenario, 0.4));
     }
     figures.push(cheapest("no consumer, ≤ 1/2 of the cheapest peer's", "none", 0.5));
+    for (what, bound, reference) in [
+        ("a message to a hub, ≤ 2 × one between two clients", 2.0, ours.to_owned()),
+        ("a message to a hub, ≤ 1/2 of nats-server's as a leaf node", 0.5, format!("{nats}{AT_HUB}")),
+    ] {
+        figures.push(against(what, "leaf", &format!("{ours}{AT_HUB}"), bound, &reference));
+    }
     for (scenario, what) in [
         ("cores-one", "1→1, time a delivery on two cores ≤ on one"),
         ("cores-pairs", "many pairs, time a delivery on two cores ≤ on one"),

@@ -16,12 +16,13 @@ use lab::report::{Table, text};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::crowd::{self, Crowd};
-use crate::figures::{self, TWO_CORES};
+use crate::figures::{self, AT_HUB, TWO_CORES};
 use crate::scenarios::{self, OTHERS, Pattern, Scenario, Sides};
 use lab::peers::PeerError;
 use lab::peers::feed::asking::asking;
 use lab::peers::feed::contenders::{self, Contender, Running};
-use lab::peers::feed::drive::{Load, driven};
+use lab::peers::feed::drive::{Load, driven, driven_across};
+use lab::peers::feed::hub::{self, Hub};
 
 use crate::{Options, latency};
 
@@ -37,14 +38,16 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     let begun = Instant::now();
     let scenarios = bench.chosen(options)?;
     let mut running = bench.start(options, &scenarios)?;
+    let hub = bench.start_leaves(&scenarios, &mut running);
     let mut comparisons = Vec::new();
     for scenario in &scenarios {
-        if let Some(comparison) = bench.scenario(options, scenario, &running)? {
+        if let Some(comparison) = bench.scenario(options, scenario, &running, hub.as_ref())? {
             println!("\n{}", comparison.table(Contender::Floor.name()));
             comparisons.push(comparison);
         }
     }
-    running.retain(|server| !server.name.ends_with(TWO_CORES));
+    running.retain(|server| !server.name.ends_with(TWO_CORES) && !server.name.ends_with(AT_HUB));
+    drop(hub);
     let mut figures = figures::all(&comparisons);
     let mut tables = Vec::new();
     let mut attached = BTreeMap::new();
@@ -241,7 +244,7 @@ impl Bench {
     ) -> Option<Running> {
         let program = self.programs.iter().find(|(known, _)| *known == contender)?.1.clone();
         let cores = match sides {
-            Sides::Apart => &self.server,
+            Sides::Apart | Sides::Leaf => &self.server,
             Sides::OneAndTwo => &self.both,
         };
         match contenders::start(
@@ -263,20 +266,56 @@ impl Bench {
         }
     }
 
+    /// Starts a hub on the load's core, and who joins it, if a scenario is about that and there is a nats-server.
+    fn start_leaves(&mut self, scenarios: &[Scenario], running: &mut Vec<Running>) -> Option<Hub> {
+        let is_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::Leaf);
+        let program = |contender| {
+            self.programs.iter().find(|(known, _)| *known == contender).map(|(_, program)| program.clone())
+        };
+        let (nats, ours) = (program(Contender::Nats).filter(|_| is_wanted)?, program(Contender::Ours));
+        let load = Cores::new(
+            self.both.list().iter().copied().filter(|core| !self.server.list().contains(core)).collect(),
+        )?;
+        let hub = match hub::start(&nats, self.work.path(), &load) {
+            Ok(hub) => hub,
+            Err(error) => {
+                self.fail(error.to_string());
+                return None;
+            }
+        };
+        for (contender, program) in [(Contender::Nats, Some(nats)), (Contender::Ours, ours)] {
+            let Some(program) = program else { continue };
+            let name = format!("{}{AT_HUB}", contender.name());
+            match hub::join(contender, &name, &program, self.work.path(), &self.server, &hub) {
+                Ok(server) => running.push(server),
+                Err(error) => self.fail(error.to_string()),
+            }
+        }
+        Some(hub)
+    }
+
     /// Measures everybody in one scenario; `None` when nobody takes part.
     fn scenario(
         &mut self,
         options: &Options,
         scenario: &Scenario,
         running: &[Running],
+        hub: Option<&Hub>,
     ) -> Result<Option<Comparison>, PeerError> {
         let takes_part = |server: &&Running| match scenario.sides {
             Sides::Apart => {
                 !server.name.ends_with(TWO_CORES)
+                    && !server.name.ends_with(AT_HUB)
                     && server.consumers.is_none_or(|only| only == scenario.shape.consumers)
                     && scenario.is_for(server.contender)
             }
-            Sides::OneAndTwo => matches!(server.contender, Contender::Ours | Contender::Nats),
+            Sides::OneAndTwo => {
+                matches!(server.contender, Contender::Ours | Contender::Nats)
+                    && !server.name.ends_with(AT_HUB)
+            }
+            Sides::Leaf => {
+                hub.is_some() && (server.name.ends_with(AT_HUB) || server.name == Contender::Ours.name())
+            }
         };
         let contenders: Vec<(String, &Running)> =
             running.iter().filter(takes_part).map(|server| (server.name.clone(), server)).collect();
@@ -293,12 +332,17 @@ impl Bench {
             }
             let threads = threads.min(scenario.shape.flows);
             let load = Load { shape: scenario.shape.clone(), threads, duration: scenario.run };
-            driven(server.contender.wire(), server.address, &load)
+            match hub.filter(|_| server.name.ends_with(AT_HUB)) {
+                Some(hub) => {
+                    driven_across(server.contender.wire(), server.address, hub.running.address, &load)
+                }
+                None => driven(server.contender.wire(), server.address, &load),
+            }
         };
         let mut failures = Vec::new();
         let series = interleave(&contenders, rounds, |server, _| {
             let measured = measure(&server.tree, &server.cores, || match scenario.sides {
-                Sides::Apart => drive(server, 1),
+                Sides::Apart | Sides::Leaf => drive(server, 1),
                 // From two threads on both cores, where there are flows for two. Threads inherit where they may run.
                 Sides::OneAndTwo => within(both, || drive(server, both.len()))?,
             });

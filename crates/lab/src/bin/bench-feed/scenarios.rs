@@ -11,6 +11,9 @@ pub(crate) enum Sides {
     Apart,
     /// Ours on one and on two cores, both shared with the load.
     OneAndTwo,
+    /// Leaf nodes of one hub, which shares the load's core: the producer is at the leaf node, the consumer at the hub; and
+    /// ours with both.
+    Leaf,
 }
 
 /// Who speaks to whom.
@@ -78,6 +81,7 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
         asking("ask-one", 1),
         asking("ask-fifty", 50),
         slow,
+        one("leaf", 1, 1, 16_384, Sides::Leaf),
         one("cores-one", 1, 1, 16_384, Sides::OneAndTwo),
         one("cores-pairs", 16, 1, 4_096, Sides::OneAndTwo),
     ]
@@ -121,6 +125,9 @@ impl Scenario {
         let sides = match self.sides {
             Sides::Apart => "",
             Sides::OneAndTwo => "; the server on one core and on two, both shared with the load",
+            Sides::Leaf => {
+                "; the producer at a leaf node, the consumer at its hub, and for ours also at itself"
+            }
         };
         let pace = per_second.map_or_else(String::new, |rate| format!(", {rate} messages a second each"));
         format!("{flows} {consumers}; {payload_bytes} bytes a message{pace}{sides}.")

@@ -225,7 +225,7 @@ fn floor(
     Ok(command)
 }
 
-fn wait_until_ready(running: &mut Running) -> Result<(), PeerError> {
+pub(super) fn wait_until_ready(running: &mut Running) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
         // A floor counts its connections: it is looked at without making one.

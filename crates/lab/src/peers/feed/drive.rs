@@ -62,9 +62,22 @@ impl Load {
 /// # Errors
 /// A message was lost or damaged, or the server went away.
 pub fn driven(wire: Wire, address: SocketAddr, load: &Load) -> Result<Work, PeerError> {
+    driven_across(wire, address, address, load)
+}
+
+/// The same with the consumers at another server.
+///
+/// # Errors
+/// As [`driven`].
+pub fn driven_across(
+    wire: Wire,
+    address: SocketAddr,
+    consumers_at: SocketAddr,
+    load: &Load,
+) -> Result<Work, PeerError> {
     let part = |flows: Range<usize>| {
-        let flows =
-            flows.map(|id| Flow::connect(wire, address, &load.shape, id)).collect::<Result<Vec<_>, _>>()?;
+        let flow = |id| Flow::across(wire, address, consumers_at, &load.shape, id);
+        let flows = flows.map(flow).collect::<Result<Vec<_>, _>>()?;
         closed_loop(flows, &load.shape, load.duration)
     };
     let share = load.shape.flows.div_ceil(load.threads);

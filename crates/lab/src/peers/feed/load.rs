@@ -16,6 +16,8 @@ use super::ends::{Consumer, Producer, SCRATCH_BYTES};
 use super::wire::Wire;
 use crate::peers::PeerError;
 
+/// So long a server takes at most to tell another of a subscription. Who takes longer loses messages, which is no sample.
+const TOLD_WAIT: Duration = Duration::from_millis(100);
 /// A server that relays nothing for so long is stuck.
 const STUCK: Duration = Duration::from_secs(10);
 /// Messages encoded ahead at most.
@@ -64,11 +66,28 @@ impl Flow {
     /// # Errors
     /// One of them cannot connect.
     pub fn connect(wire: Wire, address: SocketAddr, shape: &Shape, id: usize) -> Result<Self, PeerError> {
+        Self::across(wire, address, address, shape, id)
+    }
+
+    /// The same with the consumers at another server, which must have told of them before the first message.
+    ///
+    /// # Errors
+    /// One of them cannot connect.
+    pub fn across(
+        wire: Wire,
+        address: SocketAddr,
+        consumers_at: SocketAddr,
+        shape: &Shape,
+        id: usize,
+    ) -> Result<Self, PeerError> {
         let subject = format!("bench.{id}");
         let number = id as u32;
         let consumers = (0..shape.consumers)
-            .map(|n| Consumer::connect(wire, address, &subject, shape.payload_bytes, n, number))
+            .map(|n| Consumer::connect(wire, consumers_at, &subject, shape.payload_bytes, n, number))
             .collect::<Result<_, _>>()?;
+        if consumers_at != address {
+            std::thread::sleep(TOLD_WAIT);
+        }
         let producer =
             Producer::connect(wire, address, &subject, shape.payload_bytes, number, shape.batch() as usize)?;
         Ok(Self { producer, consumers })

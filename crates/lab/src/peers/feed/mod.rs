@@ -4,6 +4,7 @@ pub mod asking;
 pub mod contenders;
 pub mod drive;
 pub mod ends;
+pub mod hub;
 pub mod load;
 pub mod wire;
 
