@@ -22,7 +22,7 @@
 //! so that what a consumer here does not take waits up to `max_pending`. Reading from a hub stops only while another core
 //! has too much under way from here.
 //!
-//! *Bounds.* [`HEARD_MAX`] patterns of one hub, [`LEARNT_MAX`] addresses of other servers of its cluster,
+//! *Bounds.* `HEARD_MAX` patterns of one hub, `LEARNT_MAX` addresses of other servers of its cluster,
 //! `max_pending` bytes for it; each has a counter (`feed_leaf_…`). Without its hub the feed serves who is here.
 
 mod credentials;
