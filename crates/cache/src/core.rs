@@ -41,7 +41,7 @@ use crate::{
     error_page::Fault,
     explanation::Question,
     growing::{PassingBudget, Window},
-    held::Holding,
+    holding::Holding,
     http2::{self, Multiplexes},
     in_flight::{InFlight, Want},
     in_force::InForce,

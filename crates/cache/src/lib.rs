@@ -55,6 +55,7 @@ mod growing;
 mod heard;
 mod held;
 mod hit;
+mod holding;
 #[cfg(test)]
 mod hot_path_tests;
 mod housekeeping;

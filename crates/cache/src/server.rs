@@ -41,7 +41,7 @@ use crate::{
     fetch,
     growing::PassingBudget,
     heard,
-    held::Holding,
+    holding::Holding,
     housekeeping, http1,
     in_force::InForce,
     invalidations::{Table, What},

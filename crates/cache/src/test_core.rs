@@ -17,7 +17,7 @@ use crate::{
     core::{Beginning, Core, Message},
     counters::Counter,
     growing::PassingBudget,
-    held::Holding,
+    holding::Holding,
     in_force::InForce,
     invalidations::Table,
     response_head::Identity,

@@ -11,6 +11,9 @@ use std::{process::ExitCode, time::Duration};
 
 use tests::crawl::{Spell, quantile_us, spell};
 
+/// Which times of a spell.
+type Of = fn(&Spell) -> &[u64];
+
 /// How many times as long a stored page may take beside the crawl: as long, but for what a machine's noise is.
 const STORED_TIMES_MAX: f64 = 1.25;
 /// … and a new one.
@@ -56,11 +59,10 @@ fn main() -> ExitCode {
             ms(&alone, 0.5),
             ms(&alone, 0.99)
         );
-        let ratio = |of: fn(&Spell) -> &[u64], share| {
+        let ratio = |of: Of, share| {
             quantile_us(of(&beside), share) as f64 / (quantile_us(of(&alone), share) as f64).max(1.0)
         };
-        let (stored, new): (fn(&Spell) -> &[u64], fn(&Spell) -> &[u64]) =
-            (|spell| &spell.stored_us, |spell| &spell.new_us);
+        let (stored, new): (Of, Of) = (|spell| &spell.stored_us, |spell| &spell.new_us);
         let of_pair = [ratio(stored, 0.5), ratio(stored, 0.99), ratio(new, 0.5), ratio(new, 0.99)];
         ratios.iter_mut().zip(of_pair).for_each(|(all, one)| all.push(one));
         failed += beside.failed + alone.failed;

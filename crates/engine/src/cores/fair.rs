@@ -10,6 +10,10 @@
 //! anybody while all connections are one address's, and were. *Memory:* places of a fixed number, chosen by a hash; who
 //! shares one shares its turns. *Who waits:* the connection that floods, behind those of its own address that did before;
 //! [`Turn::has_waited`] is for its server's count. Figures: `docs/decisions/026-siege.md`.
+#![expect(
+    clippy::disallowed_types,
+    reason = "of one thread: nobody waits for it; taken when a connection comes or has much to do"
+)]
 
 use std::{
     collections::VecDeque,

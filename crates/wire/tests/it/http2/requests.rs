@@ -348,8 +348,11 @@ proptest! {
     }
 }
 
+/// Fields as they are sent, and whether nothing follows them.
+type Sent = (Vec<(Vec<u8>, Vec<u8>)>, bool);
+
 /// One request after the other, each the one before with another path, with something else changed, or wholly another.
-fn requests() -> impl Strategy<Value = Vec<(Vec<(Vec<u8>, Vec<u8>)>, bool)>> {
+fn requests() -> impl Strategy<Value = Vec<Sent>> {
     let whole = || {
         (pseudo(), proptest::collection::vec(field(), 0..4)).prop_map(|(pseudo, fields)| {
             let pseudo = pseudo.into_iter().map(|(name, value)| (name.into_bytes(), value.into_bytes()));
