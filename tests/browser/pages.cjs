@@ -108,7 +108,7 @@ async function visit(browser, name, options) {
   await page.click(".blocked a.button");
   await page.waitForURL(/remote=load/);
   await frame.locator("img").evaluate((image) => image.complete || new Promise((done) => (image.onload = image.onerror = done)));
-  assert.equal(remote.hits, 1, "the picture, and never what a style names");
+  assert.equal(remote.hits, 2, "the picture, and what its style names");
   await look("message with remote content loaded");
   for (const tab of ["Text", "Headers", "Source"]) {
     await page.click(`.tabs >> text=${tab}`);

@@ -6,9 +6,6 @@ const ROWS_MAX = 200;
 const RELATIVE_EVERY_MS = 15_000;
 const COUNTERS_EVERY_MS = 2_000;
 
-const one = (selector, within = document) => within.querySelector(selector);
-const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-
 // What this browser remembers. Storage may be forbidden; then it remembers nothing.
 const memory = {
   load(key) {
@@ -174,6 +171,11 @@ document.addEventListener("click", (event) => {
   else if (button?.id === "keys") one("#help").showModal();
   else if (button?.dataset.copy) copy(button);
 });
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-width]");
+  if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey && chooseWidth(link)) event.preventDefault();
+});
+for (const frame of all("iframe.frame")) dressFrame(frame);
 markRead();
 refreshTimes();
 setInterval(refreshTimes, RELATIVE_EVERY_MS);

@@ -112,7 +112,7 @@ impl<M: Mailboxes> App<M> {
     pub(crate) fn check_change(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let refused = match (method.is_safe(), asks_to_delete(uri)) {
             (false, _) => asker(headers) == Asker::AnotherSite,
-            (true, true) => asker(headers) != Asker::OwnPageOrProgram,
+            (true, true) => asker(headers) != Asker::OwnPageOrProgram || is_for_a_picture(headers),
             (true, false) => false,
         };
         if refused { self.refuse_foreign() } else { Ok(()) }
@@ -169,6 +169,14 @@ pub(crate) fn asker(headers: &HeaderMap) -> Asker {
         Some(name) if name.starts_with("Mozilla/") => Asker::UntoldBrowser,
         _ => Asker::OwnPageOrProgram,
     }
+}
+
+/// Whether a browser says that it fetches a part of a page: the frame of a mail is of our origin, and what a mail names as
+/// a picture is no wish of the reader's. Our script's requests are `empty`, a link's `document`.
+fn is_for_a_picture(headers: &HeaderMap) -> bool {
+    headers
+        .get(HeaderName::from_static("sec-fetch-dest"))
+        .is_some_and(|dest| dest != "document" && dest != "empty")
 }
 
 /// Whether a query has `delete=`, as lists, mails and waits take it.

@@ -19,16 +19,17 @@ use super::{
     app::{App, Site},
     client::Client,
     counters::Counter,
+    rendered::{Made, Rendered},
     scope::{Asked, Params, segment},
     when::{self, Short},
     work::Kept,
 };
 use crate::{
-    mailboxes::{Mail, MailId, Mailboxes, Scope},
+    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{
         Attachment, Prepared, Reading, Until, cut, fields,
         findings::{self, Link},
-        html::{Clean, Remote, escape},
+        html::{Clean, Remote, Showing, escape, is_image},
     },
 };
 
@@ -36,6 +37,10 @@ use crate::{
 const SOURCE_BYTES_MAX: usize = 256 * 1024;
 /// Addresses of a field that are shown.
 const ADDRESSES_MAX: usize = 50;
+/// Of a larger picture no small one is shown: a browser would fetch all of it.
+const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Where the attachments of a mail are, as its frame names them.
+const ATTACHMENTS: &str = "attachments";
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -78,8 +83,11 @@ enum View {
     },
     Html {
         frame: String,
+        width: Width,
+        choices: Vec<Choice>,
         blocked: Option<String>,
         load: Option<String>,
+        taken: Option<String>,
     },
     Headers {
         fields: Vec<(String, String)>,
@@ -93,11 +101,23 @@ enum View {
     },
 }
 
+/// How the HTML may be looked at.
+struct Choice {
+    name: &'static str,
+    href: String,
+    current: bool,
+    /// What the script does without loading the page again.
+    width: Option<Width>,
+}
+
 struct Item {
     href: String,
     filename: String,
     content_type: String,
     size: Short,
+    is_picture: bool,
+    /// What a file is, in a few letters.
+    sign: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,15 +142,90 @@ impl Kind {
     }
 }
 
-#[derive(Deserialize)]
-pub(super) struct Loading {
-    /// `load`: the reader asked for remote content.
-    remote: Option<String>,
+/// How wide the frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Width {
+    Phone,
+    Tablet,
+    #[default]
+    Desk,
 }
 
-impl Loading {
-    fn remote(&self) -> Remote {
-        if self.remote.as_deref() == Some("load") { Remote::Loaded } else { Remote::Blocked }
+impl Width {
+    const ALL: [Self; 3] = [Self::Phone, Self::Tablet, Self::Desk];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Phone => "phone",
+            Self::Tablet => "tablet",
+            Self::Desk => "desk",
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Phone => "Phone",
+            Self::Tablet => "Tablet",
+            Self::Desk => "Desk",
+        }
+    }
+}
+
+/// What a page's query says about the HTML.
+#[derive(Deserialize)]
+pub(super) struct Look {
+    /// `load`: the reader asked for remote content.
+    remote: Option<String>,
+    /// Anything: in the dark.
+    dark: Option<String>,
+    width: Option<String>,
+}
+
+impl Look {
+    fn seen(&self) -> Seen {
+        let width = Width::ALL.into_iter().find(|width| Some(width.name()) == self.width.as_deref());
+        Seen {
+            remote: if self.remote.as_deref() == Some("load") { Remote::Loaded } else { Remote::Blocked },
+            dark: self.dark.is_some(),
+            width: width.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    remote: Remote,
+    dark: bool,
+    width: Width,
+}
+
+impl Seen {
+    fn made(self, id: MailId) -> Made {
+        Made { id, remote: self.remote, dark: self.dark }
+    }
+
+    fn showing(self) -> Showing<'static> {
+        Showing { remote: self.remote, dark: self.dark, pictures: ATTACHMENTS }
+    }
+
+    /// As a query, with a question mark if it says anything.
+    fn query(self) -> String {
+        let mut query = String::new();
+        let mut add = |pair: &str| {
+            query.push(if query.is_empty() { '?' } else { '&' });
+            query.push_str(pair);
+        };
+        if self.remote == Remote::Loaded {
+            add("remote=load");
+        }
+        if self.dark {
+            add("dark=1");
+        }
+        if self.width != Width::default() {
+            add("width=");
+            query.push_str(self.width.name());
+        }
+        query
     }
 }
 
@@ -139,9 +234,9 @@ pub(super) async fn page<M: Mailboxes>(
     Asked(scope): Asked,
     client: Client,
     Params((_, id)): Params<(String, String)>,
-    Query(loading): Query<Loading>,
+    Query(look): Query<Look>,
 ) -> Result<Response, Fault> {
-    shown(&app, client, &scope, &id, (None, loading.remote())).await
+    shown(&app, client, &scope, &id, (None, look.seen())).await
 }
 
 pub(super) async fn view<M: Mailboxes>(
@@ -149,10 +244,10 @@ pub(super) async fn view<M: Mailboxes>(
     Asked(scope): Asked,
     client: Client,
     Params((_, id, view)): Params<(String, String, String)>,
-    Query(loading): Query<Loading>,
+    Query(look): Query<Look>,
 ) -> Result<Response, Fault> {
     let kind = Kind::named(&view).ok_or(Fault::NoSuchPage)?;
-    shown(&app, client, &scope, &id, (Some(kind), loading.remote())).await
+    shown(&app, client, &scope, &id, (Some(kind), look.seen())).await
 }
 
 async fn shown<M: Mailboxes>(
@@ -160,7 +255,7 @@ async fn shown<M: Mailboxes>(
     client: Client,
     scope: &Scope,
     id: &str,
-    (kind, remote): (Option<Kind>, Remote),
+    (kind, seen): (Option<Kind>, Seen),
 ) -> Result<Response, Fault> {
     let mail = fetch(app, client, scope, id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
@@ -170,9 +265,15 @@ async fn shown<M: Mailboxes>(
         Scope::All => scope.name(),
         Scope::Inbox(_) | Scope::Prefix { .. } => mail.summary.inbox.to_string(),
     };
-    let render =
-        move |mail: &Mail, until: &Until| message_page(site, (mail, address), kind, (remote, until), now_ms);
-    let template = app.render(client, mail, render).await?;
+    let app_there = Arc::clone(app);
+    let template = app
+        .render(client, mail, move |mail, until| {
+            let prepared = Prepared::new(&mail.raw);
+            let reading = prepared.read();
+            let rendered = rendered(&app_there, mail, &reading, seen, until);
+            message_page(site, (mail, &reading, rendered.as_deref(), address), kind, seen, now_ms)
+        })
+        .await?;
     if template.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
@@ -191,19 +292,38 @@ pub(crate) async fn fetch<M: Mailboxes>(
     app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
 
+/// The mail's HTML as a document, made now or before; nothing if it has none.
+fn rendered<M: Mailboxes>(
+    app: &App<M>,
+    mail: &Mail,
+    reading: &Reading<'_>,
+    seen: Seen,
+    until: &Until,
+) -> Option<Arc<Rendered>> {
+    let made = seen.made(mail.summary.id);
+    if let Some(rendered) = app.renderings.find(made) {
+        return Some(rendered);
+    }
+    let clean = reading.html(&seen.showing(), until)?;
+    if clean.css_over.is_some() {
+        app.counters.add(Counter::StylesOver, 1);
+    }
+    let rendered = Arc::new(Rendered::new(clean));
+    app.renderings.keep(made, &rendered);
+    Some(rendered)
+}
+
 fn message_page(
     site: Site,
-    (mail, address): (&Mail, String),
+    (mail, reading, rendered, address): (&Mail, &Reading<'_>, Option<&Rendered>, String),
     kind: Option<Kind>,
-    (remote, until): (Remote, &Until),
+    seen: Seen,
     now_ms: u64,
 ) -> MessagePage {
     let summary = &mail.summary;
     let inbox = format!("/inbox/{}", segment(&address));
     let base = format!("{inbox}/{}", summary.id);
-    let prepared = Prepared::new(&mail.raw);
-    let reading = prepared.read();
-    let clean = reading.html(remote, until);
+    let clean = rendered.map(|rendered| &rendered.clean);
     let has_html = clean.is_some();
     // What the sender meant to be seen first; the text where there is no HTML.
     let kind = match kind {
@@ -212,7 +332,7 @@ fn message_page(
         Some(kind) => kind,
     };
     let mut notices: Vec<String> = reading.notices().iter().map(ToString::to_string).collect();
-    let over = clean.as_ref().and_then(|clean| clean.over).filter(|_| kind == Kind::Html);
+    let over = clean.and_then(|clean| clean.over).filter(|_| kind == Kind::Html);
     notices.extend(over.map(|over| {
         format!("The HTML of this mail is not shown: {over}. This is its text. The source has all of it.")
     }));
@@ -224,7 +344,7 @@ fn message_page(
             notices.extend(text_notice.map(|notice| notice.to_string()));
             View::Text { html: linked(&text) }
         }
-        Kind::Html => html_view(clean.as_ref(), &base, remote, &mut notices),
+        Kind::Html => html_view(clean, &base, seen, &mut notices),
         Kind::Headers => View::Headers { fields: reading.headers() },
         Kind::Source => {
             let shown = &mail.raw[..mail.raw.len().min(SOURCE_BYTES_MAX)];
@@ -237,10 +357,7 @@ fn message_page(
             list: reading.attachments().iter().map(|attachment| item(attachment, &base)).collect(),
         },
     };
-    let mut links = Vec::new();
-    if let Some(clean) = clean.as_ref().filter(|clean| clean.over.is_none()) {
-        findings::in_html(&clean.html, &mut links);
-    }
+    let mut links = rendered.map(|rendered| rendered.links.clone()).unwrap_or_default();
     findings::in_text(&text, &mut links);
     MessagePage {
         tabs: tabs(&base, kind, has_html, reading.attachments().len()),
@@ -249,9 +366,9 @@ fn message_page(
         id: summary.id.to_string(),
         codes: findings::codes(&subject, &text),
         subject: if subject.is_empty() { "(no subject)".to_owned() } else { subject.into_owned() },
-        from: from(&reading, mail),
-        to: to(&reading, mail),
-        cc: joined(&reading, Field::Cc),
+        from: from(reading, mail),
+        to: to(reading, mail),
+        cc: joined(reading, Field::Cc),
         iso: when::iso(summary.arrived_ms),
         exact: when::exact(summary.arrived_ms),
         relative: when::relative(summary.arrived_ms, now_ms),
@@ -267,40 +384,53 @@ fn message_page(
     }
 }
 
-fn html_view(clean: Option<&Clean>, base: &str, remote: Remote, notices: &mut Vec<String>) -> View {
-    let frame = match remote {
-        Remote::Blocked => format!("{base}/frame"),
-        Remote::Loaded => format!("{base}/frame?remote=load"),
-    };
-    let Some(clean) = clean else { return View::Html { frame, blocked: None, load: None } };
-    if clean.cut {
-        notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
+fn html_view(clean: Option<&Clean>, base: &str, seen: Seen, notices: &mut Vec<String>) -> View {
+    let frame = format!("{base}/frame{}", Seen { width: Width::Desk, ..seen }.query());
+    let page = |seen: Seen| format!("{base}/html{}", seen.query());
+    let mut choices: Vec<Choice> = Width::ALL
+        .into_iter()
+        .map(|width| Choice {
+            name: width.label(),
+            href: page(Seen { width, ..seen }),
+            current: width == seen.width,
+            width: Some(width),
+        })
+        .collect();
+    choices.push(Choice {
+        name: "Dark",
+        href: page(Seen { dark: !seen.dark, ..seen }),
+        current: seen.dark,
+        width: None,
+    });
+    let mut view = (None, None, None);
+    if let Some(clean) = clean {
+        if clean.cut {
+            notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
+        }
+        if let Some(over) = clean.css_over {
+            notices
+                .push(format!("A part of this mail's style is left out: {over}. The source has all of it."));
+        }
+        let taken = clean.taken.in_words();
+        view.2 = (!taken.is_empty()).then(|| format!("Taken out to make it safe: {}.", listed(&taken)));
+        if clean.remote_items > 0 {
+            let items = match clean.remote_items {
+                1 => "1 remote item".to_owned(),
+                n => format!("{n} remote items"),
+            };
+            let hosts = listed(&clean.remote_hosts);
+            let words = match seen.remote {
+                Remote::Blocked => {
+                    view.1 = Some(page(Seen { remote: Remote::Loaded, ..seen }));
+                    "blocked: to load them tells the sender that this was read."
+                }
+                Remote::Loaded => "loaded, because you asked.",
+            };
+            view.0 = Some(format!("{items} from {hosts} {words}"));
+        }
     }
-    if clean.images_cut {
-        notices.push("Some images are not shown: the mail shows too much of its own.".to_owned());
-    }
-    if clean.remote_items == 0 {
-        return View::Html { frame, blocked: None, load: None };
-    }
-    let items = match clean.remote_items {
-        1 => "1 remote item".to_owned(),
-        n => format!("{n} remote items"),
-    };
-    let hosts = listed(&clean.remote_hosts);
-    match remote {
-        Remote::Blocked => View::Html {
-            frame,
-            blocked: Some(format!(
-                "{items} from {hosts} blocked: to load them tells the sender that this was read."
-            )),
-            load: Some(format!("{base}/html?remote=load")),
-        },
-        Remote::Loaded => View::Html {
-            frame,
-            blocked: Some(format!("{items} from {hosts} loaded, because you asked.")),
-            load: None,
-        },
-    }
+    let (blocked, load, taken) = view;
+    View::Html { frame, width: seen.width, choices, blocked, load, taken }
 }
 
 /// "a, b and c".
@@ -365,7 +495,21 @@ fn item(attachment: &Attachment, base: &str) -> Item {
         filename: attachment.filename.clone(),
         content_type: attachment.content_type.clone(),
         size: when::size(attachment.size_bytes as u64),
+        is_picture: is_image(&attachment.content_type) && attachment.size_bytes <= THUMBNAIL_BYTES_MAX,
+        sign: sign(attachment),
     }
+}
+
+/// The end of a file's name, as its icon says it; of one without an end, what kind it is of.
+fn sign(attachment: &Attachment) -> String {
+    let end = attachment.filename.rsplit_once('.').map(|(_, end)| end);
+    let plain = |end: &&str| (1..=4).contains(&end.len()) && end.bytes().all(|b| b.is_ascii_alphanumeric());
+    end.filter(plain).unwrap_or("file").to_uppercase()
+}
+
+/// The path of a mail's attachments, as a page elsewhere names it.
+pub(crate) fn attachments_of(summary: &Summary) -> String {
+    format!("/inbox/{}/{}/{ATTACHMENTS}", segment(&summary.inbox.to_string()), summary.id)
 }
 
 /// A text as HTML: everything escaped, and bare links made links that say where they go because they are what they say.
@@ -398,34 +542,36 @@ pub(crate) fn linked(text: &str) -> String {
     html
 }
 
-#[derive(Template)]
-#[template(path = "frame.html")]
-struct FramePage {
-    html: String,
-}
-
 /// What the sandboxed frame shows.
 pub(super) async fn frame<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
     Params((_, id)): Params<(String, String)>,
-    Query(loading): Query<Loading>,
+    Query(look): Query<Look>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
-    let remote = loading.remote();
-    let html = app
-        .render(client, mail, move |mail, until| {
-            let prepared = Prepared::new(&mail.raw);
-            prepared.read().html(remote, until).map(|clean| clean.html)
-        })
-        .await?;
-    let mut response = answer::page(&FramePage { html: html.ok_or(Fault::NoSuchPart)? })?;
-    response.headers_mut().insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(Clean::content_security_policy(remote)),
-    );
+    let seen = look.seen();
+    let found = app.renderings.find(seen.made(mail.summary.id));
+    let found = match found {
+        Some(rendered) => Some(rendered),
+        None => {
+            let app_there = Arc::clone(&app);
+            app.render(client, mail, move |mail, until| {
+                let prepared = Prepared::new(&mail.raw);
+                rendered(&app_there, mail, &prepared.read(), seen, until)
+            })
+            .await?
+        }
+    };
+    let html = found.ok_or(Fault::NoSuchPart)?.html.clone();
+    let policy = Clean::content_security_policy(seen.remote);
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),
+    ];
+    let response = (headers, html).into_response();
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 

@@ -29,6 +29,7 @@ pub(crate) mod live;
 pub(crate) mod marks;
 pub(crate) mod message;
 mod pages;
+mod rendered;
 pub(crate) mod scope;
 pub(crate) mod taken;
 mod turns;

@@ -183,17 +183,22 @@ fn the_html_is_framed_and_its_remote_content_waits() {
         page.contains("2 remote items from images.timetable.test and track.timetable.test blocked"),
         "{page}"
     );
-    assert!(page.contains("sandbox=\"allow-popups allow-popups-to-escape-sandbox\""));
+    assert!(page.contains("sandbox=\"allow-same-origin allow-popups allow-popups-to-escape-sandbox\""));
     assert!(page.contains("https://click.timetable.test/?to="), "the true target is listed");
     let frame = site.get(&format!("{base}/frame"));
-    assert!(!frame.body.contains("images.timetable.test") && frame.body.contains("data:image/bmp"));
+    assert!(!frame.body.contains("images.timetable.test"));
     let policy = frame.header("content-security-policy");
     assert!(
-        policy.contains("sandbox") && policy.contains("img-src data:;") && !policy.contains("script-src")
+        policy.contains("sandbox allow-same-origin allow-popups") && policy.contains("img-src 'self' data:;")
     );
+    assert!(!policy.contains("script") && !policy.contains("allow-top-navigation"), "{policy}");
+    // Its own picture is where the frame says, as a picture.
+    let (_, rest) = frame.body.split_once("src=\"attachments/").unwrap();
+    let picture = site.get(&format!("{base}/attachments/{}", rest.split('"').next().unwrap()));
+    assert_eq!((picture.status, picture.header("content-type")), (200, "image/bmp"));
     let loaded = site.get(&format!("{base}/frame?remote=load"));
     assert!(loaded.body.contains("https://images.timetable.test/winter/amsterdam.jpg"));
-    assert!(loaded.header("content-security-policy").contains("img-src data: https: http:;"));
+    assert!(loaded.header("content-security-policy").contains("img-src 'self' data: https: http:;"));
 }
 
 #[test]
@@ -343,6 +348,34 @@ fn a_get_that_deletes_is_a_change() {
         assert_eq!(answer.status, 200, "{own:?}: {}", answer.body);
     }
     assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
+}
+
+/// A frame is of our origin; what a mail names as a picture is not the reader's wish for all that.
+#[test]
+fn a_picture_deletes_nothing() {
+    let site = Site::new();
+    let id = site.deliver("ann", "Subject: x\r\n\r\n");
+    let path = format!("/api/v2/domains/public/inboxes/ann/messages/{id}?delete=1ms");
+    for dest in ["image", "style", "font", "iframe", "video"] {
+        let asked = [("sec-fetch-site", "same-origin"), ("sec-fetch-dest", dest)];
+        assert_eq!(site.ask("GET", &path, &asked, "").status, 403, "{dest}");
+    }
+    let own = [("sec-fetch-site", "same-origin"), ("sec-fetch-dest", "empty")];
+    assert_eq!(site.ask("GET", &path, &own, "").status, 200);
+}
+
+/// The page and its frame ask for the same document.
+#[test]
+fn html_is_made_once() {
+    let site = Site::new();
+    let id = site.deliver("ann", "Content-Type: text/html\r\n\r\n<style>p{color:red}</style><p>x");
+    let base = format!("/inbox/ann@night.test/{id}");
+    assert!(site.page(&base).contains("iframe"));
+    assert!(site.get(&format!("{base}/frame")).body.contains("<style>p{color:red;}</style>"));
+    assert!(site.get(&format!("{base}/frame?dark=1")).body.contains("invert"));
+    assert!(site.counts("mail_web_rendered_found_total 1"));
+    assert_eq!(site.ask("POST", &format!("{base}/delete"), &[], "").status, 303);
+    site.until("mail_web_rendered_bytes 0.0");
 }
 
 /// 21 of them shut all live pages for as long as they waited.
