@@ -2,9 +2,6 @@
 // there is room for. The frame runs no scripts and is of our origin, so that this may look at it.
 "use strict";
 
-const one = (selector, within = document) => within.querySelector(selector);
-const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-
 const FRAME_MIN_PX = 120;
 // Higher, and it scrolls by itself: no browser draws endlessly high pages well.
 const FRAME_MAX_PX = 60_000;

@@ -19,6 +19,7 @@ use super::{
     config::Config,
     counters::{Counter, Counters},
     gists::Gists,
+    leaving::Leaving,
     marks::Marks,
     rendered::Renderings,
     turns::Turns,
@@ -39,6 +40,7 @@ pub(crate) struct App<M> {
     pub(crate) marks: Marks,
     pub(crate) gists: Gists,
     pub(super) renderings: Renderings,
+    pub(super) leaving: Leaving,
     pub(crate) started_ms: u64,
     /// It listens where only this machine can reach it.
     pub(crate) on_loopback: bool,
@@ -79,7 +81,7 @@ impl<M: Mailboxes> App<M> {
             kept: when::span(u64::try_from(config.kept.as_millis()).unwrap_or(u64::MAX)),
             warning: config.warning.clone(),
             style: assets::path("style.css"),
-            scripts: ["frame.js", "mail.js"].map(assets::path).to_vec(),
+            scripts: ["common.js", "frame.js", "list.js", "mail.js"].map(assets::path).to_vec(),
             theme: assets::path("theme.js"),
             icon: assets::path("icon.svg"),
         };
@@ -95,6 +97,7 @@ impl<M: Mailboxes> App<M> {
             marks,
             gists: Gists::new(Arc::clone(&counters)),
             renderings: Renderings::new(Arc::clone(&counters)),
+            leaving: Leaving::new(Arc::clone(&counters)),
             started_ms: clock::unix_ms(),
             on_loopback: address.ip().is_loopback(),
             listeners: Arc::new(Semaphore::new(config.listeners_max)),

@@ -35,6 +35,8 @@ engine::counters! {
         RenderTimeOver => Counter, "mail_web_render_time_over", None, "Mails whose HTML was not shown because it took too long to be made safe.";
         RenderOver => Counter, "mail_web_render_over", None, "Pages that showed the text of a mail because its HTML was over a bound (tags, attributes, elements, depth, time).";
         StylesOver => Counter, "mail_web_styles_over", None, "Mails shown without a part of their style sheets, because those were over a bound (bytes, rules, selectors, declarations, depth).";
+        Leaving => Gauge, "mail_web_leaving", None, "Mails that were deleted on a page and can be brought back for ten seconds.";
+        LeavingFull => Counter, "mail_web_leaving_full", None, "Deletions on a page that could not be undone, because too many mails were on their way out (10,000).";
         Listeners => Gauge, "mail_web_listeners", None, "Live pages, streams and waiting requests.";
         ListenersFull => Counter, "mail_web_listeners_full", None, "Live pages, streams and waits turned away because of the limit.";
         ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Times that a listener missed events, because it read too slowly or because they were lost before; it was told to look again.";

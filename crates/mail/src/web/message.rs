@@ -6,7 +6,7 @@ use askama::Template;
 use axum::{
     body::Bytes,
     extract::{Query, State},
-    http::{HeaderName, HeaderValue, header},
+    http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse, Redirect, Response},
 };
 use engine::cores::clock;
@@ -15,8 +15,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{
+    access::{Asker, asker},
     answer::{self, Fault, inbox_tag, mail_tag, public},
     app::{App, Site},
+    board::{Board, Listed, ROW_BYTES},
     client::Client,
     counters::Counter,
     rendered::{Made, Rendered},
@@ -42,15 +44,43 @@ const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Where the attachments of a mail are, as its frame names them.
 const ATTACHMENTS: &str = "attachments";
 
+/// A mail beside the list that it is in.
 #[derive(Template)]
 #[template(path = "message.html")]
-struct MessagePage {
-    site: Site,
+struct MessagePage<'a> {
+    site: &'a Site,
+    letter: &'a Letter,
+    address: &'a str,
+    name: &'a str,
+    base: &'a str,
+    board: Board<'a>,
+    list_query: &'a str,
+    above: Option<MailId>,
+    below: Option<MailId>,
+    readers: &'a str,
+    /// No mails were deleted on the way to a mail's own page.
+    deleted: Option<(usize, u64)>,
+    query: &'a str,
+}
+
+/// The mail alone, for the pages' script.
+#[derive(Template)]
+#[template(path = "reading.html")]
+struct ReadingPart<'a> {
+    letter: &'a Letter,
+    name: &'a str,
+    base: &'a str,
+    list_query: &'a str,
+    above: Option<MailId>,
+    below: Option<MailId>,
+    readers: &'a str,
+}
+
+/// What is shown of a mail.
+struct Letter {
     id: String,
-    address: String,
     inbox: String,
     raw: String,
-    delete: String,
     subject: String,
     from: String,
     to: String,
@@ -60,10 +90,12 @@ struct MessagePage {
     relative: Short,
     size: Short,
     kept: String,
+    tags: Vec<String>,
     codes: Vec<String>,
     notices: Vec<String>,
     tabs: Vec<Tab>,
     view: View,
+    attachments: Vec<Item>,
     links: Vec<Link>,
     /// The text is shown instead of the HTML.
     html_over: bool,
@@ -96,9 +128,8 @@ enum View {
         source: String,
         cut: bool,
     },
-    Attachments {
-        list: Vec<Item>,
-    },
+    /// They are shown below each view.
+    Attachments,
 }
 
 /// How the HTML may be looked at.
@@ -179,6 +210,11 @@ pub(super) struct Look {
     /// Anything: in the dark.
     dark: Option<String>,
     width: Option<String>,
+    /// The page of the list beside it.
+    #[serde(default)]
+    skip: usize,
+    /// `reading`: the mail alone.
+    part: Option<String>,
 }
 
 impl Look {
@@ -233,51 +269,80 @@ pub(super) async fn page<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
+    headers: HeaderMap,
     Params((_, id)): Params<(String, String)>,
     Query(look): Query<Look>,
 ) -> Result<Response, Fault> {
-    shown(&app, client, &scope, &id, (None, look.seen())).await
+    shown(&app, (client, &headers), &scope, &id, (None, look)).await
 }
 
 pub(super) async fn view<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
+    headers: HeaderMap,
     Params((_, id, view)): Params<(String, String, String)>,
     Query(look): Query<Look>,
 ) -> Result<Response, Fault> {
     let kind = Kind::named(&view).ok_or(Fault::NoSuchPage)?;
-    shown(&app, client, &scope, &id, (Some(kind), look.seen())).await
+    shown(&app, (client, &headers), &scope, &id, (Some(kind), look)).await
 }
 
 async fn shown<M: Mailboxes>(
     app: &Arc<App<M>>,
-    client: Client,
+    (client, headers): (Client, &HeaderMap),
     scope: &Scope,
     id: &str,
-    (kind, seen): (Option<Kind>, Seen),
+    (kind, look): (Option<Kind>, Look),
 ) -> Result<Response, Fault> {
     let mail = fetch(app, client, scope, id).await?;
-    let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
-    let (site, now_ms) = (app.site.clone(), clock::unix_ms());
-    // Over all a mail is there also when the first inbox that it came into has let it go.
-    let address = match scope {
-        Scope::All => scope.name(),
-        Scope::Inbox(_) | Scope::Prefix { .. } => mail.summary.inbox.to_string(),
-    };
-    let app_there = Arc::clone(app);
-    let template = app
+    let (id, inbox) = (mail.summary.id, mail.summary.inbox.clone());
+    let tags = [mail_tag(id), inbox_tag(&inbox)];
+    // Who looks at it has read it; a page of another site that shows it has not.
+    if asker(headers) != Asker::AnotherSite {
+        app.set_read(&[Arc::new(mail.summary.clone())], true).await?;
+    }
+    let listed = Listed::load(app, client, scope, look.skip).await?;
+    let (seen, now_ms) = (look.seen(), clock::unix_ms());
+    let (app_there, base) = (Arc::clone(app), format!("{}/{id}", listed.base));
+    let letter = app
         .render(client, mail, move |mail, until| {
             let prepared = Prepared::new(&mail.raw);
             let reading = prepared.read();
             let rendered = rendered(&app_there, mail, &reading, seen, until);
-            message_page(site, (mail, &reading, rendered.as_deref(), address), kind, seen, now_ms)
+            let tags = app_there.marks.tags(mail.summary.id);
+            letter((mail, &reading, rendered.as_deref()), &base, tags, (kind, seen), now_ms)
         })
         .await?;
-    if template.html_over {
+    if letter.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
-    let response = answer::page(&template)?;
+    let (above, below) = listed.beside(id);
+    let (readers, list_query) = (app.readers(scope), listed.query());
+    let (address, name, base) = (&*listed.address, &*listed.name, &*listed.base);
+    let (letter, list_query, readers) = (&letter, &*list_query, &*readers);
+    let response = if look.part.as_deref() == Some("reading") {
+        answer::page(&ReadingPart { letter, name, base, list_query, above, below, readers })?
+    } else {
+        let board = listed.board(app, Some(id));
+        let rows_bytes = board.rows.len() * ROW_BYTES;
+        let (site, deleted, query) = (&app.site, None, "");
+        let page = MessagePage {
+            site,
+            letter,
+            address,
+            name,
+            base,
+            board,
+            list_query,
+            above,
+            below,
+            readers,
+            deleted,
+            query,
+        };
+        answer::long_page(&page, rows_bytes)?
+    };
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 
@@ -289,6 +354,9 @@ pub(crate) async fn fetch<M: Mailboxes>(
     id: &str,
 ) -> Result<Kept, Fault> {
     let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
+    if app.leaving.has(id) {
+        return Err(Fault::NoSuchMail);
+    }
     app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
 
@@ -313,16 +381,14 @@ fn rendered<M: Mailboxes>(
     Some(rendered)
 }
 
-fn message_page(
-    site: Site,
-    (mail, reading, rendered, address): (&Mail, &Reading<'_>, Option<&Rendered>, String),
-    kind: Option<Kind>,
-    seen: Seen,
+fn letter(
+    (mail, reading, rendered): (&Mail, &Reading<'_>, Option<&Rendered>),
+    base: &str,
+    tags: Vec<String>,
+    (kind, seen): (Option<Kind>, Seen),
     now_ms: u64,
-) -> MessagePage {
+) -> Letter {
     let summary = &mail.summary;
-    let inbox = format!("/inbox/{}", segment(&address));
-    let base = format!("{inbox}/{}", summary.id);
     let clean = rendered.map(|rendered| &rendered.clean);
     let has_html = clean.is_some();
     // What the sender meant to be seen first; the text where there is no HTML.
@@ -344,7 +410,7 @@ fn message_page(
             notices.extend(text_notice.map(|notice| notice.to_string()));
             View::Text { html: linked(&text) }
         }
-        Kind::Html => html_view(clean, &base, seen, &mut notices),
+        Kind::Html => html_view(clean, base, seen, &mut notices),
         Kind::Headers => View::Headers { fields: reading.headers() },
         Kind::Source => {
             let shown = &mail.raw[..mail.raw.len().min(SOURCE_BYTES_MAX)];
@@ -353,17 +419,15 @@ fn message_page(
                 cut: shown.len() < mail.raw.len(),
             }
         }
-        Kind::Attachments => View::Attachments {
-            list: reading.attachments().iter().map(|attachment| item(attachment, &base)).collect(),
-        },
+        Kind::Attachments => View::Attachments,
     };
     let mut links = rendered.map(|rendered| rendered.links.clone()).unwrap_or_default();
     findings::in_text(&text, &mut links);
-    MessagePage {
-        tabs: tabs(&base, kind, has_html, reading.attachments().len()),
+    Letter {
+        tabs: tabs(base, kind, has_html, reading.attachments().len()),
         raw: format!("{base}/raw"),
-        delete: format!("{base}/delete"),
         id: summary.id.to_string(),
+        inbox: summary.inbox.to_string(),
         codes: findings::codes(&subject, &text),
         subject: if subject.is_empty() { "(no subject)".to_owned() } else { subject.into_owned() },
         from: from(reading, mail),
@@ -374,13 +438,17 @@ fn message_page(
         relative: when::relative(summary.arrived_ms, now_ms),
         size: when::size(summary.size_bytes),
         kept: when::span(summary.expires_ms.saturating_sub(now_ms)),
-        address,
-        inbox,
+        attachments: match kind {
+            Kind::Headers | Kind::Source => Vec::new(),
+            Kind::Text | Kind::Html | Kind::Attachments => {
+                reading.attachments().iter().map(|attachment| item(attachment, base)).collect()
+            }
+        },
         html_over: over.is_some(),
+        tags,
         notices,
         view,
         links,
-        site,
     }
 }
 
