@@ -6,7 +6,7 @@ use mail::render::{
     cost::Over,
     fields::{decode, decode_address},
     findings::{CODES_MAX, LINKS_MAX, codes, links},
-    html::{Clean, Remote},
+    html::{Clean, Remote, Showing},
 };
 use mail_parser::HeaderName;
 
@@ -46,27 +46,39 @@ pub(crate) fn check(raw: &[u8]) {
     let targets: std::collections::HashSet<_> = links.iter().map(|link| &link.link).collect();
     assert_eq!(targets.len(), links.len(), "each once");
 
-    let blocked = reading.html(Remote::Blocked, &Until::default());
+    let blocked = reading.html(&Showing::default(), &Until::default());
     assert_eq!(blocked.is_some(), reading.has_html());
     let Some(blocked) = blocked else { return };
     check_clean(&blocked);
-    for fetching in ["src=\"http", "src=\"//", "background=\"http", "url("] {
+    for fetching in
+        ["src=\"http", "src=\"//", "background=\"http", "url(\"http", "url(\"//", "url(h", "url(/"]
+    {
         assert!(!is_within(&blocked.html, fetching), "{fetching} in {}", blocked.html);
     }
     // What is large takes long to be cleaned twice more, and says nothing new.
     if blocked.html.len() > HTML_BYTES_AGAIN_MAX {
         return;
     }
-    let loaded = reading.html(Remote::Loaded, &Until::default()).expect("it was there");
+    let loaded = reading
+        .html(&Showing { remote: Remote::Loaded, dark: true, pictures: "x" }, &Until::default())
+        .expect("it was there");
     check_clean(&loaded);
     assert_eq!((loaded.remote_items, &loaded.remote_hosts), (blocked.remote_items, &blocked.remote_hosts));
-    let late = reading.html(Remote::Blocked, &Until::new(|| true)).expect("it was there");
+    let late = reading.html(&Showing::default(), &Until::new(|| true)).expect("it was there");
     assert!(late.over.is_some() && (blocked.over.is_some() || late.over == Some(Over::Time)));
 }
 
 fn check_clean(clean: &Clean) {
     for forbidden in [
-        "<script", "<style", "<iframe", "<object", "<svg", "<form", "<meta", "<base", "<link", "<input",
+        "<script",
+        "<iframe",
+        "<object",
+        "<svg",
+        "<form",
+        "<meta http-equiv",
+        "<base href",
+        "<link",
+        "<input",
         "<embed",
     ] {
         assert!(!is_within(&clean.html, forbidden), "{forbidden} in {}", clean.html);
@@ -86,9 +98,10 @@ fn is_within(html: &str, sign: &str) -> bool {
     };
     if sign.starts_with('<') {
         lower.match_indices(sign).any(|(at, _)| !is_quoted(at))
-    } else if sign == "url(" {
-        // In a style alone it means something.
-        styles(&lower).any(|style| style.contains(sign))
+    } else if sign.starts_with("url(") {
+        // In a style alone it means something, and no style that comes out has it unquoted.
+        let sign = sign.replace('"', "&quot;");
+        styles(&lower).any(|style| style.contains(&sign))
     } else {
         is_attribute(html, sign)
     }

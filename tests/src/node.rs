@@ -35,6 +35,15 @@ pub fn node_modules() -> PathBuf {
     npm_installed("tests-node", &source_tree().join("tests/browser"))
 }
 
+/// Templates of mails and what builds them, of `tests/browser/templates/package-lock.json`.
+///
+/// # Panics
+/// If they cannot be installed; npm's words are in the message.
+#[must_use]
+pub fn mail_templates() -> PathBuf {
+    npm_installed("tests-templates", &source_tree().join("tests/browser/templates"))
+}
+
 /// The public suite for RFC 9111, of `tests/clients/conformance/package-lock.json`.
 ///
 /// # Panics

@@ -1,31 +1,8 @@
-// What pages can do beyond links and forms: live arrival, keys, times that stay right, a memory of what was read.
+// What pages can do beyond links and forms: keys, times that stay right, counters, copying.
 "use strict";
 
-const READ_MAX = 500;
-const ROWS_MAX = 200;
 const RELATIVE_EVERY_MS = 15_000;
 const COUNTERS_EVERY_MS = 2_000;
-
-const one = (selector, within = document) => within.querySelector(selector);
-const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-
-// What this browser remembers. Storage may be forbidden; then it remembers nothing.
-const memory = {
-  load(key) {
-    try {
-      return JSON.parse(localStorage.getItem(key)) ?? [];
-    } catch {
-      return [];
-    }
-  },
-  save(key, value) {
-    try {
-      localStorage.setItem(key, JSON.stringify(value));
-    } catch {
-      // Full or forbidden.
-    }
-  },
-};
 
 function switchTheme() {
   const root = document.documentElement;
@@ -33,11 +10,7 @@ function switchTheme() {
     ? root.dataset.theme === "night"
     : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = night ? "day" : "night";
-  try {
-    localStorage.setItem("theme", root.dataset.theme);
-  } catch {
-    // It holds for this page.
-  }
+  memory.save("theme", root.dataset.theme);
 }
 
 function relative(then, now) {
@@ -52,59 +25,6 @@ function relative(then, now) {
 function refreshTimes() {
   const now = Date.now();
   for (const time of all("time[datetime]")) time.textContent = relative(Date.parse(time.dateTime), now);
-}
-
-// Unread is bold: by this browser, because an inbox has no owner.
-function markRead() {
-  const mail = one(".mail[data-id]");
-  if (mail) {
-    const key = `read ${mail.dataset.address}`;
-    const read = memory.load(key).filter((id) => id !== mail.dataset.id);
-    read.push(mail.dataset.id);
-    memory.save(key, read.slice(-READ_MAX));
-  }
-  const inbox = one("#inbox");
-  if (inbox) {
-    const read = new Set(memory.load(`read ${inbox.dataset.address}`));
-    for (const row of all(".row")) row.classList.toggle("read", read.has(row.dataset.id));
-  }
-}
-
-function live() {
-  const inbox = one("#inbox[data-events]");
-  if (!inbox || !window.EventSource) return;
-  const board = one("#board");
-  const lamp = one("#live");
-  const state = (name, words) => {
-    lamp.dataset.state = name;
-    one(".live-text", lamp).textContent = words;
-  };
-  const events = new EventSource(inbox.dataset.events);
-  events.addEventListener("open", () => state("on", "live"));
-  events.addEventListener("error", () => {
-    if (events.readyState === EventSource.CLOSED) state("off", "not live: reload the page");
-    else state("wait", "connecting again");
-  });
-  events.addEventListener("arrived", (event) => {
-    if (one(`.row[data-id="${CSS.escape(event.lastEventId)}"]`, board)) return;
-    const template = document.createElement("template");
-    // The server's own row, with everything in it escaped.
-    template.innerHTML = event.data;
-    const row = template.content.firstElementChild;
-    row.classList.add("arriving");
-    board.prepend(row);
-    while (board.children.length > ROWS_MAX) board.lastElementChild.remove();
-    one("#empty").hidden = true;
-    one("#news").textContent = `New mail from ${one(".from", row).textContent}: ${one(".subject", row).textContent}`;
-    refreshTimes();
-  });
-  events.addEventListener("deleted", (event) => {
-    one(`.row[data-id="${CSS.escape(event.data)}"]`, board)?.remove();
-    one("#empty").hidden = board.children.length > 0;
-  });
-  // Too much happened at once to be told one by one.
-  events.addEventListener("reload", () => location.reload());
-  addEventListener("pagehide", () => events.close());
 }
 
 function counters() {
@@ -125,46 +45,92 @@ function counters() {
   }, COUNTERS_EVERY_MS);
 }
 
+/** To the mail below or above: opened if one is open, else pointed at. */
 function move(step) {
-  const rows = all("#board a");
-  if (rows.length === 0) return;
-  const at = rows.indexOf(document.activeElement);
-  const next = at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + step));
-  rows[next].focus();
-  rows[next].scrollIntoView({ block: "nearest" });
+  const open = openId();
+  if (open !== undefined) {
+    const row = neighbour(open, step);
+    if (row) return void openMail(row);
+    const link = one(`[data-step="${step}"]`);
+    return void (link && !rowOf(open) && link.click());
+  }
+  const links = all("#board a");
+  if (links.length === 0) return;
+  const at = links.indexOf(document.activeElement?.closest(".row a") ?? one("a", document.activeElement?.closest(".row") ?? document));
+  const next = at < 0 ? 0 : Math.min(links.length - 1, Math.max(0, at + step));
+  links[next].focus();
+  links[next].scrollIntoView({ block: "nearest" });
 }
+
+/** The mail that a key is about: the one pointed at, or the one that is open. */
+const pointedAt = () => document.activeElement?.closest(".row") ?? (openId() && rowOf(openId()));
+
+function meant() {
+  const ids = picked();
+  if (ids.length > 0) return ids;
+  const id = pointedAt()?.dataset.id ?? openId();
+  return id ? [id] : [];
+}
+
+const actions = {
+  j: () => move(1),
+  k: () => move(-1),
+  o: () => one("#board a:focus")?.click(),
+  u: () => one("[data-up]")?.click(),
+  x: () => {
+    const row = pointedAt();
+    if (row) one("input", row).click();
+  },
+  a: () => pickAll(picked().length < rows().length),
+  d: () => remove(meant()),
+  z: () => undo(),
+  m: () => {
+    const ids = meant();
+    mark(ids, !rowOf(ids[0])?.classList.contains("read"));
+  },
+  "/": () => (one("#q") ?? one("#address"))?.focus(),
+  "?": () => one("#help").showModal(),
+};
 
 function keys(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  if (event.target.matches("input, textarea, select, [contenteditable]")) {
+  if (event.target.matches("input:not([type=checkbox]), textarea, select, [contenteditable]")) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  const search = one("#q") ?? one("#address");
-  const actions = {
-    j: () => move(1),
-    k: () => move(-1),
-    o: () => one("#board a:focus")?.click(),
-    u: () => one("[data-up]")?.click(),
-    "/": () => search?.focus(),
-    "?": () => one("#help").showModal(),
-  };
-  const action = actions[event.key];
-  if (action && !one("dialog[open]")) {
-    event.preventDefault();
-    action();
-  }
+  if (one("dialog[open]")) return;
+  const tab = /^[1-5]$/.test(event.key) && all(".tabs a")[Number(event.key) - 1];
+  const action = tab ? () => tab.click() : actions[event.key];
+  if (!action || (!one("#inbox") && !["/", "?", "u"].includes(event.key))) return;
+  event.preventDefault();
+  action();
 }
 
 async function copy(button) {
-  const words = button.textContent;
+  const words = button.title;
   try {
     await navigator.clipboard.writeText(button.dataset.copy);
-    button.textContent = "Copied";
+    say("Copied.");
   } catch {
-    button.textContent = "Not allowed";
+    say("This browser does not let a page copy.");
   }
-  setTimeout(() => (button.textContent = words), 1500);
+  button.title = words;
+}
+
+/** A link that this page can follow by itself. Whether it does. */
+function follow(link) {
+  if (link.dataset.width) return chooseWidth(link);
+  if (!one("#inbox") || link.hasAttribute("download") || link.target) return false;
+  if ("up" in link.dataset && one(".mail")) return listUrl ? (closeMail(), true) : false;
+  const row = link.closest(".row");
+  if (row) return openMail(row), true;
+  if (link.dataset.step) {
+    const to = openId() && neighbour(openId(), Number(link.dataset.step));
+    return to ? (openMail(to), true) : false;
+  }
+  // Another view of the same mail.
+  if (link.closest(".mail") && link.origin === location.origin && openId()) return openPage(link.href, openId()), true;
+  return false;
 }
 
 document.addEventListener("keydown", keys);
@@ -172,12 +138,35 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (button?.id === "theme") switchTheme();
   else if (button?.id === "keys") one("#help").showModal();
+  else if (button?.id === "undo") undo();
   else if (button?.dataset.copy) copy(button);
+  const link = event.target.closest("a[href]");
+  const plain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey;
+  if (link && plain && follow(link)) event.preventDefault();
+  if (event.target.id === "pick-all") pickAll(event.target.checked);
+  else if (event.target.matches("#board input")) pick(event.target, event);
 });
-markRead();
+document.addEventListener("submit", (event) => {
+  if (one("#inbox") && doForm(event.target, event.submitter)) event.preventDefault();
+});
+addEventListener("popstate", (event) => {
+  const mail = event.state?.mail;
+  if (mail) openPage(location.href, mail, false);
+  else if (one("#inbox") && location.pathname === new URL(listUrl || "/", location).pathname) closeMail(false);
+  else location.reload();
+});
+
+if (one("#inbox")) {
+  const open = openId();
+  listUrl = open ? (one("[data-up]")?.href ?? "") : location.href;
+  history.replaceState({ mail: open }, "");
+  shown(open ?? null);
+  showPicked();
+  live();
+  border();
+}
 refreshTimes();
 setInterval(refreshTimes, RELATIVE_EVERY_MS);
-live();
 counters();
-// Back from a mail: the page may come out of the browser's memory as it was.
+// Back from elsewhere: the page may come out of the browser's memory as it was.
 addEventListener("pageshow", (event) => event.persisted && location.reload());

@@ -1,10 +1,13 @@
-// Before the first paint: the theme that was chosen last, so that nothing flashes.
+// Before the first paint: the theme and the width that were chosen last, so that nothing flashes and nothing jumps.
 (() => {
-  document.documentElement.classList.add("script");
+  const root = document.documentElement;
+  root.classList.add("script");
   try {
-    const theme = localStorage.getItem("theme");
-    if (theme === "day" || theme === "night") document.documentElement.dataset.theme = theme;
+    const theme = JSON.parse(localStorage.getItem("theme"));
+    if (theme === "day" || theme === "night") root.dataset.theme = theme;
+    const width = JSON.parse(localStorage.getItem("list-width"));
+    if (typeof width === "number") root.style.setProperty("--list", `${width}px`);
   } catch {
-    // Storage is forbidden: the system's theme stays.
+    // Storage is forbidden, or was written by an earlier version: what the system says stays.
   }
 })();

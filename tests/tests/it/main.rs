@@ -42,6 +42,7 @@ mod mail_crash;
 mod mail_guide;
 mod mail_memory;
 mod mail_smtp;
+mod mail_templates;
 mod mail_web;
 mod notes;
 mod numbers;

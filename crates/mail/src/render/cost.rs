@@ -8,23 +8,12 @@
 //! - what may not stand in a table is put before it, where its place is looked for among all that stands there.
 //!
 //! ```text
-//!  source ─▶ attributes, by the tokenizer's rules ─▶ the parser itself, on a tree that only counts ─▶ cleaned as ever
+//!  source ─▶ attributes, by the tokenizer's rules ─▶ the parser, on a tree that counts as it grows ─▶ written anew
 //!                       │ too many                                │ too many, too deep, too long
 //!                       └───────────────────┬─────────────────────┘
 //!                                         Over: the text is shown instead
 //! ```
-//! So what is cleaned has been parsed once before.
-
-use std::{cell::Cell, rc::Rc};
-
-use html5ever::{
-    Attribute, ExpandedName, ParseOpts, QualName,
-    interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink},
-    local_name, ns, parse_fragment,
-    tendril::{StrTendril, TendrilSink},
-};
-
-use super::Until;
+//! The tree is in [`super::tree`]; here are the bounds, and what is counted before the parser sees anything.
 
 /// HTML with more tags is not shown as such.
 pub const TAGS_MAX: usize = 20_000;
@@ -36,7 +25,7 @@ pub const ATTRIBUTES_MAX: usize = 200_000;
 pub const ELEMENTS_MAX: usize = 50_000;
 /// Elements within elements; browsers flatten what is deeper (Blink's `kMaximumHTMLParserDOMTreeDepth`).
 pub const DEPTH_MAX: usize = 512;
-/// Looks at open elements and at siblings. A newsletter of 50 KB with 2,000 elements takes 20,000.
+/// Looks at open elements and at children that are moved. A newsletter of 50 KB with 2,000 elements takes 20,000.
 pub const LOOKS_MAX: usize = 5_000_000;
 /// So many bytes go to the parser between two looks at what they cost.
 const PIECE_BYTES: usize = 1024;
@@ -70,29 +59,12 @@ pub enum Over {
     Time,
 }
 
-/// Whether HTML is within all bounds.
-pub(super) fn check(source: &str, until: &Until) -> Result<(), Over> {
+/// Whether the parser may see it: what a tree cannot count while it grows.
+pub(super) fn check(source: &str) -> Result<(), Over> {
     if memchr::memchr_iter(b'<', source.as_bytes()).count() > TAGS_MAX {
         return Err(Over::Tags);
     }
-    check_attributes(source.as_bytes())?;
-    let over = Rc::new(Cell::new(None));
-    let counting =
-        Counting { over: Rc::clone(&over), elements: 0.into(), attributes: 0.into(), looks: 0.into() };
-    // As ammonia parses it.
-    let context = QualName::new(None, ns!(html), local_name!("div"));
-    let mut parser = parse_fragment(counting, ParseOpts::default(), context, Vec::new(), false);
-    for piece in pieces(source) {
-        parser.process(StrTendril::from(piece));
-        if let Some(over) = over.get() {
-            return Err(over);
-        }
-        if until.is_over() {
-            return Err(Over::Time);
-        }
-    }
-    parser.finish();
-    over.get().map_or(Ok(()), Err)
+    check_attributes(source.as_bytes())
 }
 
 /// A text in pieces of about `PIECE_BYTES`, between characters.
@@ -165,155 +137,4 @@ fn attributes_of(tag: &[u8]) -> (usize, usize) {
         };
     }
     (attributes, tag.len())
-}
-
-/// An element of which nothing is known but its name and its place.
-struct Element {
-    name: QualName,
-    /// MathML's `annotation-xml` that holds HTML.
-    integration_point: bool,
-    depth: Cell<usize>,
-    attributes: Cell<usize>,
-    children: Cell<usize>,
-    parent: Cell<Option<Rc<Self>>>,
-}
-
-/// A tree that is not there: the parser makes it, and it counts.
-struct Counting {
-    over: Rc<Cell<Option<Over>>>,
-    elements: Cell<usize>,
-    attributes: Cell<usize>,
-    looks: Cell<usize>,
-}
-
-impl Counting {
-    fn add(&self, counter: &Cell<usize>, n: usize, most: usize, over: Over) {
-        counter.set(counter.get().saturating_add(n));
-        if counter.get() > most {
-            self.over.set(Some(over));
-        }
-    }
-
-    fn look(&self, n: usize) {
-        self.add(&self.looks, n, LOOKS_MAX, Over::Looks);
-    }
-
-    fn element(&self, name: QualName, attributes: usize, integration_point: bool) -> Rc<Element> {
-        self.add(&self.elements, 1, ELEMENTS_MAX, Over::Elements);
-        self.add(&self.attributes, attributes, ATTRIBUTES_MAX, Over::Attributes);
-        Rc::new(Element {
-            name,
-            integration_point,
-            depth: 0.into(),
-            attributes: attributes.into(),
-            children: 0.into(),
-            parent: Cell::new(None),
-        })
-    }
-
-    fn unnamed(&self) -> Rc<Element> {
-        self.element(QualName::new(None, ns!(), local_name!("")), 0, false)
-    }
-
-    fn adopt(&self, parent: &Rc<Element>, child: &Element) {
-        child.depth.set(parent.depth.get() + 1);
-        child.parent.set(Some(Rc::clone(parent)));
-        if child.depth.get() > DEPTH_MAX {
-            self.over.set(Some(Over::Depth));
-        }
-    }
-}
-
-impl TreeSink for Counting {
-    type Handle = Rc<Element>;
-    type Output = ();
-    type ElemName<'a> = ExpandedName<'a>;
-
-    fn finish(self) {}
-
-    fn parse_error(&self, _: std::borrow::Cow<'static, str>) {}
-
-    fn get_document(&self) -> Rc<Element> {
-        self.unnamed()
-    }
-
-    fn elem_name<'a>(&'a self, target: &'a Rc<Element>) -> ExpandedName<'a> {
-        self.look(1);
-        target.name.expanded()
-    }
-
-    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Rc<Element> {
-        self.element(name, attributes.len(), flags.mathml_annotation_xml_integration_point)
-    }
-
-    fn create_comment(&self, _: StrTendril) -> Rc<Element> {
-        self.unnamed()
-    }
-
-    fn create_pi(&self, _: StrTendril, _: StrTendril) -> Rc<Element> {
-        self.unnamed()
-    }
-
-    fn append(&self, parent: &Rc<Element>, child: NodeOrText<Rc<Element>>) {
-        parent.children.set(parent.children.get() + 1);
-        if let NodeOrText::AppendNode(child) = child {
-            self.adopt(parent, &child);
-        }
-    }
-
-    fn append_based_on_parent_node(
-        &self,
-        element: &Rc<Element>,
-        previous: &Rc<Element>,
-        child: NodeOrText<Rc<Element>>,
-    ) {
-        let parent = element.parent.take();
-        let has_parent = parent.is_some();
-        element.parent.set(parent);
-        if has_parent { self.append_before_sibling(element, child) } else { self.append(previous, child) }
-    }
-
-    fn append_before_sibling(&self, sibling: &Rc<Element>, child: NodeOrText<Rc<Element>>) {
-        let Some(parent) = sibling.parent.take() else { return };
-        // The place is looked for, and made.
-        self.look(2 * parent.children.get());
-        self.append(&parent, child);
-        sibling.parent.set(Some(parent));
-    }
-
-    fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
-
-    fn get_template_contents(&self, target: &Rc<Element>) -> Rc<Element> {
-        Rc::clone(target)
-    }
-
-    fn same_node(&self, one: &Rc<Element>, other: &Rc<Element>) -> bool {
-        self.look(1);
-        Rc::ptr_eq(one, other)
-    }
-
-    fn set_quirks_mode(&self, _: QuirksMode) {}
-
-    fn add_attrs_if_missing(&self, target: &Rc<Element>, attributes: Vec<Attribute>) {
-        // All that are there are gone through.
-        self.look(target.attributes.get() + attributes.len());
-        self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, Over::Attributes);
-        target.attributes.set(target.attributes.get() + attributes.len());
-    }
-
-    fn remove_from_parent(&self, target: &Rc<Element>) {
-        if let Some(parent) = target.parent.take() {
-            self.look(2 * parent.children.get());
-            parent.children.set(parent.children.get().saturating_sub(1));
-        }
-    }
-
-    fn reparent_children(&self, node: &Rc<Element>, new_parent: &Rc<Element>) {
-        self.look(node.children.get());
-        new_parent.children.set(new_parent.children.get() + node.children.take());
-    }
-
-    fn is_mathml_annotation_xml_integration_point(&self, target: &Rc<Element>) -> bool {
-        target.integration_point
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Reading, Until, cut, fields::printable, html::Remote};
+use super::{Reading, Until, cut, fields::printable, html::Showing};
 
 /// Links that are told.
 pub const LINKS_MAX: usize = 500;
@@ -28,7 +28,7 @@ pub struct Link {
 #[must_use]
 pub fn links(reading: &Reading<'_>, until: &Until) -> Vec<Link> {
     let mut links = Vec::new();
-    if let Some(clean) = reading.html(Remote::Blocked, until).filter(|clean| clean.over.is_none()) {
+    if let Some(clean) = reading.html(&Showing::default(), until).filter(|clean| clean.over.is_none()) {
         in_html(&clean.html, &mut links);
     }
     let (text, _) = reading.text();
@@ -36,7 +36,7 @@ pub fn links(reading: &Reading<'_>, until: &Until) -> Vec<Link> {
     links
 }
 
-/// Links of cleaned HTML: its attributes are quoted and escaped, as ammonia writes them.
+/// Links of cleaned HTML: its attributes are quoted and escaped, as [`super::html`] writes them.
 pub fn in_html(html: &str, links: &mut Vec<Link>) {
     let mut rest = html;
     while let Some(at) = rest.find("<a ").filter(|_| links.len() < LINKS_MAX) {
@@ -44,7 +44,9 @@ pub fn in_html(html: &str, links: &mut Vec<Link>) {
         let Some(tag_end) = tag_end(rest) else { break };
         let (tag, after) = rest.split_at(tag_end);
         let content = after.split("</a>").next().unwrap_or_default();
-        if let Some(href) = tag.split_once("href=\"").and_then(|(_, value)| value.split('"').next()) {
+        let href = tag.split_once(" href=\"").and_then(|(_, value)| value.split('"').next());
+        // Those within the mail go nowhere.
+        if let Some(href) = href.filter(|href| !href.starts_with('#')) {
             push(links, unescape(href), printable(&without_tags(content)).into_owned());
         }
         rest = after;
@@ -139,16 +141,12 @@ fn without_tags(html: &str) -> String {
     unescape(&text)
 }
 
-/// The entities that ammonia writes.
+/// The entities that [`super::html`] writes.
 fn unescape(text: &str) -> String {
     if !text.contains('&') {
         return text.to_owned();
     }
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&nbsp;", " ")
-        .replace("&amp;", "&")
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
 /// Words of a mail that has a code in it. Lower case.

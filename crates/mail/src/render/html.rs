@@ -1,175 +1,506 @@
-//! A mail's HTML, made harmless.
+//! A mail's HTML, shown as it was sent and made harmless.
 //!
-//! Three walls, each of which is enough alone: only listed elements, attributes and style properties pass (ammonia, on
-//! the browser's own parsing rules); the frame it is shown in is sandboxed, without scripts and with an origin of its
-//! own; and the frame's Content-Security-Policy lets it fetch nothing, or after the reader asked for it images only.
+//! ```text
+//!  source ─▶ tree (the browser's own rules, within bounds) ─▶ a walk: each node kept, opened up or dropped ─▶ a document
+//!                                                               ├▶ css: style sheets and attributes
+//!                                                               └▶ sources: pictures
+//! ```
+//! Three walls, each of which is enough alone:
+//! - only listed elements and attributes are written, and every `<` of the document is one that opens or closes a listed
+//!   element: texts and values are escaped, style sheets have none that is not parted from what follows. So however a
+//!   browser reads the document, it finds no element and no attribute that is not listed;
+//! - the frame that it is shown in is sandboxed and runs no scripts;
+//! - the frame's Content-Security-Policy lets it fetch nothing but the mail's own pictures, or after the reader asked for
+//!   it pictures only.
 
-use std::{
-    borrow::Cow,
-    collections::HashSet,
-    io,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-};
+use std::collections::HashMap;
 
-use ammonia::{Builder, UrlRelative};
-use base64::{Engine as _, prelude::BASE64_STANDARD};
+use html5ever::{Attribute, QualName, interface::QuirksMode, ns};
 
 use super::{
     Until,
     cost::{self, Over},
+    css::{Css, CssOver},
     cut,
+    lists::{self, Element, Why},
+    sources::{Seen, Source, Sources, is_one_of, scheme},
+    tree::{Content, Id, Step, Tree},
 };
 
 /// Of longer HTML only the beginning is cleaned and shown.
 pub const HTML_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Images of the mail itself that are shown in its HTML, in all, however often it shows the same.
-pub const INLINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Hosts that are named as sources of blocked content; the rest is counted.
 const HOSTS_MAX: usize = 20;
+/// Pixels of the box that stands for a picture.
+const BOX_PIXELS_MAX: u32 = 4_000;
+/// Of the words in it.
+const BOX_WORDS_BYTES_MAX: usize = 120;
+/// Of all drawn boxes of a mail; further ones are not drawn.
+const BOXES_BYTES_MAX: usize = 256 * 1024;
+/// Nodes that are written between two looks at the clock.
+const NODES_A_LOOK: usize = 256;
 
 /// Whether the frame may fetch what the mail names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Remote {
     /// Not before the reader asks: a fetched image tells the sender that and where the mail was read.
+    #[default]
     Blocked,
     /// The reader asked.
     Loaded,
 }
 
+/// How HTML is to be shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Showing<'a> {
+    /// Whether what others have is fetched.
+    pub remote: Remote,
+    /// In the dark: by the mail's own rules for it, or its colours turned round where it has none.
+    pub dark: bool,
+    /// The path below which the mail's attachments are, `PART/NAME`.
+    pub pictures: &'a str,
+}
+
 /// HTML that can be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clean {
-    /// Cleaned; the children of a body. Empty if it is over a bound.
+    /// A document. Empty if it is over a bound.
     pub html: String,
-    /// How many remote items the mail names.
+    /// How many remote items the mail names that can be fetched on request.
     pub remote_items: usize,
     /// The hosts that they would come from, each once, at most `HOSTS_MAX`.
     pub remote_hosts: Vec<String>,
+    /// What is not shown.
+    pub taken: Taken,
     /// Only the beginning is there.
     pub cut: bool,
     /// Why it is not shown.
     pub over: Option<Over>,
-    /// Images of the mail itself are missing, because it shows more than [`INLINE_BYTES_MAX`] of them.
-    pub images_cut: bool,
+    /// Why a part of its style sheets is left out.
+    pub css_over: Option<CssOver>,
+    /// The mail has colours of its own for the dark.
+    pub has_dark: bool,
+}
+
+/// What was taken out, by how many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Scripts, and attributes and links that run one.
+    pub scripts: usize,
+    /// Forms and their fields.
+    pub forms: usize,
+    /// Frames, plug-ins, sound, video and drawings.
+    pub embedded: usize,
+    /// Fonts to be fetched.
+    pub fonts: usize,
+    /// Style sheets to be fetched.
+    pub imports: usize,
+    /// Declarations and rules that fetch, ran something, or are not known.
+    pub styles: usize,
+    /// Orders to go elsewhere.
+    pub redirects: usize,
+}
+
+impl Taken {
+    /// "2 scripts", "1 form": what there was any of.
+    #[must_use]
+    pub fn in_words(&self) -> Vec<String> {
+        let counted = [
+            (self.scripts, "script", "scripts"),
+            (self.forms, "part of a form", "parts of forms"),
+            (self.embedded, "embedded object", "embedded objects"),
+            (self.fonts, "web font", "web fonts"),
+            (self.imports, "linked style sheet", "linked style sheets"),
+            (self.styles, "style that loads or runs", "styles that load or run"),
+            (self.redirects, "redirection", "redirections"),
+        ];
+        let some = counted.iter().filter(|(n, ..)| *n > 0);
+        some.map(|(n, one, many)| format!("{n} {}", if *n == 1 { one } else { many })).collect()
+    }
+
+    fn count(&mut self, why: Why) {
+        match why {
+            Why::Script => self.scripts += 1,
+            Why::Form => self.forms += 1,
+            Why::Embedded => self.embedded += 1,
+            Why::Import => self.imports += 1,
+            Why::Redirect => self.redirects += 1,
+            Why::Nothing => {}
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.fonts += other.fonts;
+        self.imports += other.imports;
+        self.styles += other.styles;
+    }
 }
 
 impl Clean {
-    /// The policy that the frame is served under.
+    /// The policy that the frame is served under. Its origin is ours, so that our page can read how high it is and its
+    /// pictures are of one site; that is safe as long as no script runs in it, which three things see to (decision 051).
     #[must_use]
     pub fn content_security_policy(remote: Remote) -> &'static str {
         match remote {
             Remote::Blocked => {
-                "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; \
-                 form-action 'none'; frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"
+                "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; \
+                 form-action 'none'; frame-ancestors 'self'; \
+                 sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
             }
             Remote::Loaded => {
-                "default-src 'none'; img-src data: https: http:; style-src 'unsafe-inline'; base-uri 'none'; \
-                 form-action 'none'; frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"
+                "default-src 'none'; img-src 'self' data: https: http:; style-src 'unsafe-inline'; base-uri 'none'; \
+                 form-action 'none'; frame-ancestors 'self'; \
+                 sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
             }
         }
     }
 }
 
-/// Cleans. `images` are Content-IDs and the `data:` URLs of what they name.
+/// What the document brings itself, in front of the mail's head. Nothing moves for who wants it so.
+const HEAD: &str = "<meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><base target=\"_blank\"><style>\
+    html{color-scheme:light}\
+    @media (prefers-reduced-motion:reduce){*{animation:none!important;transition:none!important}}</style>";
+/// In front of it, in the dark, where the mail has no rules for it. Pictures are turned back.
+const TURNED: &str = "<style>html{background:#fff;filter:invert(1) hue-rotate(180deg)}\
+    img:not([blocked]){filter:invert(1) hue-rotate(180deg)}</style>";
+/// Where it has.
+const DARK: &str = "<style>html{color-scheme:dark}</style>";
+
+/// Cleans. `pictures` are Content-IDs, and the paths of what they name.
 #[must_use]
-pub fn clean(source: &str, remote: Remote, images: Vec<(String, String)>, until: &Until) -> Clean {
+pub fn clean(source: &str, how: &Showing<'_>, pictures: HashMap<String, String>, until: &Until) -> Clean {
     let shown = cut(source, HTML_BYTES_MAX);
-    let mut clean = Clean {
-        html: String::new(),
-        remote_items: 0,
-        remote_hosts: Vec::new(),
-        cut: shown.len() < source.len(),
-        over: cost::check(shown, until).err(),
-        images_cut: false,
-    };
-    if clean.over.is_some() {
-        return clean;
-    }
-    // What the filter sees goes through a channel, because it must not borrow. Bounded by the attributes.
-    let (tell, seen) = mpsc::channel();
-    let images = Images { urls: images, bytes_left: AtomicUsize::new(INLINE_BYTES_MAX) };
-    let mut builder = policy();
-    builder.attribute_filter(move |element, attribute, value| {
-        let kept = attribute_value(element, attribute, value, remote, &images);
-        // The receiver outlives the builder.
-        match kept {
-            Kept::Remote(_) | Kept::DroppedRemote => _ = tell.send(Seen::Remote(host(value))),
-            Kept::DroppedImage => _ = tell.send(Seen::ImageCut),
-            Kept::As(_) | Kept::Dropped => {}
-        }
-        match kept {
-            Kept::As(value) | Kept::Remote(value) => Some(value),
-            Kept::Dropped | Kept::DroppedRemote | Kept::DroppedImage => None,
-        }
+    let sources = Sources::new(how.remote, pictures);
+    let mut writer = Writer::new(&sources, how.dark, shown.len());
+    let written = cost::check(shown).and_then(|()| {
+        let tree = Tree::parse(shown, until)?;
+        writer.write(&tree, until)
     });
-    match builder.clean_from_reader(Pieces { rest: shown.as_bytes(), until }) {
-        Ok(document) => clean.html = document.to_string(),
-        Err(_) => clean.over = Some(Over::Time),
+    writer.into_clean(written, shown.len() < source.len())
+}
+
+/// A document under way.
+struct Writer<'a> {
+    out: String,
+    /// Where the head's own lines end, for what is known only in the end.
+    head_end: usize,
+    css: Css<'a>,
+    sources: &'a Sources,
+    dark: bool,
+    taken: Taken,
+    remote_items: usize,
+    remote_hosts: Vec<String>,
+    nodes: usize,
+    boxes_bytes: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(sources: &'a Sources, dark: bool, bytes: usize) -> Self {
+        Self {
+            out: String::with_capacity(HEAD.len() + bytes + bytes / 16),
+            head_end: 0,
+            css: Css::new(sources, dark),
+            sources,
+            dark,
+            taken: Taken::default(),
+            remote_items: 0,
+            remote_hosts: Vec::new(),
+            nodes: 0,
+            boxes_bytes: 0,
+        }
     }
-    drop(builder);
-    for seen in seen.try_iter() {
-        match seen {
-            Seen::ImageCut => clean.images_cut = true,
-            Seen::Remote(host) => {
-                clean.remote_items += 1;
-                if !clean.remote_hosts.contains(&host) && clean.remote_hosts.len() < HOSTS_MAX {
-                    clean.remote_hosts.push(host);
+
+    fn into_clean(mut self, written: Result<(), Over>, cut: bool) -> Clean {
+        let has_dark = self.css.has_dark;
+        if self.dark && written.is_ok() {
+            self.out.insert_str(self.head_end, if has_dark { DARK } else { TURNED });
+        }
+        self.taken.add(self.css.taken);
+        Clean {
+            html: if written.is_ok() { self.out } else { String::new() },
+            remote_items: self.remote_items,
+            remote_hosts: self.remote_hosts,
+            taken: self.taken,
+            cut,
+            over: written.err(),
+            css_over: self.css.over,
+            has_dark,
+        }
+    }
+
+    fn write(&mut self, tree: &Tree, until: &Until) -> Result<(), Over> {
+        // The mode says how high a line is and what a table takes over: it is part of what was sent.
+        self.out.push_str(match tree.quirks {
+            QuirksMode::NoQuirks => "<!doctype html>",
+            QuirksMode::LimitedQuirks => {
+                "<!doctype html public \"-//W3C//DTD XHTML 1.0 Transitional//EN\" \
+                 \"http://www.w3.org/TR/xhtml1/DTD/xhtml1-transitional.dtd\">"
+            }
+            QuirksMode::Quirks => "",
+        });
+        tree.walk(|step| {
+            self.nodes += 1;
+            if self.nodes.is_multiple_of(NODES_A_LOOK) && until.is_over() {
+                return Err(Over::Time);
+            }
+            match step {
+                Step::Into(id, node) => Ok(self.into(tree, id, &node.content)),
+                Step::OutOf(node) => {
+                    if let Content::Element { name, .. } = &node.content
+                        && let Element::Kept { void: false } = element(name)
+                    {
+                        self.out.push_str("</");
+                        self.out.push_str(&name.local);
+                        self.out.push('>');
+                    }
+                    Ok(true)
                 }
             }
+        })
+    }
+
+    /// Whether its children are wanted.
+    fn into(&mut self, tree: &Tree, id: Id, content: &Content) -> bool {
+        let (name, attributes) = match content {
+            Content::Nothing => return true,
+            Content::Text(text) => {
+                escape_text(text, &mut self.out);
+                return true;
+            }
+            Content::Element { name, attributes, .. } => (name, attributes),
+        };
+        match element(name) {
+            Element::Kept { .. } => {}
+            Element::Opened(why) => {
+                self.taken.count(why);
+                self.running_attributes(attributes);
+                return true;
+            }
+            Element::Dropped(why) => {
+                self.taken.count(dropped(name, attributes, why));
+                return false;
+            }
+            Element::Style => {
+                self.style(&tree.text_of(id), attributes);
+                return false;
+            }
+        }
+        self.out.push('<');
+        self.out.push_str(&name.local);
+        self.attributes(&name.local, attributes);
+        self.out.push('>');
+        match &*name.local {
+            "head" => {
+                self.out.push_str(HEAD);
+                self.head_end = self.out.len();
+            }
+            // The first line end in there is not read.
+            "pre" | "listing" if tree.begins_with(id, '\n') => self.out.push('\n'),
+            _ => {}
+        }
+        true
+    }
+
+    fn style(&mut self, text: &str, attributes: &[Attribute]) {
+        let value =
+            |name: &str| attributes.iter().find(|own| *own.name.local == *name).map(|own| &*own.value);
+        if value("type").is_some_and(|kind| !kind.is_empty() && !kind.trim().eq_ignore_ascii_case("text/css"))
+        {
+            return;
+        }
+        self.out.push_str("<style");
+        if let Some(media) = value("media") {
+            // What cannot be told holds never.
+            let media = self.css.media(media).unwrap_or_else(|| "not all".to_owned());
+            self.attribute("media", &media);
+        }
+        self.out.push('>');
+        self.css.sheet(text, &mut self.out);
+        self.out.push_str("</style>");
+    }
+
+    fn attributes(&mut self, element: &str, attributes: &[Attribute]) {
+        let (mut link, mut within) = (false, false);
+        for Attribute { name, value } in attributes {
+            if name.ns != ns!() {
+                continue;
+            }
+            let name = &*name.local;
+            if name.starts_with("on") {
+                self.taken.scripts += 1;
+                continue;
+            }
+            if !lists::has_attribute(element, name) {
+                continue;
+            }
+            match name {
+                "href" => match target(value) {
+                    Target::Elsewhere(target) => {
+                        self.attribute(name, target);
+                        link = true;
+                    }
+                    Target::Within(target) => {
+                        self.attribute(name, target);
+                        within = true;
+                    }
+                    Target::Script => self.taken.scripts += 1,
+                    Target::Nothing => {}
+                },
+                "src" | "background" => self.source(element, name, value, attributes),
+                "usemap" if !value.starts_with('#') => {}
+                "style" => {
+                    if let Some(style) = self.css.attribute(value) {
+                        self.attribute(name, &style);
+                    }
+                    self.take_seen();
+                }
+                _ => self.attribute(name, value),
+            }
+        }
+        if link {
+            self.out.push_str(" target=\"_blank\" rel=\"noopener noreferrer nofollow\"");
+        } else if within {
+            self.out.push_str(" target=\"_self\"");
         }
     }
-    clean
-}
 
-/// What the filter came across.
-enum Seen {
-    Remote(String),
-    ImageCut,
-}
-
-/// Images of the mail itself.
-struct Images {
-    /// Content-IDs and `data:` URLs.
-    urls: Vec<(String, String)>,
-    /// Of those URLs, how much may still be put in. Atomic because the filter must be of any thread; it is of one.
-    bytes_left: AtomicUsize,
-}
-
-impl Images {
-    fn put(&self, id: &str) -> Kept<'static> {
-        let Some((_, url)) = self.urls.iter().find(|(name, _)| *name == id) else { return Kept::Dropped };
-        let left = self.bytes_left.load(Ordering::Relaxed);
-        let Some(left) = left.checked_sub(url.len()) else { return Kept::DroppedImage };
-        self.bytes_left.store(left, Ordering::Relaxed);
-        Kept::As(Cow::Owned(url.clone()))
-    }
-}
-
-/// The source in pieces, until it is said to be enough.
-struct Pieces<'a> {
-    rest: &'a [u8],
-    until: &'a Until,
-}
-
-impl io::Read for Pieces<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.until.is_over() {
-            return Err(io::ErrorKind::TimedOut.into());
+    fn source(&mut self, element: &str, name: &str, value: &str, attributes: &[Attribute]) {
+        let is_picture = element == "img";
+        let sources = self.sources;
+        match sources.of(value) {
+            Source::Kept(url) => self.attribute(name, &url),
+            Source::Remote(url) => {
+                self.see(Seen::of(&url));
+                self.attribute(name, &url);
+            }
+            Source::Blocked => {
+                self.see(Seen::of(value));
+                if is_picture {
+                    self.quiet_box(attributes);
+                }
+            }
+            Source::Nothing if is_picture => self.quiet_box(attributes),
+            Source::Nothing => {}
         }
-        self.rest.read(out)
+    }
+
+    /// In the place of a picture that is not shown.
+    fn quiet_box(&mut self, attributes: &[Attribute]) {
+        // No page of ours, and none of a mail's, has such an attribute else.
+        self.out.push_str(" blocked=\"\"");
+        let drawn = quiet_box(attributes);
+        self.boxes_bytes += drawn.len();
+        self.attribute("src", if self.boxes_bytes > BOXES_BYTES_MAX { "data:," } else { &drawn });
+    }
+
+    /// Of an element that is not written itself.
+    fn running_attributes(&mut self, attributes: &[Attribute]) {
+        self.taken.scripts += attributes.iter().filter(|own| own.name.local.starts_with("on")).count();
+    }
+
+    fn attribute(&mut self, name: &str, value: &str) {
+        self.out.push(' ');
+        self.out.push_str(name);
+        self.out.push_str("=\"");
+        escape_value(value, &mut self.out);
+        self.out.push('"');
+    }
+
+    fn take_seen(&mut self) {
+        for seen in std::mem::take(&mut self.css.seen) {
+            self.see(seen);
+        }
+    }
+
+    fn see(&mut self, Seen(host): Seen) {
+        self.remote_items += 1;
+        if self.remote_hosts.len() < HOSTS_MAX && !self.remote_hosts.contains(&host) {
+            self.remote_hosts.push(host);
+        }
     }
 }
 
-/// A text as HTML that shows it as it stands.
+/// A drawing as high and as wide as the picture says that it is, with its words: the mail is laid out as with it. Of one
+/// that says neither and has no words, and of one that nobody would see, there is nothing to be drawn.
+fn quiet_box(attributes: &[Attribute]) -> String {
+    let value =
+        |name: &str| attributes.iter().find(|own| *own.name.local == *name).map_or("", |own| &own.value);
+    // Part of a line is not known in pixels.
+    let pixels = |name: &str| {
+        let value = value(name).trim();
+        let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+        let known = digits > 0 && !value.ends_with('%');
+        known.then(|| value[..digits].parse::<u32>().unwrap_or(BOX_PIXELS_MAX).min(BOX_PIXELS_MAX))
+    };
+    let (width, height) = (pixels("width"), pixels("height"));
+    let words = cut(value("alt").trim(), BOX_WORDS_BYTES_MAX);
+    let unseen = width.is_some_and(|n| n < 4) || height.is_some_and(|n| n < 4);
+    if unseen || (width.is_none() && height.is_none() && words.is_empty()) {
+        return format!(
+            "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='{}' height='{}'/%3E",
+            width.unwrap_or(1),
+            height.unwrap_or(1)
+        );
+    }
+    let width = width.unwrap_or_else(|| 24 + 8 * words.chars().count() as u32);
+    let mut escaped = String::new();
+    escape(words, &mut escaped);
+    let words = percent_encoding::utf8_percent_encode(&escaped, percent_encoding::NON_ALPHANUMERIC);
+    format!(
+        "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{}'%3E\
+         %3Crect width='100%25' height='100%25' fill='%23f4f3ee' stroke='%23b9b4a6' stroke-width='2' \
+         stroke-dasharray='4 3'/%3E%3Ctext x='8' y='20' font-family='system-ui,sans-serif' font-size='13' \
+         fill='%23596079'%3E{words}%3C/text%3E%3C/svg%3E",
+        height.unwrap_or(32),
+    )
+}
+
+/// What becomes of an element.
+fn element(name: &QualName) -> Element {
+    if name.ns == ns!(html) { lists::element(&name.local) } else { Element::Dropped(Why::Embedded) }
+}
+
+/// Some are dropped for what their attributes say.
+fn dropped(name: &QualName, attributes: &[Attribute], why: Why) -> Why {
+    let is = |attribute: &str, word: &str| {
+        let own = attributes.iter().find(|own| *own.name.local == *attribute);
+        own.is_some_and(|own| own.value.split_ascii_whitespace().any(|own| own.eq_ignore_ascii_case(word)))
+    };
+    match &*name.local {
+        "link" if is("rel", "stylesheet") => Why::Import,
+        "meta" if is("http-equiv", "refresh") => Why::Redirect,
+        _ => why,
+    }
+}
+
+/// Where a link goes.
+enum Target<'v> {
+    Elsewhere(&'v str),
+    /// In the same document.
+    Within(&'v str),
+    Script,
+    Nothing,
+}
+
+fn target(href: &str) -> Target<'_> {
+    let href = href.trim();
+    match scheme(href) {
+        _ if href.starts_with('#') => Target::Within(href),
+        Some(scheme) if is_one_of(scheme, &["http", "https", "mailto", "tel"]) => Target::Elsewhere(href),
+        Some(scheme) if is_one_of(scheme, &["javascript", "vbscript"]) => Target::Script,
+        _ => Target::Nothing,
+    }
+}
+
+/// A text as a document that shows it as it stands.
 #[must_use]
 pub fn of_text(text: &str) -> String {
-    let mut html = String::with_capacity(text.len() + text.len() / 8);
-    html.push_str("<pre style=\"white-space:pre-wrap\">");
+    let mut html = String::with_capacity(HEAD.len() + text.len() + text.len() / 8 + 64);
+    html.push_str("<!doctype html><html><head>");
+    html.push_str(HEAD);
+    html.push_str("</head><body><pre style=\"white-space:pre-wrap\">");
     escape(text, &mut html);
-    html.push_str("</pre>");
+    html.push_str("</pre></body></html>");
     html
 }
 
@@ -188,6 +519,38 @@ pub(crate) fn escape(text: &str, html: &mut String) {
     }
 }
 
+/// Between tags.
+fn escape_text(text: &str, html: &mut String) {
+    let mut rest = text;
+    while let Some(at) = memchr::memchr3(b'&', b'<', b'>', rest.as_bytes()) {
+        html.push_str(&rest[..at]);
+        html.push_str(entity(rest.as_bytes()[at]));
+        rest = &rest[at + 1..];
+    }
+    html.push_str(rest);
+}
+
+/// Between double quotes. Angle brackets mean nothing there, and are escaped for who reads it with less care.
+fn escape_value(value: &str, html: &mut String) {
+    let special = |byte: &u8| matches!(byte, b'&' | b'<' | b'>' | b'"');
+    let mut rest = value;
+    while let Some(at) = rest.as_bytes().iter().position(special) {
+        html.push_str(&rest[..at]);
+        html.push_str(entity(rest.as_bytes()[at]));
+        rest = &rest[at + 1..];
+    }
+    html.push_str(rest);
+}
+
+fn entity(byte: u8) -> &'static str {
+    match byte {
+        b'&' => "&amp;",
+        b'<' => "&lt;",
+        b'>' => "&gt;",
+        _ => "&quot;",
+    }
+}
+
 /// Types that a browser shows as a picture and never runs; SVG is none of them.
 #[must_use]
 pub fn is_image(content_type: &str) -> bool {
@@ -197,233 +560,23 @@ pub fn is_image(content_type: &str) -> bool {
     )
 }
 
-pub(super) fn data_url(content_type: &str, bytes: &[u8]) -> String {
-    format!("data:{content_type};base64,{}", BASE64_STANDARD.encode(bytes))
-}
-
-enum Kept<'a> {
-    As(Cow<'a, str>),
-    /// Kept, and it will be fetched.
-    Remote(Cow<'a, str>),
-    Dropped,
-    /// Dropped because it would be fetched.
-    DroppedRemote,
-    /// Dropped because too much of the mail's own images was shown already.
-    DroppedImage,
-}
-
-fn attribute_value<'a>(
-    element: &str,
-    attribute: &str,
-    value: &'a str,
-    remote: Remote,
-    images: &Images,
-) -> Kept<'a> {
-    match (element, attribute) {
-        (_, "href") => {
-            let target = value.trim();
-            match scheme(target) {
-                Some(scheme) if is_one_of(scheme, &["http", "https", "mailto", "tel"]) => {
-                    Kept::As(Cow::Borrowed(target))
-                }
-                _ => Kept::Dropped,
-            }
-        }
-        (_, "src" | "background") => source(value.trim(), remote, images),
-        (_, "style") => {
-            let (style, dropped) = harmless_style(value);
-            if dropped { Kept::DroppedRemote.or(style) } else { Kept::As(style) }
-        }
-        (_, "cite" | "longdesc") => Kept::Dropped,
-        _ => Kept::As(Cow::Borrowed(value)),
-    }
-}
-
-impl<'a> Kept<'a> {
-    /// A style that lost a declaration is kept without it, and counts as remote.
-    fn or(self, style: Cow<'a, str>) -> Self {
-        match self {
-            Self::DroppedRemote => Self::Remote(style),
-            other => other,
-        }
-    }
-}
-
-fn source<'a>(value: &'a str, remote: Remote, images: &Images) -> Kept<'a> {
-    match scheme(value) {
-        Some(scheme) if scheme.eq_ignore_ascii_case("cid") => {
-            let id = value[4..].trim_matches(['<', '>']);
-            images.put(&percent_encoding::percent_decode_str(id).decode_utf8_lossy())
-        }
-        Some(scheme) if scheme.eq_ignore_ascii_case("data") => {
-            let kind = value[5..].split([';', ',']).next().unwrap_or_default();
-            if is_image(&kind.to_ascii_lowercase()) { Kept::As(Cow::Borrowed(value)) } else { Kept::Dropped }
-        }
-        Some(scheme) if is_one_of(scheme, &["http", "https"]) => match remote {
-            Remote::Blocked => Kept::DroppedRemote,
-            Remote::Loaded => Kept::Remote(Cow::Borrowed(value)),
-        },
-        None if value.starts_with("//") => match remote {
-            Remote::Blocked => Kept::DroppedRemote,
-            Remote::Loaded => Kept::Remote(Cow::Owned(format!("https:{value}"))),
-        },
-        _ => Kept::Dropped,
-    }
-}
-
-/// Without the declarations that could fetch or that hide what they are; and whether there were some. What is a
-/// declaration is judged roughly here and exactly by ammonia after it.
-fn harmless_style(style: &str) -> (Cow<'_, str>, bool) {
-    let hides = |declaration: &str| {
-        let lower = declaration.to_ascii_lowercase();
-        ["url", "image", "expression", "import", "src(", "attr(", "\\", "/*", "@", "behavior", "-moz-binding"]
-            .iter()
-            .any(|sign| lower.contains(sign))
+/// The paths of the mail's own pictures, by their Content-IDs.
+pub(super) fn pictures<'a>(
+    attachments: impl Iterator<Item = &'a super::Attachment>,
+    below: &str,
+) -> HashMap<String, String> {
+    let named = attachments.filter(|attachment| is_image(&attachment.content_type));
+    let path = |attachment: &super::Attachment| {
+        let name =
+            percent_encoding::utf8_percent_encode(&attachment.filename, percent_encoding::NON_ALPHANUMERIC);
+        format!("{below}/{}/{name}", attachment.part)
     };
-    if !hides(style) {
-        return (Cow::Borrowed(style), false);
+    let mut pictures = HashMap::new();
+    for attachment in named {
+        if let Some(id) = &attachment.content_id {
+            // The first of a name.
+            pictures.entry(id.clone()).or_insert_with(|| path(attachment));
+        }
     }
-    let kept: Vec<&str> = style.split(';').filter(|declaration| !hides(declaration)).collect();
-    let kept = kept.join(";");
-    // A quote or a bracket that a dropped piece opened or closed would join what is left to something new.
-    let balanced = kept.matches('"').count().is_multiple_of(2)
-        && kept.matches('\'').count().is_multiple_of(2)
-        && kept.matches('(').count() == kept.matches(')').count();
-    (Cow::Owned(if balanced { kept } else { String::new() }), style.to_ascii_lowercase().contains("url"))
-}
-
-/// RFC 3986, 3.1, as a browser reads it: blanks and line ends within are skipped there, so they are none here.
-fn scheme(url: &str) -> Option<&str> {
-    let (scheme, _) = url.split_once(':')?;
-    let valid = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
-    (valid && !scheme.is_empty()).then_some(scheme)
-}
-
-fn is_one_of(scheme: &str, allowed: &[&str]) -> bool {
-    allowed.iter().any(|one| scheme.eq_ignore_ascii_case(one))
-}
-
-/// Where a URL points, in words; the whole of a style's is not taken apart.
-pub(crate) fn host(url: &str) -> String {
-    let begin = url.find("//").map_or(0, |at| at + 2);
-    let authority = url[begin..].split(['/', '?', '#', ')', '"', '\'', '\\']).next().unwrap_or_default();
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    let host: String = super::fields::printable(host).chars().take(100).collect();
-    if begin == 0 || host.is_empty() { "somewhere else".to_owned() } else { host.to_ascii_lowercase() }
-}
-
-fn policy() -> Builder<'static> {
-    let mut builder = Builder::default();
-    builder
-        .add_tags(["font", "big", "address", "main", "section", "tfoot", "s", "wbr"])
-        // What these hold is no text for a reader.
-        .add_clean_content_tags([
-            "title",
-            "iframe",
-            "object",
-            "embed",
-            "noscript",
-            "noembed",
-            "noframes",
-            "template",
-            "textarea",
-            "select",
-            "svg",
-            "math",
-            "xmp",
-            "plaintext",
-            "applet",
-            "audio",
-            "video",
-            "canvas",
-        ])
-        .add_generic_attributes(["style", "dir", "align", "valign", "width", "height", "bgcolor", "border"])
-        .add_tag_attributes("font", ["color", "face", "size"])
-        .add_tag_attributes("table", ["cellpadding", "cellspacing", "background"])
-        .add_tag_attributes("td", ["background", "nowrap"])
-        .add_tag_attributes("img", ["hspace", "vspace"])
-        .url_schemes(["http", "https", "mailto", "tel", "cid", "data"].into())
-        .url_relative(UrlRelative::PassThrough)
-        .link_rel(Some("noopener noreferrer nofollow"))
-        .set_tag_attribute_value("a", "target", "_blank")
-        .filter_style_properties(style_properties());
-    builder
-}
-
-/// What newsletters lay out with. Nothing that positions over the page, animates, or takes a URL.
-fn style_properties() -> HashSet<&'static str> {
-    [
-        "background",
-        "background-color",
-        "border",
-        "border-bottom",
-        "border-bottom-color",
-        "border-bottom-style",
-        "border-bottom-width",
-        "border-collapse",
-        "border-color",
-        "border-left",
-        "border-left-color",
-        "border-left-style",
-        "border-left-width",
-        "border-radius",
-        "border-right",
-        "border-right-color",
-        "border-right-style",
-        "border-right-width",
-        "border-spacing",
-        "border-style",
-        "border-top",
-        "border-top-color",
-        "border-top-style",
-        "border-top-width",
-        "border-width",
-        "box-sizing",
-        "clear",
-        "color",
-        "direction",
-        "display",
-        "float",
-        "font",
-        "font-family",
-        "font-size",
-        "font-style",
-        "font-variant",
-        "font-weight",
-        "height",
-        "letter-spacing",
-        "line-height",
-        "list-style-type",
-        "margin",
-        "margin-bottom",
-        "margin-left",
-        "margin-right",
-        "margin-top",
-        "max-height",
-        "max-width",
-        "min-height",
-        "min-width",
-        "opacity",
-        "overflow",
-        "overflow-wrap",
-        "padding",
-        "padding-bottom",
-        "padding-left",
-        "padding-right",
-        "padding-top",
-        "table-layout",
-        "text-align",
-        "text-decoration",
-        "text-indent",
-        "text-transform",
-        "unicode-bidi",
-        "vertical-align",
-        "visibility",
-        "white-space",
-        "width",
-        "word-break",
-        "word-spacing",
-        "word-wrap",
-    ]
-    .into()
+    pictures
 }

@@ -10,13 +10,17 @@
 //! shown. Whoever has a clock, or a client that may go, says by [`Until`] when it is enough.
 
 pub mod cost;
+pub mod css;
 pub mod fields;
 pub mod findings;
 mod guard;
 pub mod html;
+mod lists;
 mod parts;
+mod sources;
+mod tree;
 
-use std::{borrow::Cow, collections::HashSet};
+use std::borrow::Cow;
 
 use mail_parser::{HeaderName, Message, MessageParser, PartType};
 
@@ -33,10 +37,6 @@ pub const HEADERS_MAX: usize = 1000;
 pub const ATTACHMENTS_MAX: usize = 1000;
 /// Bodies in one mail that are shown one after the other.
 const BODIES_MAX: usize = 100;
-/// Of a Content-ID that HTML names (RFC 5322, 2.1.1: a line has no more).
-const CONTENT_ID_BYTES_MAX: usize = 998;
-/// Content-IDs that are looked for in HTML.
-const IMAGES_NAMED_MAX: usize = 10_000;
 
 /// Asked between the steps of what may take long: whether it is enough. By default it never is.
 #[derive(Default)]
@@ -256,12 +256,12 @@ impl<'a> Reading<'a> {
         self.message.html_bodies().take(BODIES_MAX).any(|part| matches!(part.body, PartType::Html(_)))
     }
 
-    /// The HTML, cleaned for a sandboxed frame; nothing if there is none. What is over a bound is its text instead.
+    /// The HTML as a document for a sandboxed frame; nothing if there is none. What is over a bound is its text instead.
     #[must_use]
-    pub fn html(&self, remote: html::Remote, until: &Until) -> Option<html::Clean> {
+    pub fn html(&self, how: &html::Showing<'_>, until: &Until) -> Option<html::Clean> {
         let source = self.html_source()?;
-        let images = self.inline_images(&source);
-        let mut clean = html::clean(&source, remote, images, until);
+        let pictures = html::pictures(self.attachments.iter(), how.pictures);
+        let mut clean = html::clean(&source, how, pictures, until);
         if clean.over.is_some() {
             clean.html = html::of_text(&self.text().0);
         }
@@ -285,46 +285,6 @@ impl<'a> Reading<'a> {
     pub fn attachment_bytes(&self, attachment: &Attachment) -> Cow<'_, [u8]> {
         parts::bytes(&self.message, attachment)
     }
-
-    /// Images of the mail itself that its HTML names (RFC 2392), as `data:` URLs: a frame that may fetch nothing shows
-    /// them.
-    fn inline_images(&self, source: &str) -> Vec<(String, String)> {
-        let mut images: Vec<(String, String)> = Vec::new();
-        let named = named_images(source);
-        let mut bytes = 0;
-        for attachment in &self.attachments {
-            let id = attachment.content_id.as_deref().filter(|id| named.contains(*id));
-            let (Some(id), true) = (id, html::is_image(&attachment.content_type)) else { continue };
-            bytes += attachment.size_bytes;
-            if bytes > html::INLINE_BYTES_MAX {
-                break;
-            }
-            images.push((
-                id.to_owned(),
-                html::data_url(&attachment.content_type, &self.attachment_bytes(attachment)),
-            ));
-        }
-        images
-    }
-}
-
-/// The Content-IDs that follow a `cid:`, as they stand and decoded; each of a thousand attachments is looked up here,
-/// and not in the source.
-fn named_images(source: &str) -> HashSet<Cow<'_, str>> {
-    let colons = memchr::memchr_iter(b':', source.as_bytes());
-    let mut named = HashSet::new();
-    for colon in colons.filter(|&colon| guard::ends_ignoring_case(&source.as_bytes()[..colon], b"cid")) {
-        let rest = cut(source[colon + 1..].trim_start_matches('<'), CONTENT_ID_BYTES_MAX);
-        // A blank is part of a quoted value, and the end of one without quotes.
-        let quoted = rest.split(['"', '\'', '<', '>', '\r', '\n']).next().unwrap_or_default();
-        for id in [quoted, quoted.split(' ').next().unwrap_or_default()] {
-            named.insert(percent_encoding::percent_decode_str(id).decode_utf8_lossy());
-        }
-        if named.len() > IMAGES_NAMED_MAX {
-            break;
-        }
-    }
-    named
 }
 
 /// At most so many bytes of the beginning, never half a character.
@@ -332,5 +292,7 @@ pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
+#[cfg(test)]
+mod style_tests;
 #[cfg(test)]
 mod tests;

@@ -213,7 +213,7 @@ fn broken(to: &str, now_s: i64) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::{Prepared, Until, findings, html::Remote};
+    use crate::render::{Prepared, Until, findings, html::Showing};
 
     #[test]
     fn each_sample_is_read_as_it_was_meant() {
@@ -226,10 +226,16 @@ mod tests {
             let (text, _) = reading.text();
             match sample.name {
                 "newsletter" => {
-                    let html = reading.html(Remote::Blocked, &Until::default()).unwrap();
+                    let html = reading
+                        .html(&Showing { pictures: "attachments", ..Showing::default() }, &Until::default())
+                        .unwrap();
                     assert_eq!(html.remote_items, 2);
                     assert_eq!(html.remote_hosts, ["images.timetable.test", "track.timetable.test"]);
-                    assert!(html.html.contains("data:image/bmp;base64,Qk"), "the picture is inline");
+                    assert!(
+                        html.html.contains("src=\"attachments/"),
+                        "the picture is in its place: {}",
+                        html.html
+                    );
                 }
                 "attachment" => {
                     let names: Vec<&str> = reading.attachments().iter().map(|a| &*a.filename).collect();

@@ -16,14 +16,14 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::{
-    extract::Query,
-    http::{HeaderMap, HeaderName, Method, Uri, header},
+    extract::{FromRequestParts, Query},
+    http::{HeaderMap, HeaderName, Method, Uri, header, request::Parts},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use subtle::ConstantTimeEq;
 
 use super::{answer::Fault, app::App, connections::Peer, counters::Counter};
-use crate::mailboxes::Mailboxes;
+use crate::mailboxes::{Mailboxes, Scope};
 
 /// A shorter token can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -55,6 +55,47 @@ impl Token {
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token(…)")
+    }
+}
+
+/// Whether the page says where all mail is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AllMail {
+    /// Whoever asks may see it.
+    Shown,
+    /// Whoever has the token may.
+    ByToken,
+    Hidden,
+}
+
+impl AllMail {
+    pub(super) fn is_shown(self) -> bool {
+        self != Self::Hidden
+    }
+
+    /// Who may see it.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Shown => "of all inboxes, newest first",
+            Self::ByToken => "for who has the operator's token",
+            Self::Hidden => "",
+        }
+    }
+}
+
+impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for AllMail {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        app: &Arc<App<M>>,
+    ) -> Result<Self, std::convert::Infallible> {
+        let from = super::scope::from(parts).await;
+        Ok(match app.may_see_all(&parts.headers, parts.uri.query(), from) {
+            true => Self::Shown,
+            false if app.config.token.is_some() => Self::ByToken,
+            false => Self::Hidden,
+        })
     }
 }
 
@@ -93,6 +134,32 @@ impl<M: Mailboxes> App<M> {
         is_named && self.config.readers.iter().any(|network| network.contains(asker))
     }
 
+    /// Who can read what a page shows, in words.
+    pub(crate) fn readers(&self, scope: &Scope) -> String {
+        if !scope.is_wide() {
+            return self.readers_of_one();
+        }
+        let anyone =
+            if self.on_loopback { "anyone on this machine, or let in by a proxy," } else { "anyone" };
+        let networks: Vec<String> = self.config.readers.iter().map(ToString::to_string).collect();
+        let all = match (self.config.token.is_some(), networks.join(", ")) {
+            (true, networks) if networks.is_empty() => "Seen with the operator's token".to_owned(),
+            (true, networks) => format!("Seen with the operator's token, or from {networks}"),
+            (false, networks) if networks.is_empty() => "Shown together on this machine alone".to_owned(),
+            (false, networks) => format!("Shown together on this machine, and to {networks}"),
+        };
+        format!("{all}. Each inbox by itself can be read by {anyone} who knows its name.")
+    }
+
+    /// Who can read one inbox: in the operator's own words, if he has any.
+    pub(crate) fn readers_of_one(&self) -> String {
+        if self.on_loopback && self.config.warning == super::config::WARNING {
+            "Anyone on this machine, or let in by a proxy, can read this inbox.".to_owned()
+        } else {
+            self.config.warning.clone()
+        }
+    }
+
     /// Refuses what was asked for by a name that is not ours: the name of a page that was rebound to our address
     /// (DNS rebinding), whose scripts could read and change every inbox as if they were our own page's. An address and
     /// `localhost` are no names that another page can have. What says no name at all (HTTP/1.0) is no browser.
@@ -112,7 +179,7 @@ impl<M: Mailboxes> App<M> {
     pub(crate) fn check_change(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let refused = match (method.is_safe(), asks_to_delete(uri)) {
             (false, _) => asker(headers) == Asker::AnotherSite,
-            (true, true) => asker(headers) != Asker::OwnPageOrProgram,
+            (true, true) => asker(headers) != Asker::OwnPageOrProgram || is_for_a_picture(headers),
             (true, false) => false,
         };
         if refused { self.refuse_foreign() } else { Ok(()) }
@@ -169,6 +236,14 @@ pub(crate) fn asker(headers: &HeaderMap) -> Asker {
         Some(name) if name.starts_with("Mozilla/") => Asker::UntoldBrowser,
         _ => Asker::OwnPageOrProgram,
     }
+}
+
+/// Whether a browser says that it fetches a part of a page: the frame of a mail is of our origin, and what a mail names as
+/// a picture is no wish of the reader's. Our script's requests are `empty`, a link's `document`.
+fn is_for_a_picture(headers: &HeaderMap) -> bool {
+    headers
+        .get(HeaderName::from_static("sec-fetch-dest"))
+        .is_some_and(|dest| dest != "document" && dest != "empty")
 }
 
 /// Whether a query has `delete=`, as lists, mails and waits take it.

@@ -343,10 +343,11 @@ pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-/// Says to caches that everybody may see this for a second, and what changes it.
+/// Says to shared caches that everybody may see this for a second, and what changes it. A reader's own browser asks each
+/// time: whoever deletes a mail and goes back within that second does not want to see it again.
 pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=1"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=0, s-maxage=1"));
     tag(headers, tags);
     response
 }

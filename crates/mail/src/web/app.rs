@@ -19,7 +19,9 @@ use super::{
     config::Config,
     counters::{Counter, Counters},
     gists::Gists,
+    leaving::Leaving,
     marks::Marks,
+    rendered::Renderings,
     turns::Turns,
     when,
 };
@@ -37,6 +39,8 @@ pub(crate) struct App<M> {
     pub(crate) counters: Arc<Counters>,
     pub(crate) marks: Marks,
     pub(crate) gists: Gists,
+    pub(super) renderings: Renderings,
+    pub(super) leaving: Leaving,
     pub(crate) started_ms: u64,
     /// It listens where only this machine can reach it.
     pub(crate) on_loopback: bool,
@@ -57,7 +61,8 @@ pub(crate) struct Site {
     pub(crate) kept: String,
     pub(crate) warning: String,
     pub(crate) style: String,
-    pub(crate) script: String,
+    /// In the order in which they run.
+    pub(crate) scripts: Vec<String>,
     pub(crate) theme: String,
     pub(crate) icon: String,
 }
@@ -76,7 +81,7 @@ impl<M: Mailboxes> App<M> {
             kept: when::span(u64::try_from(config.kept.as_millis()).unwrap_or(u64::MAX)),
             warning: config.warning.clone(),
             style: assets::path("style.css"),
-            script: assets::path("mail.js"),
+            scripts: ["common.js", "frame.js", "list.js", "mail.js"].map(assets::path).to_vec(),
             theme: assets::path("theme.js"),
             icon: assets::path("icon.svg"),
         };
@@ -91,6 +96,8 @@ impl<M: Mailboxes> App<M> {
             site,
             marks,
             gists: Gists::new(Arc::clone(&counters)),
+            renderings: Renderings::new(Arc::clone(&counters)),
+            leaving: Leaving::new(Arc::clone(&counters)),
             started_ms: clock::unix_ms(),
             on_loopback: address.ip().is_loopback(),
             listeners: Arc::new(Semaphore::new(config.listeners_max)),

@@ -9,9 +9,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{answer::Fault, scope::Params};
 
-const ASSETS: [(&str, &str, &str); 4] = [
+const ASSETS: [(&str, &str, &str); 7] = [
     ("style.css", "text/css; charset=utf-8", include_str!("../../../../web/mail/style.css")),
     ("mail.js", "text/javascript; charset=utf-8", include_str!("../../../../web/mail/mail.js")),
+    ("common.js", "text/javascript; charset=utf-8", include_str!("../../../../web/mail/common.js")),
+    ("list.js", "text/javascript; charset=utf-8", include_str!("../../../../web/mail/list.js")),
+    ("frame.js", "text/javascript; charset=utf-8", include_str!("../../../../web/mail/frame.js")),
     ("theme.js", "text/javascript; charset=utf-8", include_str!("../../../../web/mail/theme.js")),
     ("icon.svg", "image/svg+xml", include_str!("../../../../web/mail/icon.svg")),
 ];

@@ -6,6 +6,10 @@ use engine::{network::Network, tls::Shown};
 
 use super::access::Token;
 
+/// What a page says where the operator says nothing else.
+pub(super) const WARNING: &str =
+    "Anyone can read this inbox. Do not use it for anything that must stay private.";
+
 /// Settings of the pages and APIs.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -52,7 +56,7 @@ impl Default for Config {
             smtp: None,
             kept: Duration::from_secs(24 * 60 * 60),
             token: None,
-            warning: "Anyone can read this inbox. Do not use it for anything that must stay private.".to_owned(),
+            warning: WARNING.to_owned(),
             terms: [
                 "This service receives mail for test purposes and shows it to anyone who asks for the address.",
                 "Do not use it for what belongs to you alone: accounts that matter, personal data, anything secret.",

@@ -23,6 +23,9 @@ engine::counters! {
         GistsMade => Counter, "mail_web_gists_made", None, "Mails taken apart for a list; what it shows of them is kept.";
         GistBytes => Gauge, "mail_web_gist_bytes", None, "Bytes kept of mails for lists, at most 32 MiB.";
         GistsDropped => Counter, "mail_web_gists_dropped", None, "Mails whose part in lists is not kept any more because those bytes are in use; it is made anew when asked for.";
+        RenderedBytes => Gauge, "mail_web_rendered_bytes", None, "Bytes of documents made of mails' HTML that are kept for who asks next (16 MiB at most).";
+        RenderedFound => Counter, "mail_web_rendered_found", None, "Documents made of mails' HTML that were there already.";
+        RenderedDropped => Counter, "mail_web_rendered_dropped", None, "Documents made of mails' HTML that made room for others.";
         RenderBusy => Counter, "mail_web_render_busy", None, "Requests turned away because too many were waiting for large mails to be read.";
         SearchBusy => Counter, "mail_web_search_busy", None, "Searches turned away because too many were waiting for their turn.";
         HeldBytes => Gauge, "mail_web_held_bytes", None, "Bytes held for requests: bodies, mails read for an answer, answers under way; http-bytes-max bounds them.";
@@ -31,6 +34,9 @@ engine::counters! {
         RenderLeft => Counter, "mail_web_render_left", None, "Renders that ended early because nobody waited for them any more.";
         RenderTimeOver => Counter, "mail_web_render_time_over", None, "Mails whose HTML was not shown because it took too long to be made safe.";
         RenderOver => Counter, "mail_web_render_over", None, "Pages that showed the text of a mail because its HTML was over a bound (tags, attributes, elements, depth, time).";
+        StylesOver => Counter, "mail_web_styles_over", None, "Mails shown without a part of their style sheets, because those were over a bound (bytes, rules, selectors, declarations, depth).";
+        Leaving => Gauge, "mail_web_leaving", None, "Mails that were deleted on a page and can be brought back for ten seconds.";
+        LeavingFull => Counter, "mail_web_leaving_full", None, "Deletions on a page that could not be undone, because too many mails were on their way out (10,000).";
         Listeners => Gauge, "mail_web_listeners", None, "Live pages, streams and waiting requests.";
         ListenersFull => Counter, "mail_web_listeners_full", None, "Live pages, streams and waits turned away because of the limit.";
         ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Times that a listener missed events, because it read too slowly or because they were lost before; it was told to look again.";

@@ -34,6 +34,7 @@ const PAGES: &[(&str, &str, Door)] = &[
     ("GET", "/inbox/{address}", Inbox),
     ("GET", "/inbox/{address}/events", Inbox),
     ("GET", "/inbox/{address}/search", Inbox),
+    ("POST", "/inbox/{address}/change", InboxChange),
     ("POST", "/inbox/{address}/delete", InboxChange),
     ("GET", "/inbox/{address}/{id}", Inbox),
     ("POST", "/inbox/{address}/{id}/delete", InboxChange),

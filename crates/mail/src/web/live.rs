@@ -23,7 +23,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use super::{
     answer::Fault,
     app::{App, Listener},
-    inbox::{Row, RowPage, path_of},
+    board::{Row, RowPage, path_of},
     scope::Asked,
 };
 use crate::mailboxes::{Event, Inbox, MailId, Mailboxes, Remains, Scope, Summary};
@@ -48,9 +48,10 @@ pub(super) async fn events<M: Mailboxes>(
     // An empty inbox's page knows no mail: all that is there came after it.
     let known = again.or(after).map(|id| id.parse::<MailId>().ok());
     let arrivals = Arrivals::new(&app, scope, known).await?;
-    let events = stream::unfold(arrivals, |mut arrivals| async move {
+    let events = stream::unfold((app, arrivals), |(app, mut arrivals)| async move {
         let event = arrivals.next().await?;
-        Some((Ok::<_, Infallible>(arrivals.to_sse(&event)), arrivals))
+        let told = arrivals.to_sse(&app, &event);
+        Some((Ok::<_, Infallible>(told), (app, arrivals)))
     });
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
     // nginx and others would gather events into blocks.
@@ -150,11 +151,12 @@ impl Arrivals {
         }
     }
 
-    fn to_sse(&self, told: &Told) -> sse::Event {
+    fn to_sse<M: Mailboxes>(&self, app: &App<M>, told: &Told) -> sse::Event {
         match told {
             Told::Arrived(summary) => {
                 let path = path_of(&self.scope.name());
-                let row = Row::new(summary, (&self.scope, &path), clock::unix_ms());
+                let list = (&*path, self.scope.is_wide());
+                let row = Row::new(summary, app.beside(summary), list, clock::unix_ms());
                 let html = RowPage { row }.render().unwrap_or_default();
                 sse::Event::default().event("arrived").id(summary.id.to_string()).data(html)
             }

@@ -389,7 +389,7 @@ impl<M: Mailboxes> App<M> {
     }
 }
 
-/// Marks go with their mail, and so does what lists show of it.
+/// Marks go with their mail, and so do what lists show of it and what was made of it.
 pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
     let mut events = app.mailboxes.events();
     loop {
@@ -399,6 +399,7 @@ pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
             Ok(Event::Deleted { id, .. } | Event::Over { letter: id }) => {
                 app.marks.forget(id);
                 app.gists.forget(id);
+                app.renderings.forget(id);
             }
             // What was missed is dropped by its age in the end.
             Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}

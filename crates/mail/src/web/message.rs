@@ -6,7 +6,7 @@ use askama::Template;
 use axum::{
     body::Bytes,
     extract::{Query, State},
-    http::{HeaderName, HeaderValue, header},
+    http::{HeaderMap, HeaderName, HeaderValue, header},
     response::{IntoResponse, Redirect, Response},
 };
 use engine::cores::clock;
@@ -15,20 +15,23 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{
+    access::{Asker, asker},
     answer::{self, Fault, inbox_tag, mail_tag, public},
     app::{App, Site},
+    board::{Board, Listed, ROW_BYTES},
     client::Client,
     counters::Counter,
+    rendered::{Made, Rendered},
     scope::{Asked, Params, segment},
     when::{self, Short},
     work::Kept,
 };
 use crate::{
-    mailboxes::{Mail, MailId, Mailboxes, Scope},
+    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{
         Attachment, Prepared, Reading, Until, cut, fields,
         findings::{self, Link},
-        html::{Clean, Remote, escape},
+        html::{Clean, Remote, Showing, escape, is_image},
     },
 };
 
@@ -36,16 +39,48 @@ use crate::{
 const SOURCE_BYTES_MAX: usize = 256 * 1024;
 /// Addresses of a field that are shown.
 const ADDRESSES_MAX: usize = 50;
+/// Of a larger picture no small one is shown: a browser would fetch all of it.
+const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Where the attachments of a mail are, as its frame names them.
+const ATTACHMENTS: &str = "attachments";
 
+/// A mail beside the list that it is in.
 #[derive(Template)]
 #[template(path = "message.html")]
-struct MessagePage {
-    site: Site,
+struct MessagePage<'a> {
+    site: &'a Site,
+    letter: &'a Letter,
+    address: &'a str,
+    name: &'a str,
+    base: &'a str,
+    board: Board<'a>,
+    list_query: &'a str,
+    above: Option<MailId>,
+    below: Option<MailId>,
+    readers: &'a str,
+    /// No mails were deleted on the way to a mail's own page.
+    deleted: Option<(usize, u64)>,
+    query: &'a str,
+}
+
+/// The mail alone, for the pages' script.
+#[derive(Template)]
+#[template(path = "reading.html")]
+struct ReadingPart<'a> {
+    letter: &'a Letter,
+    name: &'a str,
+    base: &'a str,
+    list_query: &'a str,
+    above: Option<MailId>,
+    below: Option<MailId>,
+    readers: &'a str,
+}
+
+/// What is shown of a mail.
+struct Letter {
     id: String,
-    address: String,
     inbox: String,
     raw: String,
-    delete: String,
     subject: String,
     from: String,
     to: String,
@@ -55,10 +90,12 @@ struct MessagePage {
     relative: Short,
     size: Short,
     kept: String,
+    tags: Vec<String>,
     codes: Vec<String>,
     notices: Vec<String>,
     tabs: Vec<Tab>,
     view: View,
+    attachments: Vec<Item>,
     links: Vec<Link>,
     /// The text is shown instead of the HTML.
     html_over: bool,
@@ -78,8 +115,11 @@ enum View {
     },
     Html {
         frame: String,
+        width: Width,
+        choices: Vec<Choice>,
         blocked: Option<String>,
         load: Option<String>,
+        taken: Option<String>,
     },
     Headers {
         fields: Vec<(String, String)>,
@@ -88,9 +128,17 @@ enum View {
         source: String,
         cut: bool,
     },
-    Attachments {
-        list: Vec<Item>,
-    },
+    /// They are shown below each view.
+    Attachments,
+}
+
+/// How the HTML may be looked at.
+struct Choice {
+    name: &'static str,
+    href: String,
+    current: bool,
+    /// What the script does without loading the page again.
+    width: Option<Width>,
 }
 
 struct Item {
@@ -98,6 +146,9 @@ struct Item {
     filename: String,
     content_type: String,
     size: Short,
+    is_picture: bool,
+    /// What a file is, in a few letters.
+    sign: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,15 +173,95 @@ impl Kind {
     }
 }
 
-#[derive(Deserialize)]
-pub(super) struct Loading {
-    /// `load`: the reader asked for remote content.
-    remote: Option<String>,
+/// How wide the frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Width {
+    Phone,
+    Tablet,
+    #[default]
+    Desk,
 }
 
-impl Loading {
-    fn remote(&self) -> Remote {
-        if self.remote.as_deref() == Some("load") { Remote::Loaded } else { Remote::Blocked }
+impl Width {
+    const ALL: [Self; 3] = [Self::Phone, Self::Tablet, Self::Desk];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Phone => "phone",
+            Self::Tablet => "tablet",
+            Self::Desk => "desk",
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Phone => "Phone",
+            Self::Tablet => "Tablet",
+            Self::Desk => "Desk",
+        }
+    }
+}
+
+/// What a page's query says about the HTML.
+#[derive(Deserialize)]
+pub(super) struct Look {
+    /// `load`: the reader asked for remote content.
+    remote: Option<String>,
+    /// Anything: in the dark.
+    dark: Option<String>,
+    width: Option<String>,
+    /// The page of the list beside it.
+    #[serde(default)]
+    skip: usize,
+    /// `reading`: the mail alone.
+    part: Option<String>,
+}
+
+impl Look {
+    fn seen(&self) -> Seen {
+        let width = Width::ALL.into_iter().find(|width| Some(width.name()) == self.width.as_deref());
+        Seen {
+            remote: if self.remote.as_deref() == Some("load") { Remote::Loaded } else { Remote::Blocked },
+            dark: self.dark.is_some(),
+            width: width.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    remote: Remote,
+    dark: bool,
+    width: Width,
+}
+
+impl Seen {
+    fn made(self, id: MailId) -> Made {
+        Made { id, remote: self.remote, dark: self.dark }
+    }
+
+    fn showing(self) -> Showing<'static> {
+        Showing { remote: self.remote, dark: self.dark, pictures: ATTACHMENTS }
+    }
+
+    /// As a query, with a question mark if it says anything.
+    fn query(self) -> String {
+        let mut query = String::new();
+        let mut add = |pair: &str| {
+            query.push(if query.is_empty() { '?' } else { '&' });
+            query.push_str(pair);
+        };
+        if self.remote == Remote::Loaded {
+            add("remote=load");
+        }
+        if self.dark {
+            add("dark=1");
+        }
+        if self.width != Width::default() {
+            add("width=");
+            query.push_str(self.width.name());
+        }
+        query
     }
 }
 
@@ -138,45 +269,80 @@ pub(super) async fn page<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
+    headers: HeaderMap,
     Params((_, id)): Params<(String, String)>,
-    Query(loading): Query<Loading>,
+    Query(look): Query<Look>,
 ) -> Result<Response, Fault> {
-    shown(&app, client, &scope, &id, (None, loading.remote())).await
+    shown(&app, (client, &headers), &scope, &id, (None, look)).await
 }
 
 pub(super) async fn view<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
+    headers: HeaderMap,
     Params((_, id, view)): Params<(String, String, String)>,
-    Query(loading): Query<Loading>,
+    Query(look): Query<Look>,
 ) -> Result<Response, Fault> {
     let kind = Kind::named(&view).ok_or(Fault::NoSuchPage)?;
-    shown(&app, client, &scope, &id, (Some(kind), loading.remote())).await
+    shown(&app, (client, &headers), &scope, &id, (Some(kind), look)).await
 }
 
 async fn shown<M: Mailboxes>(
     app: &Arc<App<M>>,
-    client: Client,
+    (client, headers): (Client, &HeaderMap),
     scope: &Scope,
     id: &str,
-    (kind, remote): (Option<Kind>, Remote),
+    (kind, look): (Option<Kind>, Look),
 ) -> Result<Response, Fault> {
     let mail = fetch(app, client, scope, id).await?;
-    let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
-    let (site, now_ms) = (app.site.clone(), clock::unix_ms());
-    // Over all a mail is there also when the first inbox that it came into has let it go.
-    let address = match scope {
-        Scope::All => scope.name(),
-        Scope::Inbox(_) | Scope::Prefix { .. } => mail.summary.inbox.to_string(),
-    };
-    let render =
-        move |mail: &Mail, until: &Until| message_page(site, (mail, address), kind, (remote, until), now_ms);
-    let template = app.render(client, mail, render).await?;
-    if template.html_over {
+    let (id, inbox) = (mail.summary.id, mail.summary.inbox.clone());
+    let tags = [mail_tag(id), inbox_tag(&inbox)];
+    // Who looks at it has read it; a page of another site that shows it has not.
+    if asker(headers) != Asker::AnotherSite {
+        app.set_read(&[Arc::new(mail.summary.clone())], true).await?;
+    }
+    let listed = Listed::load(app, client, scope, look.skip).await?;
+    let (seen, now_ms) = (look.seen(), clock::unix_ms());
+    let (app_there, base) = (Arc::clone(app), format!("{}/{id}", listed.base));
+    let letter = app
+        .render(client, mail, move |mail, until| {
+            let prepared = Prepared::new(&mail.raw);
+            let reading = prepared.read();
+            let rendered = rendered(&app_there, mail, &reading, seen, until);
+            let tags = app_there.marks.tags(mail.summary.id);
+            letter((mail, &reading, rendered.as_deref()), &base, tags, (kind, seen), now_ms)
+        })
+        .await?;
+    if letter.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
-    let response = answer::page(&template)?;
+    let (above, below) = listed.beside(id);
+    let (readers, list_query) = (app.readers(scope), listed.query());
+    let (address, name, base) = (&*listed.address, &*listed.name, &*listed.base);
+    let (letter, list_query, readers) = (&letter, &*list_query, &*readers);
+    let response = if look.part.as_deref() == Some("reading") {
+        answer::page(&ReadingPart { letter, name, base, list_query, above, below, readers })?
+    } else {
+        let board = listed.board(app, Some(id));
+        let rows_bytes = board.rows.len() * ROW_BYTES;
+        let (site, deleted, query) = (&app.site, None, "");
+        let page = MessagePage {
+            site,
+            letter,
+            address,
+            name,
+            base,
+            board,
+            list_query,
+            above,
+            below,
+            readers,
+            deleted,
+            query,
+        };
+        answer::long_page(&page, rows_bytes)?
+    };
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 
@@ -188,22 +354,42 @@ pub(crate) async fn fetch<M: Mailboxes>(
     id: &str,
 ) -> Result<Kept, Fault> {
     let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
+    if app.leaving.has(id) {
+        return Err(Fault::NoSuchMail);
+    }
     app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
 
-fn message_page(
-    site: Site,
-    (mail, address): (&Mail, String),
-    kind: Option<Kind>,
-    (remote, until): (Remote, &Until),
+/// The mail's HTML as a document, made now or before; nothing if it has none.
+fn rendered<M: Mailboxes>(
+    app: &App<M>,
+    mail: &Mail,
+    reading: &Reading<'_>,
+    seen: Seen,
+    until: &Until,
+) -> Option<Arc<Rendered>> {
+    let made = seen.made(mail.summary.id);
+    if let Some(rendered) = app.renderings.find(made) {
+        return Some(rendered);
+    }
+    let clean = reading.html(&seen.showing(), until)?;
+    if clean.css_over.is_some() {
+        app.counters.add(Counter::StylesOver, 1);
+    }
+    let rendered = Arc::new(Rendered::new(clean));
+    app.renderings.keep(made, &rendered);
+    Some(rendered)
+}
+
+fn letter(
+    (mail, reading, rendered): (&Mail, &Reading<'_>, Option<&Rendered>),
+    base: &str,
+    tags: Vec<String>,
+    (kind, seen): (Option<Kind>, Seen),
     now_ms: u64,
-) -> MessagePage {
+) -> Letter {
     let summary = &mail.summary;
-    let inbox = format!("/inbox/{}", segment(&address));
-    let base = format!("{inbox}/{}", summary.id);
-    let prepared = Prepared::new(&mail.raw);
-    let reading = prepared.read();
-    let clean = reading.html(remote, until);
+    let clean = rendered.map(|rendered| &rendered.clean);
     let has_html = clean.is_some();
     // What the sender meant to be seen first; the text where there is no HTML.
     let kind = match kind {
@@ -212,7 +398,7 @@ fn message_page(
         Some(kind) => kind,
     };
     let mut notices: Vec<String> = reading.notices().iter().map(ToString::to_string).collect();
-    let over = clean.as_ref().and_then(|clean| clean.over).filter(|_| kind == Kind::Html);
+    let over = clean.and_then(|clean| clean.over).filter(|_| kind == Kind::Html);
     notices.extend(over.map(|over| {
         format!("The HTML of this mail is not shown: {over}. This is its text. The source has all of it.")
     }));
@@ -224,7 +410,7 @@ fn message_page(
             notices.extend(text_notice.map(|notice| notice.to_string()));
             View::Text { html: linked(&text) }
         }
-        Kind::Html => html_view(clean.as_ref(), &base, remote, &mut notices),
+        Kind::Html => html_view(clean, base, seen, &mut notices),
         Kind::Headers => View::Headers { fields: reading.headers() },
         Kind::Source => {
             let shown = &mail.raw[..mail.raw.len().min(SOURCE_BYTES_MAX)];
@@ -233,74 +419,86 @@ fn message_page(
                 cut: shown.len() < mail.raw.len(),
             }
         }
-        Kind::Attachments => View::Attachments {
-            list: reading.attachments().iter().map(|attachment| item(attachment, &base)).collect(),
-        },
+        Kind::Attachments => View::Attachments,
     };
-    let mut links = Vec::new();
-    if let Some(clean) = clean.as_ref().filter(|clean| clean.over.is_none()) {
-        findings::in_html(&clean.html, &mut links);
-    }
+    let mut links = rendered.map(|rendered| rendered.links.clone()).unwrap_or_default();
     findings::in_text(&text, &mut links);
-    MessagePage {
-        tabs: tabs(&base, kind, has_html, reading.attachments().len()),
+    Letter {
+        tabs: tabs(base, kind, has_html, reading.attachments().len()),
         raw: format!("{base}/raw"),
-        delete: format!("{base}/delete"),
         id: summary.id.to_string(),
+        inbox: summary.inbox.to_string(),
         codes: findings::codes(&subject, &text),
         subject: if subject.is_empty() { "(no subject)".to_owned() } else { subject.into_owned() },
-        from: from(&reading, mail),
-        to: to(&reading, mail),
-        cc: joined(&reading, Field::Cc),
+        from: from(reading, mail),
+        to: to(reading, mail),
+        cc: joined(reading, Field::Cc),
         iso: when::iso(summary.arrived_ms),
         exact: when::exact(summary.arrived_ms),
         relative: when::relative(summary.arrived_ms, now_ms),
         size: when::size(summary.size_bytes),
         kept: when::span(summary.expires_ms.saturating_sub(now_ms)),
-        address,
-        inbox,
+        attachments: match kind {
+            Kind::Headers | Kind::Source => Vec::new(),
+            Kind::Text | Kind::Html | Kind::Attachments => {
+                reading.attachments().iter().map(|attachment| item(attachment, base)).collect()
+            }
+        },
         html_over: over.is_some(),
+        tags,
         notices,
         view,
         links,
-        site,
     }
 }
 
-fn html_view(clean: Option<&Clean>, base: &str, remote: Remote, notices: &mut Vec<String>) -> View {
-    let frame = match remote {
-        Remote::Blocked => format!("{base}/frame"),
-        Remote::Loaded => format!("{base}/frame?remote=load"),
-    };
-    let Some(clean) = clean else { return View::Html { frame, blocked: None, load: None } };
-    if clean.cut {
-        notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
+fn html_view(clean: Option<&Clean>, base: &str, seen: Seen, notices: &mut Vec<String>) -> View {
+    let frame = format!("{base}/frame{}", Seen { width: Width::Desk, ..seen }.query());
+    let page = |seen: Seen| format!("{base}/html{}", seen.query());
+    let mut choices: Vec<Choice> = Width::ALL
+        .into_iter()
+        .map(|width| Choice {
+            name: width.label(),
+            href: page(Seen { width, ..seen }),
+            current: width == seen.width,
+            width: Some(width),
+        })
+        .collect();
+    choices.push(Choice {
+        name: "Dark",
+        href: page(Seen { dark: !seen.dark, ..seen }),
+        current: seen.dark,
+        width: None,
+    });
+    let mut view = (None, None, None);
+    if let Some(clean) = clean {
+        if clean.cut {
+            notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
+        }
+        if let Some(over) = clean.css_over {
+            notices
+                .push(format!("A part of this mail's style is left out: {over}. The source has all of it."));
+        }
+        let taken = clean.taken.in_words();
+        view.2 = (!taken.is_empty()).then(|| format!("Taken out to make it safe: {}.", listed(&taken)));
+        if clean.remote_items > 0 {
+            let items = match clean.remote_items {
+                1 => "1 remote item".to_owned(),
+                n => format!("{n} remote items"),
+            };
+            let hosts = listed(&clean.remote_hosts);
+            let words = match seen.remote {
+                Remote::Blocked => {
+                    view.1 = Some(page(Seen { remote: Remote::Loaded, ..seen }));
+                    "blocked: to load them tells the sender that this was read."
+                }
+                Remote::Loaded => "loaded, because you asked.",
+            };
+            view.0 = Some(format!("{items} from {hosts} {words}"));
+        }
     }
-    if clean.images_cut {
-        notices.push("Some images are not shown: the mail shows too much of its own.".to_owned());
-    }
-    if clean.remote_items == 0 {
-        return View::Html { frame, blocked: None, load: None };
-    }
-    let items = match clean.remote_items {
-        1 => "1 remote item".to_owned(),
-        n => format!("{n} remote items"),
-    };
-    let hosts = listed(&clean.remote_hosts);
-    match remote {
-        Remote::Blocked => View::Html {
-            frame,
-            blocked: Some(format!(
-                "{items} from {hosts} blocked: to load them tells the sender that this was read."
-            )),
-            load: Some(format!("{base}/html?remote=load")),
-        },
-        Remote::Loaded => View::Html {
-            frame,
-            blocked: Some(format!("{items} from {hosts} loaded, because you asked.")),
-            load: None,
-        },
-    }
+    let (blocked, load, taken) = view;
+    View::Html { frame, width: seen.width, choices, blocked, load, taken }
 }
 
 /// "a, b and c".
@@ -365,7 +563,21 @@ fn item(attachment: &Attachment, base: &str) -> Item {
         filename: attachment.filename.clone(),
         content_type: attachment.content_type.clone(),
         size: when::size(attachment.size_bytes as u64),
+        is_picture: is_image(&attachment.content_type) && attachment.size_bytes <= THUMBNAIL_BYTES_MAX,
+        sign: sign(attachment),
     }
+}
+
+/// The end of a file's name, as its icon says it; of one without an end, what kind it is of.
+fn sign(attachment: &Attachment) -> String {
+    let end = attachment.filename.rsplit_once('.').map(|(_, end)| end);
+    let plain = |end: &&str| (1..=4).contains(&end.len()) && end.bytes().all(|b| b.is_ascii_alphanumeric());
+    end.filter(plain).unwrap_or("file").to_uppercase()
+}
+
+/// The path of a mail's attachments, as a page elsewhere names it.
+pub(crate) fn attachments_of(summary: &Summary) -> String {
+    format!("/inbox/{}/{}/{ATTACHMENTS}", segment(&summary.inbox.to_string()), summary.id)
 }
 
 /// A text as HTML: everything escaped, and bare links made links that say where they go because they are what they say.
@@ -398,34 +610,36 @@ pub(crate) fn linked(text: &str) -> String {
     html
 }
 
-#[derive(Template)]
-#[template(path = "frame.html")]
-struct FramePage {
-    html: String,
-}
-
 /// What the sandboxed frame shows.
 pub(super) async fn frame<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
     Params((_, id)): Params<(String, String)>,
-    Query(loading): Query<Loading>,
+    Query(look): Query<Look>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let tags = [mail_tag(mail.summary.id), inbox_tag(&mail.summary.inbox)];
-    let remote = loading.remote();
-    let html = app
-        .render(client, mail, move |mail, until| {
-            let prepared = Prepared::new(&mail.raw);
-            prepared.read().html(remote, until).map(|clean| clean.html)
-        })
-        .await?;
-    let mut response = answer::page(&FramePage { html: html.ok_or(Fault::NoSuchPart)? })?;
-    response.headers_mut().insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(Clean::content_security_policy(remote)),
-    );
+    let seen = look.seen();
+    let found = app.renderings.find(seen.made(mail.summary.id));
+    let found = match found {
+        Some(rendered) => Some(rendered),
+        None => {
+            let app_there = Arc::clone(&app);
+            app.render(client, mail, move |mail, until| {
+                let prepared = Prepared::new(&mail.raw);
+                rendered(&app_there, mail, &prepared.read(), seen, until)
+            })
+            .await?
+        }
+    };
+    let html = found.ok_or(Fault::NoSuchPart)?.html.clone();
+    let policy = Clean::content_security_policy(seen.remote);
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),
+    ];
+    let response = (headers, html).into_response();
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 

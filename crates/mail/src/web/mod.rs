@@ -17,18 +17,22 @@ pub(crate) mod access;
 pub(crate) mod answer;
 pub(crate) mod app;
 mod assets;
+mod board;
 pub(crate) mod budget;
+mod change;
 pub(crate) mod client;
 mod config;
 mod connections;
 pub(crate) mod counters;
 pub(crate) mod gists;
 mod inbox;
+mod leaving;
 pub(crate) mod lists;
 pub(crate) mod live;
 pub(crate) mod marks;
 pub(crate) mod message;
 mod pages;
+mod rendered;
 pub(crate) mod scope;
 pub(crate) mod taken;
 mod turns;
@@ -162,11 +166,11 @@ async fn run<M: Mailboxes>(
     let mut drained = stopping.clone();
     let forget_marks = tokio::spawn(marks::forget_deleted(Arc::clone(&app)));
     let proxies = app.config.proxies.as_slice().into();
-    let served = httpd::serve_behind(proxies, listener, secured, router(app), async move {
+    let served = httpd::serve_behind(proxies, listener, secured, router(Arc::clone(&app)), async move {
         // An error means that the handle is gone, which is the same wish.
         let _ = stopping.wait_for(|stop| *stop).await;
     });
-    let give_up = async move {
+    let give_up = async {
         let _ = drained.wait_for(|stop| *stop).await;
         tokio::time::sleep(DRAIN).await;
     };
@@ -175,6 +179,9 @@ async fn run<M: Mailboxes>(
         () = give_up => {}
     }
     forget_marks.abort();
+    if tokio::time::timeout(DRAIN, app.end_all()).await.is_err() {
+        tracing::warn!("mails that were deleted on a page a moment ago may still be there");
+    }
 }
 
 /// Every path that is answered.
@@ -185,6 +192,7 @@ fn routes<M: Mailboxes>() -> Routes<M> {
         .unlisted(GET, "/inbox/{address}", inbox::page::<M>)
         .unlisted(GET, "/inbox/{address}/events", live::events::<M>)
         .unlisted(GET, "/inbox/{address}/search", inbox::search_page::<M>)
+        .unlisted(POST, "/inbox/{address}/change", change::change::<M>)
         .unlisted(POST, "/inbox/{address}/delete", inbox::delete_all::<M>)
         .unlisted(GET, "/inbox/{address}/{id}", message::page::<M>)
         .unlisted(POST, "/inbox/{address}/{id}/delete", message::delete::<M>)

@@ -11,6 +11,7 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
+    access::AllMail,
     answer::{Fault, page, public},
     app::{App, Site},
     scope::segment,
@@ -22,10 +23,19 @@ use crate::mailboxes::{Mailboxes, Scope, Totals};
 struct Home<'a> {
     site: &'a Site,
     totals: Totals,
+    all_mail: AllMail,
+    readers: String,
 }
 
-pub(super) async fn home<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Result<Response, Fault> {
-    Ok(public(page(&Home { site: &app.site, totals: app.mailboxes.totals() })?, &[]))
+pub(super) async fn home<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    all_mail: AllMail,
+) -> Result<Response, Fault> {
+    let home =
+        Home { site: &app.site, totals: app.mailboxes.totals(), all_mail, readers: app.readers_of_one() };
+    let response = page(&home)?;
+    // What depends on who asks is for nobody else.
+    Ok(if all_mail == AllMail::Shown { response } else { public(response, &[]) })
 }
 
 #[derive(Deserialize)]

@@ -133,9 +133,10 @@ fn an_inbox_lists_what_came_and_says_that_it_is_public() {
     let page = site.page("/inbox/ann@night.test");
     assert!(page.contains("&#60;b&#62;Hi&#60;/b&#62; &#38; bye"), "{page}");
     assert!(page.contains(&format!("/inbox/ann@night.test/{id}")));
-    assert!(page.contains("Anyone can read this inbox"));
+    // It listens on this machine alone, and says no more than is true.
+    assert!(page.contains("Anyone on this machine, or let in by a proxy, can read this inbox."));
     let answer = site.get("/inbox/ann@night.test");
-    assert_eq!(answer.header("cache-control"), "public, max-age=1");
+    assert_eq!(answer.header("cache-control"), "public, max-age=0, s-maxage=1");
     assert_eq!(answer.header("surrogate-key"), "inbox:ann@night.test");
     assert_eq!(answer.header("surrogate-key"), inbox_tag(&Inbox::of("ann", "night.test").unwrap()));
     assert!(answer.header("content-security-policy").contains("script-src 'self'"));
@@ -183,17 +184,22 @@ fn the_html_is_framed_and_its_remote_content_waits() {
         page.contains("2 remote items from images.timetable.test and track.timetable.test blocked"),
         "{page}"
     );
-    assert!(page.contains("sandbox=\"allow-popups allow-popups-to-escape-sandbox\""));
+    assert!(page.contains("sandbox=\"allow-same-origin allow-popups allow-popups-to-escape-sandbox\""));
     assert!(page.contains("https://click.timetable.test/?to="), "the true target is listed");
     let frame = site.get(&format!("{base}/frame"));
-    assert!(!frame.body.contains("images.timetable.test") && frame.body.contains("data:image/bmp"));
+    assert!(!frame.body.contains("images.timetable.test"));
     let policy = frame.header("content-security-policy");
     assert!(
-        policy.contains("sandbox") && policy.contains("img-src data:;") && !policy.contains("script-src")
+        policy.contains("sandbox allow-same-origin allow-popups") && policy.contains("img-src 'self' data:;")
     );
+    assert!(!policy.contains("script") && !policy.contains("allow-top-navigation"), "{policy}");
+    // Its own picture is where the frame says, as a picture.
+    let (_, rest) = frame.body.split_once("src=\"attachments/").unwrap();
+    let picture = site.get(&format!("{base}/attachments/{}", rest.split('"').next().unwrap()));
+    assert_eq!((picture.status, picture.header("content-type")), (200, "image/bmp"));
     let loaded = site.get(&format!("{base}/frame?remote=load"));
     assert!(loaded.body.contains("https://images.timetable.test/winter/amsterdam.jpg"));
-    assert!(loaded.header("content-security-policy").contains("img-src data: https: http:;"));
+    assert!(loaded.header("content-security-policy").contains("img-src 'self' data: https: http:;"));
 }
 
 #[test]
@@ -343,6 +349,130 @@ fn a_get_that_deletes_is_a_change() {
         assert_eq!(answer.status, 200, "{own:?}: {}", answer.body);
     }
     assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
+}
+
+/// A frame is of our origin; what a mail names as a picture is not the reader's wish for all that.
+#[test]
+fn a_picture_deletes_nothing() {
+    let site = Site::new();
+    let id = site.deliver("ann", "Subject: x\r\n\r\n");
+    let path = format!("/api/v2/domains/public/inboxes/ann/messages/{id}?delete=1ms");
+    for dest in ["image", "style", "font", "iframe", "video"] {
+        let asked = [("sec-fetch-site", "same-origin"), ("sec-fetch-dest", dest)];
+        assert_eq!(site.ask("GET", &path, &asked, "").status, 403, "{dest}");
+    }
+    let own = [("sec-fetch-site", "same-origin"), ("sec-fetch-dest", "empty")];
+    assert_eq!(site.ask("GET", &path, &own, "").status, 200);
+}
+
+/// Every page that shows mail says who can read it, and the home page where all of it is.
+#[test]
+fn who_can_read_it_is_said_truly() {
+    let here = Site::new();
+    let id = here.deliver("ann", "Subject: x\r\n\r\n");
+    let all = "Shown together on this machine alone.";
+    let one = "Anyone on this machine";
+    for (path, said) in [
+        ("/inbox/ann@night.test".to_owned(), one),
+        (format!("/inbox/ann@night.test/{id}"), one),
+        (format!("/inbox/ann@night.test/{id}?part=reading"), one),
+        ("/inbox/ann@night.test/search?q=x".to_owned(), one),
+        ("/inbox/*@*".to_owned(), all),
+        (format!("/inbox/*@*/{id}"), all),
+    ] {
+        assert!(here.page(&path).contains(said), "{path}");
+    }
+    let home = here.ask("GET", "/", &[("accept", "text/html")], "");
+    assert!(home.body.contains("href=\"/inbox/*@*\"") && home.header("cache-control") == "no-store");
+    let through = here.ask("GET", "/", &[("accept", "text/html"), ("x-forwarded-for", "192.0.2.1")], "");
+    assert!(
+        !through.body.contains("*@*") && through.header("cache-control") == "public, max-age=0, s-maxage=1"
+    );
+    let secured = Site::with_token();
+    assert!(secured.page("/").contains("for who has the operator"));
+    let token = [("authorization", TOKEN), ("accept", "text/html")];
+    assert!(secured.ask("GET", "/inbox/*@*", &token, "").body.contains("Seen with the operator&#39;s token"));
+    let own = Site::with(Config { warning: "For the team alone.".to_owned(), ..Config::default() });
+    assert!(own.page("/inbox/ann@night.test").contains("For the team alone."));
+}
+
+fn wish(site: &Site, path: &str, form: &str) -> Answer {
+    let headers = [("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json")];
+    site.ask("POST", &format!("{path}/change"), &headers, form)
+}
+
+#[test]
+fn what_a_page_deletes_can_be_brought_back_and_is_gone_when_the_server_stops() {
+    let site = Site::new();
+    let ids: Vec<String> =
+        (0..3).map(|n| site.deliver("ann", &format!("Subject: mail {n}\r\n\r\n"))).collect();
+    let other = site.deliver("ben", "Subject: other\r\n\r\n");
+    let path = "/inbox/ann@night.test";
+    // Another inbox's mail is not meant, whatever the form says.
+    let deleted = wish(&site, path, &format!("do=delete&id={}&id={}&id={other}&id=x", ids[0], ids[1])).json();
+    assert_eq!((&deleted["count"], &deleted["batch"]), (&json!(2), &json!(1)));
+    let page = site.page(path);
+    assert!(
+        !page.contains("mail 0") && page.contains("mail 2") && page.contains("data-total=\"1\""),
+        "{page}"
+    );
+    assert_eq!(site.get(&format!("{path}/{}", ids[0])).status, 404);
+    assert!(site.counts("mail_web_leaving 2.0"));
+    assert_eq!(wish(&site, "/inbox/ben@night.test", "do=undo&batch=1").status, 404, "it is not his");
+    assert_eq!(wish(&site, path, "do=undo&batch=1").json()["count"], 2);
+    assert!(site.page(path).contains("mail 0") && site.counts("mail_web_leaving 0.0"));
+    // By a form, without scripts: the list says what can be undone.
+    let form = format!("do=delete&id={}&back=%2Finbox%2Fann%40night.test%2F{}", ids[2], ids[2]);
+    let answer = site.ask("POST", &format!("{path}/change"), &[], &form);
+    assert_eq!((answer.status, answer.header("location")), (303, "/inbox/ann@night.test?deleted=2"));
+    assert!(site.page(answer.header("location")).contains("1 mail deleted."));
+    assert_eq!(wish(&site, path, "do=delete-all").json()["count"], 2);
+    assert!(site.page(path).contains("Nothing has arrived yet"));
+    for bad in ["", "do=fly", "do=undo&batch=x", "do=undo&batch=99"] {
+        assert!(wish(&site, path, bad).status >= 400, "{bad}");
+    }
+    let Site { web, twin, .. } = site;
+    web.stop();
+    assert_eq!(twin.totals().stored, 1, "only what was not deleted is left");
+}
+
+#[test]
+fn a_mail_that_was_looked_at_is_read() {
+    let site = Site::new();
+    let ids: Vec<String> =
+        (0..2).map(|n| site.deliver("ann", &format!("Subject: mail {n}\r\n\r\n"))).collect();
+    let path = "/inbox/ann@night.test";
+    let unread = || {
+        let page = site.page(path);
+        (page.matches("class=\"row\"").count(), page.matches("class=\"row read\"").count())
+    };
+    assert_eq!(unread(), (2, 0));
+    assert!(site.page(path).contains("<title>(2) ann@night.test"));
+    let mail = format!("{path}/{}", ids[0]);
+    site.ask("GET", &mail, &[("sec-fetch-site", "cross-site"), ("accept", "text/html")], "");
+    assert_eq!(unread(), (2, 0), "another site's page has not read it");
+    let page = site.page(&mail);
+    assert!(page.contains("data-step=\"-1\"") && !page.contains("data-step=\"1\""), "it is the oldest");
+    assert!(page.contains("class=\"row read open\""));
+    assert_eq!(unread(), (1, 1));
+    wish(&site, path, &format!("do=unread&id={}", ids[0]));
+    assert_eq!(unread(), (2, 0));
+    wish(&site, path, &format!("do=read&id={}&id={}", ids[0], ids[1]));
+    assert_eq!(unread(), (0, 2));
+}
+
+/// The page and its frame ask for the same document.
+#[test]
+fn html_is_made_once() {
+    let site = Site::new();
+    let id = site.deliver("ann", "Content-Type: text/html\r\n\r\n<style>p{color:red}</style><p>x");
+    let base = format!("/inbox/ann@night.test/{id}");
+    assert!(site.page(&base).contains("iframe"));
+    assert!(site.get(&format!("{base}/frame")).body.contains("<style>p{color:red;}</style>"));
+    assert!(site.get(&format!("{base}/frame?dark=1")).body.contains("invert"));
+    assert!(site.counts("mail_web_rendered_found_total 1"));
+    assert_eq!(site.ask("POST", &format!("{base}/delete"), &[], "").status, 303);
+    site.until("mail_web_rendered_bytes 0.0");
 }
 
 /// 21 of them shut all live pages for as long as they waited.

@@ -25,7 +25,7 @@ use crate::{
     mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
     render::{
         Prepared,
-        html::{Clean, Remote},
+        html::{Clean, Remote, Showing},
     },
     search::{Marks as _, Query as Search},
     web::{
@@ -35,7 +35,7 @@ use crate::{
         client::Client,
         gists::{Gist, Hidden},
         lists::{self, Around},
-        message::{download, part_of, source},
+        message::{attachments_of, download, part_of, source},
         scope::{Asked, Params, Queried},
         taken::Taken,
         work::Kept,
@@ -341,12 +341,15 @@ async fn view<M: Mailboxes>(
     };
     let named = Named { id: Some(id.to_owned()), part: None, tag: None, file: None };
     let mail = fetch(&app, client, &scope, &named).await?;
+    let pictures = attachments_of(&mail.summary);
     let body = app
         .render(client, mail, move |mail, until| {
             let prepared = Prepared::new(&mail.raw);
             let reading = prepared.read();
             if as_html {
-                reading.html(Remote::Blocked, until).map(|clean| clean.html)
+                reading
+                    .html(&Showing { pictures: &pictures, ..Showing::default() }, until)
+                    .map(|clean| clean.html)
             } else {
                 Some(reading.text().0)
             }

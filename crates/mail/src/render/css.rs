@@ -1,0 +1,663 @@
+//! A mail's style sheets and `style` attributes, written anew without what loads or runs.
+//!
+//! ```text
+//!  text ─▶ cssparser's tokens and rules ─▶ judged one by one ─▶ the same tokens, serialised: out
+//!                                              └▶ Taken, remote items, dark rules
+//! ```
+//! What comes out is what was judged: no byte of the source is copied, so an escape, a comment or an unclosed block has
+//! no other meaning to the browser than it had here. What names something to fetch is `none`, so that the colour beside it
+//! stays; a picture of the mail itself stays, too. A declaration goes if it ran something in a browser that once was, or if
+//! it calls a function that is not listed: what will fetch in the browsers to come is not known today. Selectors stay, whatever they match: nothing in a sheet fetches
+//! depending on what matches, so nothing is told by it. No `<` that could end the element is written.
+//!
+//! All bounds hold for all sheets of a mail together.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use cssparser::{
+    AtRuleParser, CowRcStr, DeclarationParser, ParseError, Parser, ParserState, QualifiedRuleParser,
+    RuleBodyItemParser, RuleBodyParser, StyleSheetParser, ToCss, Token, TokenSerializationType,
+    serialize_string,
+};
+
+use super::{
+    cut,
+    html::Taken,
+    sources::{Seen, Source, Sources},
+};
+
+/// Bytes of a mail's style sheets that are read.
+pub const CSS_BYTES_MAX: usize = 256 * 1024;
+/// Rules of a mail's style sheets, those within others too.
+pub const CSS_RULES_MAX: usize = 5_000;
+/// Selectors of one rule.
+pub const CSS_SELECTORS_MAX: usize = 256;
+/// Declarations of a mail's style sheets.
+pub const CSS_DECLARATIONS_MAX: usize = 20_000;
+/// Blocks, brackets and functions within each other.
+pub const CSS_DEPTH_MAX: u8 = 32;
+
+/// A bound that style sheets are beyond; what is beyond it is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CssOver {
+    /// [`CSS_BYTES_MAX`]
+    #[error("its style sheets have more than {CSS_BYTES_MAX} bytes")]
+    Bytes,
+    /// [`CSS_RULES_MAX`]
+    #[error("its style sheets have more than {CSS_RULES_MAX} rules")]
+    Rules,
+    /// [`CSS_SELECTORS_MAX`]
+    #[error("a rule of its style sheets has more than {CSS_SELECTORS_MAX} selectors")]
+    Selectors,
+    /// [`CSS_DECLARATIONS_MAX`]
+    #[error("its style sheets have more than {CSS_DECLARATIONS_MAX} declarations")]
+    Declarations,
+    /// [`CSS_DEPTH_MAX`]
+    #[error("its style sheets are nested more than {CSS_DEPTH_MAX} deep")]
+    Depth,
+}
+
+/// Functions that name pictures; but for `url` of the mail's own they are none.
+const PICTURES: &[&str] = &[
+    "url",
+    "src",
+    "image",
+    "image-set",
+    "-webkit-image-set",
+    "cross-fade",
+    "-webkit-cross-fade",
+    "element",
+    "-moz-element",
+    "paint",
+];
+/// Functions that a value may call. None of them fetches.
+const FUNCTIONS: &[&str] = &[
+    "rgb",
+    "rgba",
+    "hsl",
+    "hsla",
+    "hwb",
+    "lab",
+    "lch",
+    "oklab",
+    "oklch",
+    "color",
+    "color-mix",
+    "light-dark",
+    "calc",
+    "min",
+    "max",
+    "clamp",
+    "abs",
+    "sign",
+    "round",
+    "mod",
+    "rem",
+    "sin",
+    "cos",
+    "tan",
+    "pow",
+    "sqrt",
+    "hypot",
+    "exp",
+    "log",
+    "var",
+    "env",
+    "attr",
+    "counter",
+    "counters",
+    "linear-gradient",
+    "radial-gradient",
+    "conic-gradient",
+    "repeating-linear-gradient",
+    "repeating-radial-gradient",
+    "repeating-conic-gradient",
+    "-webkit-linear-gradient",
+    "-webkit-radial-gradient",
+    "-webkit-gradient",
+    "-moz-linear-gradient",
+    "-moz-radial-gradient",
+    "-o-linear-gradient",
+    "-ms-linear-gradient",
+    "from",
+    "to",
+    "color-stop",
+    "matrix",
+    "matrix3d",
+    "perspective",
+    "rotate",
+    "rotate3d",
+    "rotatex",
+    "rotatey",
+    "rotatez",
+    "scale",
+    "scale3d",
+    "scalex",
+    "scaley",
+    "scalez",
+    "skew",
+    "skewx",
+    "skewy",
+    "translate",
+    "translate3d",
+    "translatex",
+    "translatey",
+    "translatez",
+    "blur",
+    "brightness",
+    "contrast",
+    "drop-shadow",
+    "grayscale",
+    "hue-rotate",
+    "invert",
+    "opacity",
+    "saturate",
+    "sepia",
+    "cubic-bezier",
+    "steps",
+    "minmax",
+    "repeat",
+    "fit-content",
+];
+/// Shapes, which take lengths.
+const SHAPES: &[&str] = &["rect", "inset", "circle", "ellipse", "polygon", "path", "alpha"];
+
+/// Properties that ran something in a browser that once was.
+const RUNNING: &[&str] = &["behavior", "-ms-behavior", "-moz-binding"];
+
+/// At-rules that hold rules.
+const WITH_RULES: &[&str] = &["media", "supports", "layer", "container", "scope", "starting-style"];
+const KEYFRAMES: &[&str] = &["keyframes", "-webkit-keyframes", "-moz-keyframes", "-o-keyframes"];
+/// At-rules that change nothing in a frame, and go without a word.
+const IDLE: &[&str] =
+    &["charset", "namespace", "viewport", "-ms-viewport", "-o-viewport", "page", "-moz-document"];
+
+/// What is written for a condition that always holds, and for one that never does.
+const ALWAYS: &str = "(min-width:0)";
+const NEVER: &str = "(max-width:0)";
+
+/// Cleans the sheets and attributes of one mail.
+pub(super) struct Css<'a> {
+    sources: &'a Sources,
+    dark: bool,
+    bytes_left: usize,
+    rules_left: usize,
+    declarations_left: usize,
+    /// The first bound that was hit.
+    pub(super) over: Option<CssOver>,
+    pub(super) taken: Taken,
+    /// What would have been fetched.
+    pub(super) seen: Vec<Seen>,
+    /// There are rules for a dark scheme.
+    pub(super) has_dark: bool,
+}
+
+type Fault<'i> = ParseError<()>;
+
+impl<'a> Css<'a> {
+    pub(super) fn new(sources: &'a Sources, dark: bool) -> Self {
+        Self {
+            sources,
+            dark,
+            bytes_left: CSS_BYTES_MAX,
+            rules_left: CSS_RULES_MAX,
+            declarations_left: CSS_DECLARATIONS_MAX,
+            over: None,
+            taken: Taken::default(),
+            seen: Vec::new(),
+            has_dark: false,
+        }
+    }
+
+    /// A style sheet, at the end of what is written already.
+    pub(super) fn sheet(&mut self, text: &str, out: &mut String) {
+        let read = cut(text, self.bytes_left);
+        self.bytes_left -= read.len();
+        if read.len() < text.len() {
+            self.hit(CssOver::Bytes);
+        }
+        let mut input = Parser::new(read);
+        input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
+        let mut rules = Rules { css: self, out, place: Place::Sheet, depth: 0 };
+        let mut items = StyleSheetParser::new(&mut input, &mut rules);
+        loop {
+            let begin = items.parser.out.len();
+            match items.next() {
+                None => return,
+                Some(Ok(())) => {}
+                Some(Err(_)) => items.parser.out.truncate(begin),
+            }
+        }
+    }
+
+    /// A condition on media, as an attribute has it.
+    pub(super) fn media(&mut self, text: &str) -> Option<String> {
+        let mut input = Parser::new(text);
+        input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
+        let mut out = String::with_capacity(text.len());
+        let mut rules = Rules { css: self, out: &mut out, place: Place::Sheet, depth: 0 };
+        rules.copy(&mut input, Kind::Media).ok()?;
+        Some(out)
+    }
+
+    /// The value of a `style` attribute; nothing if nothing of it is left.
+    pub(super) fn attribute<'s>(&mut self, text: &'s str) -> Option<Cow<'s, str>> {
+        if text.bytes().all(is_plain) {
+            return (!text.is_empty()).then_some(Cow::Borrowed(text));
+        }
+        let written = self.attribute_by_tokens(text);
+        (!written.is_empty()).then_some(Cow::Owned(written))
+    }
+
+    pub(super) fn attribute_by_tokens(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut input = Parser::new(text);
+        input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
+        Rules { css: self, out: &mut out, place: Place::Attribute, depth: 0 }.body(&mut input);
+        out
+    }
+
+    fn hit(&mut self, over: CssOver) {
+        self.over.get_or_insert(over);
+    }
+}
+
+/// Of these a declaration can be made that names a colour, a length or a word, and none that fetches: there is no
+/// bracket, no escape and no comment. Most `style` attributes have nothing else.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b' ' | b'-' | b'_' | b':' | b';' | b',' | b'.' | b'#' | b'%' | b'!')
+}
+
+/// Where rules stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A sheet, or a rule that holds rules.
+    Sheet,
+    /// A rule with declarations, and perhaps rules within.
+    Rule,
+    Keyframes,
+    Attribute,
+}
+
+/// What tokens mean.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Selectors,
+    Media,
+    Value,
+}
+
+struct Rules<'r, 'a> {
+    css: &'r mut Css<'a>,
+    out: &'r mut String,
+    place: Place,
+    /// Blocks, brackets and functions that are open.
+    depth: u8,
+}
+
+/// What an at-rule is, once its name and its condition are written.
+enum At {
+    Statement,
+    Rules(Place),
+}
+
+impl Rules<'_, '_> {
+    /// Does what is within a block, a bracket or a function.
+    fn within<'i, T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Fault<'i>>,
+    ) -> Result<T, Fault<'i>> {
+        if self.depth == CSS_DEPTH_MAX {
+            self.css.hit(CssOver::Depth);
+            return Err(ParseError::custom(()));
+        }
+        self.depth += 1;
+        let done = work(self);
+        self.depth -= 1;
+        done
+    }
+
+    /// Declarations and rules to the end of a block or an attribute.
+    fn body(&mut self, input: &mut Parser<'_>) {
+        let mut items = RuleBodyParser::new(input, self);
+        loop {
+            let begin = items.parser.out.len();
+            match items.next() {
+                None => return,
+                Some(Ok(())) => {}
+                Some(Err(_)) => items.parser.out.truncate(begin),
+            }
+        }
+    }
+
+    /// A block with what stands in such a place.
+    fn block<'i>(&mut self, input: &mut Parser<'_>, place: Place) -> Result<(), Fault<'i>> {
+        self.within(|rules| {
+            rules.out.push('{');
+            let outer = std::mem::replace(&mut rules.place, place);
+            rules.body(input);
+            rules.place = outer;
+            rules.out.push('}');
+            Ok(())
+        })
+    }
+
+    /// Writes all tokens that there are, or says that they do not stay.
+    fn copy<'i>(&mut self, input: &mut Parser<'i>, kind: Kind) -> Result<(), Fault<'i>> {
+        let mut before = TokenSerializationType::Nothing;
+        while let Ok(token) = input.next_including_whitespace() {
+            let token = token.clone();
+            let this = token.serialization_type();
+            if before.needs_separator_when_before(this) {
+                self.out.push_str("/**/");
+            }
+            before = self.token(input, &token, kind)?.unwrap_or(this);
+        }
+        Ok(())
+    }
+
+    /// Writes one token with what is within it; what it counts as for its neighbour, if not as itself.
+    fn token<'i>(
+        &mut self,
+        input: &mut Parser<'i>,
+        token: &Token<'i>,
+        kind: Kind,
+    ) -> Result<Option<TokenSerializationType>, Fault<'i>> {
+        let gone = || ParseError::custom(());
+        match token {
+            Token::WhiteSpace(_) => self.out.push(' '),
+            Token::QuotedString(text) => self.string(text),
+            Token::UnquotedUrl(url) => {
+                self.fetched(url, kind)?;
+                return Ok(Some(TokenSerializationType::Ident));
+            }
+            Token::Function(name) if is_one_of(name, PICTURES) => {
+                let is_url = name.eq_ignore_ascii_case("url");
+                // Whatever else is in there, it is none.
+                let url = input.parse_nested_block(|input| {
+                    let url = input.expect_string_cloned().map(|url| url.to_string()).unwrap_or_default();
+                    let alone = is_url && input.is_exhausted();
+                    while input.next().is_ok() {}
+                    Ok::<_, Fault<'i>>(if alone { url } else { String::new() })
+                })?;
+                self.fetched(&url, kind)?;
+                return Ok(Some(TokenSerializationType::Ident));
+            }
+            Token::Function(name) => {
+                if kind == Kind::Value && !is_listed(name) {
+                    self.css.taken.styles += 1;
+                    return Err(gone());
+                }
+                self.plain(token);
+                input.parse_nested_block(|input| self.within(|rules| rules.copy(input, kind)))?;
+                self.out.push(')');
+                return Ok(Some(TokenSerializationType::Other));
+            }
+            Token::ParenthesisBlock => {
+                input.parse_nested_block(|input| self.within(|rules| rules.bracket(input, kind)))?;
+                return Ok(Some(TokenSerializationType::Other));
+            }
+            Token::SquareBracketBlock => {
+                self.out.push('[');
+                input.parse_nested_block(|input| self.within(|rules| rules.copy(input, kind)))?;
+                self.out.push(']');
+                return Ok(Some(TokenSerializationType::Other));
+            }
+            // A comparison in a condition. What could end the element is parted from it by a blank.
+            Token::Delim('<') if kind == Kind::Media => {
+                self.out.push_str("< ");
+                return Ok(Some(TokenSerializationType::WhiteSpace));
+            }
+            Token::Delim('<' | '\\')
+            | Token::AtKeyword(_)
+            | Token::Semicolon
+            | Token::CDO
+            | Token::CDC
+            | Token::CurlyBracketBlock
+            | Token::BadUrl(_)
+            | Token::BadString(_)
+            | Token::CloseParenthesis
+            | Token::CloseSquareBracket
+            | Token::CloseCurlyBracket => return Err(gone()),
+            Token::Colon if kind == Kind::Value && self.out.ends_with("progid") => return Err(gone()),
+            token => self.plain(token),
+        }
+        Ok(None)
+    }
+
+    /// What stands in round brackets, with them; a condition on the colour scheme is answered here, because the reader
+    /// chooses the scheme of the frame and not the system's.
+    fn bracket<'i>(&mut self, input: &mut Parser<'i>, kind: Kind) -> Result<(), Fault<'i>> {
+        if kind == Kind::Media
+            && let Ok(wanted) = input.try_parse(scheme)
+        {
+            self.css.has_dark |= wanted == Some(true);
+            let holds = wanted.is_none_or(|dark| dark == self.css.dark);
+            self.out.push_str(if holds { ALWAYS } else { NEVER });
+            return Ok(());
+        }
+        self.out.push('(');
+        self.copy(input, kind)?;
+        self.out.push(')');
+        Ok(())
+    }
+
+    /// A token as it is serialised, but for what could end the element.
+    fn plain(&mut self, token: &Token<'_>) {
+        let begin = self.out.len();
+        // Writing to a text does not fail.
+        _ = token.to_css(self.out);
+        if self.out[begin..].contains('<') {
+            // In names it stands escaped already.
+            let written = self.out.split_off(begin);
+            self.out.push_str(&written.replace("\\<", "\\3c "));
+        }
+    }
+
+    fn string(&mut self, text: &str) {
+        let begin = self.out.len();
+        _ = serialize_string(text, self.out);
+        if self.out[begin..].contains('<') {
+            let written = self.out.split_off(begin);
+            self.out.push_str(&written.replace('<', "\\3c "));
+        }
+    }
+
+    /// Something that a browser would fetch: a picture of the mail stays, under our path, and others are none.
+    fn fetched<'i>(&mut self, url: &str, kind: Kind) -> Result<(), Fault<'i>> {
+        if kind != Kind::Value {
+            return Err(ParseError::custom(()));
+        }
+        let source = self.css.sources.of(url);
+        let kept = match source {
+            Source::Kept(url) => url,
+            // What a sheet fetches would tell what the reader does: the width, the scheme, a pointer that hovers. It
+            // fetches nothing, whoever asks.
+            Source::Remote(url) if self.place == Place::Attribute => {
+                self.css.seen.push(Seen::of(&url));
+                url
+            }
+            Source::Blocked if self.place == Place::Attribute => {
+                self.css.seen.push(Seen::of(url));
+                self.out.push_str("none");
+                return Ok(());
+            }
+            Source::Remote(_) | Source::Blocked | Source::Nothing => {
+                self.css.taken.styles += 1;
+                self.out.push_str("none");
+                return Ok(());
+            }
+        };
+        self.out.push_str("url(");
+        self.string(&kept);
+        self.out.push(')');
+        Ok(())
+    }
+}
+
+/// `prefers-color-scheme`: whether it asks for dark; `None`: for any.
+fn scheme<'i>(input: &mut Parser<'i>) -> Result<Option<bool>, Fault<'i>> {
+    input.expect_ident_matching("prefers-color-scheme")?;
+    if input.is_exhausted() {
+        return Ok(None);
+    }
+    input.expect_colon()?;
+    let dark = match input.expect_ident()? {
+        name if name.eq_ignore_ascii_case("dark") => true,
+        name if name.eq_ignore_ascii_case("light") => false,
+        _ => return Err(ParseError::custom(())),
+    };
+    input.expect_exhausted()?;
+    Ok(Some(dark))
+}
+
+fn is_listed(function: &str) -> bool {
+    is_one_of(function, FUNCTIONS) || is_one_of(function, SHAPES)
+}
+
+fn is_one_of(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|one| name.eq_ignore_ascii_case(one))
+}
+
+impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
+    type Declaration = ();
+    type Error = ();
+
+    fn parse_value(
+        &mut self,
+        name: CowRcStr<'i>,
+        input: &mut Parser<'i>,
+        _: &ParserState,
+    ) -> Result<(), Fault<'i>> {
+        let begin = self.out.len();
+        if is_one_of(&name, RUNNING) {
+            self.css.taken.styles += 1;
+            return Err(ParseError::custom(()));
+        }
+        if self.place != Place::Attribute {
+            if self.css.declarations_left == 0 {
+                self.css.hit(CssOver::Declarations);
+                return Err(ParseError::custom(()));
+            }
+            self.css.declarations_left -= 1;
+        }
+        self.plain(&Token::Ident(name));
+        self.out.push(':');
+        input.skip_whitespace();
+        let taken = self.css.taken;
+        let copied = self.copy(input, Kind::Value);
+        // However much is in it, one declaration was changed.
+        self.css.taken.styles = self.css.taken.styles.min(taken.styles + 1);
+        match &copied {
+            Ok(()) => {
+                let end = self.out.trim_end_matches(' ').len();
+                self.out.truncate(end);
+                self.out.push(';');
+            }
+            Err(_) => self.out.truncate(begin),
+        }
+        copied
+    }
+}
+
+impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
+    type Prelude = ();
+    type QualifiedRule = ();
+    type Error = ();
+
+    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
+        let begin = self.out.len();
+        self.copy(input, Kind::Selectors)?;
+        let selectors = self.out[begin..].trim_end_matches(' ').len();
+        self.out.truncate(begin + selectors);
+        if selectors == 0 {
+            return Err(ParseError::custom(()));
+        }
+        // A comma within a string or a bracket counts, too.
+        if self.out[begin..].bytes().filter(|&byte| byte == b',').count() >= CSS_SELECTORS_MAX {
+            self.css.hit(CssOver::Selectors);
+            return Err(ParseError::custom(()));
+        }
+        Ok(())
+    }
+
+    fn parse_block(&mut self, (): (), _: &ParserState, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
+        self.rule()?;
+        self.block(input, Place::Rule)
+    }
+}
+
+impl Rules<'_, '_> {
+    /// One more.
+    fn rule<'i>(&mut self) -> Result<(), Fault<'i>> {
+        if self.css.rules_left == 0 {
+            self.css.hit(CssOver::Rules);
+            return Err(ParseError::custom(()));
+        }
+        self.css.rules_left -= 1;
+        Ok(())
+    }
+}
+
+impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
+    type Prelude = At;
+    type AtRule = ();
+    type Error = ();
+
+    fn parse_prelude(&mut self, name: CowRcStr<'i>, input: &mut Parser<'i>) -> Result<At, Fault<'i>> {
+        let place = if self.place == Place::Attribute {
+            return Err(ParseError::custom(()));
+        } else if is_one_of(&name, WITH_RULES) {
+            // Within a rule, what is in there is declarations again.
+            self.place
+        } else if is_one_of(&name, KEYFRAMES) {
+            Place::Keyframes
+        } else {
+            let taken = &mut self.css.taken;
+            match () {
+                () if name.eq_ignore_ascii_case("import") => taken.imports += 1,
+                () if name.eq_ignore_ascii_case("font-face") => taken.fonts += 1,
+                () if is_one_of(&name, IDLE) => {}
+                () => taken.styles += 1,
+            }
+            return Err(ParseError::custom(()));
+        };
+        let is_layer = name.eq_ignore_ascii_case("layer");
+        _ = write!(self.out, "@");
+        self.plain(&Token::Ident(name));
+        self.out.push(' ');
+        input.skip_whitespace();
+        self.copy(input, Kind::Media)?;
+        Ok(if is_layer && self.place == Place::Sheet { At::Statement } else { At::Rules(place) })
+    }
+
+    fn rule_without_block(&mut self, prelude: At, _: &ParserState) -> Result<(), ()> {
+        match prelude {
+            At::Statement => {
+                self.out.push(';');
+                Ok(())
+            }
+            At::Rules(_) => Err(()),
+        }
+    }
+
+    fn parse_block(&mut self, prelude: At, _: &ParserState, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
+        self.rule()?;
+        let place = match prelude {
+            At::Rules(place) => place,
+            At::Statement => self.place,
+        };
+        self.block(input, place)
+    }
+}
+
+impl RuleBodyItemParser<'_, (), ()> for Rules<'_, '_> {
+    fn parse_declarations(&self) -> bool {
+        matches!(self.place, Place::Rule | Place::Attribute)
+    }
+
+    fn parse_qualified(&self) -> bool {
+        self.place != Place::Attribute
+    }
+}

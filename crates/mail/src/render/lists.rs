@@ -1,0 +1,100 @@
+//! Which elements and attributes of a mail's HTML are shown.
+
+/// What becomes of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Element {
+    /// Written with its listed attributes.
+    Kept {
+        /// It has no content and no end tag (HTML, 13.1.2).
+        void: bool,
+    },
+    /// Its children stand where it was.
+    Opened(Why),
+    /// Gone with what is in it.
+    Dropped(Why),
+    /// A style sheet.
+    Style,
+}
+
+/// What an element that is not kept counts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    Script,
+    Form,
+    Embedded,
+    Import,
+    Redirect,
+    /// It shows nothing, and nobody misses it.
+    Nothing,
+}
+
+/// What becomes of an HTML element of this name. What is not known is opened, as browsers do with it.
+pub(super) fn element(name: &str) -> Element {
+    match name {
+        "area" | "br" | "col" | "hr" | "img" | "wbr" => Element::Kept { void: true },
+        "a" | "abbr" | "acronym" | "address" | "article" | "aside" | "b" | "bdi" | "bdo" | "big"
+        | "blockquote" | "body" | "caption" | "center" | "cite" | "code" | "colgroup" | "dd" | "del"
+        | "details" | "dfn" | "dir" | "div" | "dl" | "dt" | "em" | "fieldset" | "figcaption" | "figure"
+        | "font" | "footer" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "head" | "header" | "hgroup"
+        | "html" | "i" | "ins" | "kbd" | "label" | "legend" | "li" | "listing" | "main" | "map" | "mark"
+        | "menu" | "nav" | "nobr" | "ol" | "p" | "pre" | "q" | "rb" | "rp" | "rt" | "rtc" | "ruby" | "s"
+        | "samp" | "section" | "small" | "span" | "strike" | "strong" | "sub" | "summary" | "sup"
+        | "table" | "tbody" | "td" | "tfoot" | "th" | "thead" | "time" | "tr" | "tt" | "u" | "ul" | "var" => {
+            Element::Kept { void: false }
+        }
+        "style" => Element::Style,
+        "script" => Element::Dropped(Why::Script),
+        "input" | "select" | "textarea" | "datalist" | "option" | "optgroup" => Element::Dropped(Why::Form),
+        "form" | "button" => Element::Opened(Why::Form),
+        "iframe" | "frame" | "frameset" | "object" | "embed" | "applet" | "audio" | "video" | "canvas"
+        | "portal" | "fencedframe" => Element::Dropped(Why::Embedded),
+        // What these hold is no text for a reader, or not HTML.
+        "title" | "template" | "noembed" | "noframes" | "xmp" | "plaintext" | "meta" | "link" | "base"
+        | "basefont" | "bgsound" | "source" | "track" | "param" => Element::Dropped(Why::Nothing),
+        _ => Element::Opened(Why::Nothing),
+    }
+}
+
+/// Whether an element may have an attribute. Names that begin with `on` were told apart before.
+pub(super) fn has_attribute(element: &str, name: &str) -> bool {
+    match name {
+        "class" | "id" | "style" | "dir" | "lang" | "title" | "align" | "valign" | "width" | "height"
+        | "bgcolor" | "border" | "bordercolor" | "role" | "hidden" => true,
+        "href" => matches!(element, "a" | "area"),
+        "name" => matches!(element, "a" | "map"),
+        "src" | "hspace" | "vspace" | "usemap" => element == "img",
+        "alt" => matches!(element, "img" | "area"),
+        "shape" | "coords" => element == "area",
+        "background" => {
+            matches!(element, "body" | "table" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th")
+        }
+        "text" | "link" | "vlink" | "alink" | "leftmargin" | "topmargin" | "rightmargin" | "bottommargin"
+        | "marginwidth" | "marginheight" => element == "body",
+        "cellpadding" | "cellspacing" | "rules" | "frame" | "summary" => element == "table",
+        "nowrap" | "colspan" | "rowspan" | "abbr" | "axis" | "headers" | "scope" => {
+            matches!(element, "td" | "th")
+        }
+        "span" => matches!(element, "col" | "colgroup"),
+        "char" | "charoff" => matches!(element, "td" | "th" | "tr" | "col" | "colgroup" | "tbody"),
+        "color" => matches!(element, "font" | "hr"),
+        "face" => element == "font",
+        "size" => matches!(element, "font" | "hr"),
+        "noshade" => element == "hr",
+        "start" | "reversed" => element == "ol",
+        "type" => matches!(element, "ol" | "ul" | "li"),
+        "value" => element == "li",
+        "compact" => matches!(element, "ol" | "ul" | "dl" | "dir" | "menu"),
+        "clear" => element == "br",
+        "open" => element == "details",
+        "datetime" => matches!(element, "time" | "ins" | "del"),
+        _ => is_named_freely(name),
+    }
+}
+
+/// `data-…` and `aria-…`, of letters, digits and hyphens: what style sheets look for, and what is read aloud.
+fn is_named_freely(name: &str) -> bool {
+    let rest = name.strip_prefix("data-").or_else(|| name.strip_prefix("aria-"));
+    rest.is_some_and(|rest| {
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    })
+}

@@ -1,0 +1,90 @@
+//! What a mail names to be fetched: pictures of its own stay, under our path; others wait until the reader asks.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use percent_encoding::percent_decode_str;
+
+use super::{
+    fields::printable,
+    html::{Remote, is_image},
+};
+
+/// Pictures of the mail, and whether others may be fetched.
+pub(super) struct Sources {
+    remote: Remote,
+    /// Content-IDs (RFC 2392), and where the picture is.
+    pictures: HashMap<String, String>,
+}
+
+/// What becomes of a URL that would be fetched.
+pub(super) enum Source<'v> {
+    /// Of the mail itself.
+    Kept(Cow<'v, str>),
+    /// Fetched, because the reader asked.
+    Remote(Cow<'v, str>),
+    /// Not fetched before the reader asks.
+    Blocked,
+    /// Nothing that could be shown.
+    Nothing,
+}
+
+/// Something remote that the mail names: its host.
+pub(super) struct Seen(pub(super) String);
+
+impl Seen {
+    pub(super) fn of(url: &str) -> Self {
+        Self(host(url))
+    }
+}
+
+impl Sources {
+    pub(super) fn new(remote: Remote, pictures: HashMap<String, String>) -> Self {
+        Self { remote, pictures }
+    }
+
+    /// What becomes of it.
+    pub(super) fn of<'v>(&self, url: &'v str) -> Source<'v> {
+        let url = url.trim();
+        match scheme(url) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("cid") => {
+                let id = percent_decode_str(url[4..].trim_matches(['<', '>'])).decode_utf8_lossy();
+                self.pictures.get(&*id).map_or(Source::Nothing, |path| Source::Kept(path.clone().into()))
+            }
+            Some(scheme) if scheme.eq_ignore_ascii_case("data") => {
+                let kind = url[5..].split([';', ',']).next().unwrap_or_default();
+                let shown = is_image(&kind.trim().to_ascii_lowercase());
+                if shown { Source::Kept(url.into()) } else { Source::Nothing }
+            }
+            Some(scheme) if is_one_of(scheme, &["http", "https"]) => self.remote(url.into()),
+            None if url.starts_with("//") => self.remote(format!("https:{url}").into()),
+            _ => Source::Nothing,
+        }
+    }
+
+    fn remote<'v>(&self, url: Cow<'v, str>) -> Source<'v> {
+        match self.remote {
+            Remote::Blocked => Source::Blocked,
+            Remote::Loaded => Source::Remote(url),
+        }
+    }
+}
+
+/// RFC 3986, 3.1, as a browser reads it: blanks and line ends within are skipped there, so they are none here.
+pub(super) fn scheme(url: &str) -> Option<&str> {
+    let (scheme, _) = url.split_once(':')?;
+    let valid = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    (valid && !scheme.is_empty()).then_some(scheme)
+}
+
+pub(super) fn is_one_of(scheme: &str, allowed: &[&str]) -> bool {
+    allowed.iter().any(|one| scheme.eq_ignore_ascii_case(one))
+}
+
+/// Where a URL points, in words.
+pub(crate) fn host(url: &str) -> String {
+    let begin = url.find("//").map_or(0, |at| at + 2);
+    let authority = url[begin..].split(['/', '?', '#', ')', '"', '\'', '\\']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host: String = printable(host).chars().take(100).collect();
+    if begin == 0 || host.is_empty() { "somewhere else".to_owned() } else { host.to_ascii_lowercase() }
+}

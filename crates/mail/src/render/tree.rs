@@ -1,0 +1,388 @@
+//! HTML as a tree, by the browser's own rules (html5ever), within the bounds of [`super::cost`].
+//!
+//! ```text
+//!  source, a piece at a time ─▶ html5ever ─▶ nodes: Vec<Node>, linked by number: parent, first, last, next, previous
+//!                                                  └▶ elements, attributes, depth, looks: counted while it grows
+//! ```
+//! The nodes lie in one vector, so that a tree of any shape is dropped in one go and no step of ours recurses. Comments
+//! and processing instructions have a place, because the parser asks for one, and no content.
+
+use std::cell::{Cell, RefCell};
+
+use html5ever::{
+    Attribute, LocalName, Namespace, ParseOpts, QualName,
+    interface::{ElemName, ElementFlags, NodeOrText, QuirksMode, TreeSink},
+    local_name, ns, parse_document,
+    tendril::{StrTendril, TendrilSink},
+    tree_builder::TreeBuilderOpts,
+};
+
+use super::{
+    Until,
+    cost::{ATTRIBUTES_MAX, DEPTH_MAX, ELEMENTS_MAX, LOOKS_MAX, Over, pieces},
+};
+
+/// A node, by its place among all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Id(u32);
+
+/// Where a link leads nowhere.
+const NONE: Id = Id(u32::MAX);
+/// The document is made first.
+const DOCUMENT: Id = Id(0);
+
+/// What a node is.
+pub(super) enum Content {
+    /// The document, a comment.
+    Nothing,
+    Element {
+        name: QualName,
+        attributes: Vec<Attribute>,
+        /// MathML's `annotation-xml` that holds HTML.
+        integration_point: bool,
+    },
+    Text(StrTendril),
+}
+
+pub(super) struct Node {
+    pub(super) content: Content,
+    parent: Id,
+    first: Id,
+    last: Id,
+    next: Id,
+    previous: Id,
+    depth: usize,
+}
+
+/// A document.
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    pub(super) quirks: QuirksMode,
+}
+
+/// What a walk comes to.
+pub(super) enum Step<'t> {
+    /// A node, before its children.
+    Into(Id, &'t Node),
+    /// An element whose children are over.
+    OutOf(&'t Node),
+}
+
+impl Tree {
+    /// Parses a document; nothing that is over a bound comes back.
+    pub(super) fn parse(source: &str, until: &Until) -> Result<Self, Over> {
+        let opts = ParseOpts {
+            // The frame runs no scripts: what a mail says for that case is what it shows.
+            tree_builder: TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() },
+            ..ParseOpts::default()
+        };
+        let mut parser = parse_document(Growing::new(), opts);
+        for piece in pieces(source) {
+            if until.is_over() {
+                return Err(Over::Time);
+            }
+            parser.process(StrTendril::from(piece));
+            if let Some(over) = parser.tokenizer.sink.sink.over.get() {
+                return Err(over);
+            }
+        }
+        parser.finish()
+    }
+
+    /// All nodes in their order. `walk` says at each [`Step::Into`] whether the children are wanted; of those that are
+    /// not there is no [`Step::OutOf`] either.
+    pub(super) fn walk(&self, mut step: impl FnMut(Step<'_>) -> Result<bool, Over>) -> Result<(), Over> {
+        let mut at = DOCUMENT;
+        loop {
+            let node = &self[at];
+            if step(Step::Into(at, node))? {
+                if node.first != NONE {
+                    at = node.first;
+                    continue;
+                }
+                step(Step::OutOf(node))?;
+            }
+            loop {
+                let node = &self[at];
+                if node.next != NONE {
+                    at = node.next;
+                    break;
+                }
+                at = node.parent;
+                if at == NONE {
+                    return Ok(());
+                }
+                step(Step::OutOf(&self[at]))?;
+            }
+        }
+    }
+
+    /// The texts of an element's children, put together.
+    pub(super) fn text_of(&self, element: Id) -> String {
+        let mut text = String::new();
+        let mut at = self[element].first;
+        while at != NONE {
+            if let Content::Text(piece) = &self[at].content {
+                text.push_str(piece);
+            }
+            at = self[at].next;
+        }
+        text
+    }
+
+    /// Whether the first thing in an element is a text that begins so.
+    pub(super) fn begins_with(&self, element: Id, sign: char) -> bool {
+        let first = self[element].first;
+        first != NONE && matches!(&self[first].content, Content::Text(text) if text.starts_with(sign))
+    }
+}
+
+impl std::ops::Index<Id> for Tree {
+    type Output = Node;
+
+    fn index(&self, id: Id) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+}
+
+/// A tree while the parser makes it.
+struct Growing {
+    nodes: RefCell<Vec<Node>>,
+    quirks: Cell<QuirksMode>,
+    over: Cell<Option<Over>>,
+    elements: Cell<usize>,
+    attributes: Cell<usize>,
+    looks: Cell<usize>,
+}
+
+impl Growing {
+    fn new() -> Self {
+        let growing = Self {
+            nodes: RefCell::default(),
+            quirks: Cell::new(QuirksMode::NoQuirks),
+            over: Cell::new(None),
+            elements: 0.into(),
+            attributes: 0.into(),
+            looks: 0.into(),
+        };
+        growing.node(Content::Nothing);
+        growing
+    }
+
+    fn node(&self, content: Content) -> Id {
+        let mut nodes = self.nodes.borrow_mut();
+        let node =
+            Node { content, parent: NONE, first: NONE, last: NONE, next: NONE, previous: NONE, depth: 0 };
+        nodes.push(node);
+        Id((nodes.len() - 1) as u32)
+    }
+
+    fn add(&self, counter: &Cell<usize>, n: usize, most: usize, over: Over) {
+        counter.set(counter.get().saturating_add(n));
+        if counter.get() > most {
+            self.over.set(Some(over));
+        }
+    }
+
+    fn look(&self, n: usize) {
+        self.add(&self.looks, n, LOOKS_MAX, Over::Looks);
+    }
+
+    /// Puts a node without a parent in front of a sibling, or at the end.
+    fn link(&self, parent: Id, child: Id, before: Id) {
+        let mut nodes = self.nodes.borrow_mut();
+        let previous = if before == NONE { nodes[parent.at()].last } else { nodes[before.at()].previous };
+        let depth = nodes[parent.at()].depth + 1;
+        let node = &mut nodes[child.at()];
+        (node.parent, node.previous, node.next, node.depth) = (parent, previous, before, depth);
+        let is_element = matches!(node.content, Content::Element { .. });
+        match previous {
+            NONE => nodes[parent.at()].first = child,
+            previous => nodes[previous.at()].next = child,
+        }
+        match before {
+            NONE => nodes[parent.at()].last = child,
+            before => nodes[before.at()].previous = child,
+        }
+        if is_element && depth > DEPTH_MAX {
+            self.over.set(Some(Over::Depth));
+        }
+    }
+
+    fn unlink(&self, child: Id) {
+        let mut nodes = self.nodes.borrow_mut();
+        let Node { parent, previous, next, .. } = nodes[child.at()];
+        if parent == NONE {
+            return;
+        }
+        match previous {
+            NONE => nodes[parent.at()].first = next,
+            previous => nodes[previous.at()].next = next,
+        }
+        match next {
+            NONE => nodes[parent.at()].last = previous,
+            next => nodes[next.at()].previous = previous,
+        }
+        let node = &mut nodes[child.at()];
+        (node.parent, node.previous, node.next) = (NONE, NONE, NONE);
+    }
+
+    /// A text goes to the one before it, if that is a text, too (HTML, 13.2.6.1).
+    fn insert(&self, parent: Id, child: NodeOrText<Id>, before: Id) {
+        match child {
+            NodeOrText::AppendNode(child) => {
+                self.unlink(child);
+                self.link(parent, child, before);
+            }
+            NodeOrText::AppendText(text) => {
+                let mut nodes = self.nodes.borrow_mut();
+                let previous =
+                    if before == NONE { nodes[parent.at()].last } else { nodes[before.at()].previous };
+                if previous != NONE
+                    && let Content::Text(own) = &mut nodes[previous.at()].content
+                {
+                    own.push_tendril(&text);
+                    return;
+                }
+                drop(nodes);
+                let text = self.node(Content::Text(text));
+                self.link(parent, text, before);
+            }
+        }
+    }
+
+    fn parent_of(&self, node: Id) -> Id {
+        self.nodes.borrow()[node.at()].parent
+    }
+}
+
+impl Id {
+    fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An element's name, of its own: the parser may ask for one and change the tree before it lets go.
+#[derive(Debug)]
+struct Name(QualName);
+
+impl ElemName for Name {
+    fn ns(&self) -> &Namespace {
+        &self.0.ns
+    }
+
+    fn local_name(&self) -> &LocalName {
+        &self.0.local
+    }
+}
+
+impl TreeSink for Growing {
+    type Handle = Id;
+    type Output = Result<Tree, Over>;
+    type ElemName<'a> = Name;
+
+    fn finish(self) -> Result<Tree, Over> {
+        match self.over.get() {
+            Some(over) => Err(over),
+            None => Ok(Tree { nodes: self.nodes.into_inner(), quirks: self.quirks.get() }),
+        }
+    }
+
+    fn parse_error(&self, _: std::borrow::Cow<'static, str>) {}
+
+    fn get_document(&self) -> Id {
+        DOCUMENT
+    }
+
+    fn elem_name(&self, target: &Id) -> Name {
+        self.look(1);
+        match &self.nodes.borrow()[target.at()].content {
+            Content::Element { name, .. } => Name(name.clone()),
+            Content::Nothing | Content::Text(_) => Name(QualName::new(None, ns!(), local_name!(""))),
+        }
+    }
+
+    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Id {
+        self.add(&self.elements, 1, ELEMENTS_MAX, Over::Elements);
+        self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, Over::Attributes);
+        // What is over is thrown away at the end of the piece, and kept small until then.
+        let attributes = if self.over.get().is_some() { Vec::new() } else { attributes };
+        let integration_point = flags.mathml_annotation_xml_integration_point;
+        self.node(Content::Element { name, attributes, integration_point })
+    }
+
+    fn create_comment(&self, _: StrTendril) -> Id {
+        self.node(Content::Nothing)
+    }
+
+    fn create_pi(&self, _: StrTendril, _: StrTendril) -> Id {
+        self.node(Content::Nothing)
+    }
+
+    fn append(&self, parent: &Id, child: NodeOrText<Id>) {
+        self.insert(*parent, child, NONE);
+    }
+
+    fn append_based_on_parent_node(&self, element: &Id, previous: &Id, child: NodeOrText<Id>) {
+        match self.parent_of(*element) {
+            NONE => self.append(previous, child),
+            parent => self.insert(parent, child, *element),
+        }
+    }
+
+    fn append_before_sibling(&self, sibling: &Id, child: NodeOrText<Id>) {
+        match self.parent_of(*sibling) {
+            NONE => {}
+            parent => self.insert(parent, child, *sibling),
+        }
+    }
+
+    fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
+
+    /// Itself: what a template holds is shown by scripts alone, and goes with it.
+    fn get_template_contents(&self, target: &Id) -> Id {
+        *target
+    }
+
+    fn same_node(&self, one: &Id, other: &Id) -> bool {
+        self.look(1);
+        one == other
+    }
+
+    fn set_quirks_mode(&self, mode: QuirksMode) {
+        self.quirks.set(mode);
+    }
+
+    fn add_attrs_if_missing(&self, target: &Id, attributes: Vec<Attribute>) {
+        let mut nodes = self.nodes.borrow_mut();
+        let Content::Element { attributes: own, .. } = &mut nodes[target.at()].content else { return };
+        // All that are there are gone through for each.
+        self.look(own.len() * attributes.len());
+        self.add(&self.attributes, attributes.len(), ATTRIBUTES_MAX, Over::Attributes);
+        for attribute in attributes {
+            if !own.iter().any(|known| known.name == attribute.name) {
+                own.push(attribute);
+            }
+        }
+    }
+
+    fn remove_from_parent(&self, target: &Id) {
+        self.unlink(*target);
+    }
+
+    fn reparent_children(&self, node: &Id, new_parent: &Id) {
+        loop {
+            let child = self.nodes.borrow()[node.at()].first;
+            if child == NONE {
+                return;
+            }
+            self.look(1);
+            self.unlink(child);
+            self.link(*new_parent, child, NONE);
+        }
+    }
+
+    fn is_mathml_annotation_xml_integration_point(&self, target: &Id) -> bool {
+        matches!(self.nodes.borrow()[target.at()].content, Content::Element { integration_point: true, .. })
+    }
+}

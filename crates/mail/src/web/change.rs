@@ -1,0 +1,151 @@
+//! What a person changes on a page: mails deleted and brought back, marked read and unread. Forms do it, so it works
+//! without scripts; the pages' script sends the same forms and asks for JSON.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Redirect, Response},
+};
+use percent_encoding::percent_decode_str;
+
+use super::{answer::Fault, app::App, board::path_of, leaving::LEAVING_MAX, scope::Asked, taken::Taken};
+use crate::mailboxes::{MailId, Mailboxes, Scope, Summary};
+
+/// Mails that one form may name.
+const IDS_MAX: usize = 1_000;
+
+/// What a form says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wish {
+    what: String,
+    ids: Vec<String>,
+    /// Where to go then.
+    back: String,
+    batch: String,
+}
+
+impl Wish {
+    /// Reads `application/x-www-form-urlencoded`.
+    fn read(form: &[u8]) -> Result<Self, Fault> {
+        let mut wish = Self::default();
+        let form = std::str::from_utf8(form).map_err(|_| Fault::Bad("the form is no text".to_owned()))?;
+        for (name, value) in form.split('&').filter_map(|pair| pair.split_once('=')) {
+            let value = value.replace('+', " ");
+            let value = percent_decode_str(&value).decode_utf8_lossy().into_owned();
+            match name {
+                "do" => wish.what = value,
+                "id" => wish.ids.push(value),
+                "back" => wish.back = value,
+                "batch" => wish.batch = value,
+                _ => {}
+            }
+        }
+        if wish.ids.len() > IDS_MAX {
+            return Err(Fault::Bad(format!("more than {IDS_MAX} mails at once")));
+        }
+        Ok(wish)
+    }
+
+    /// Where to go: within the list's own pages, or to the list.
+    fn way_back(&self, base: &str) -> String {
+        let within =
+            self.back.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['?', '/']));
+        let plain = self.back.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+        if within && plain && !self.back.contains("//") { self.back.clone() } else { base.to_owned() }
+    }
+}
+
+pub(super) async fn change<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    Asked(scope): Asked,
+    headers: HeaderMap,
+    form: Taken,
+) -> Result<Response, Fault> {
+    let wish = Wish::read(&form.bytes)?;
+    let base = path_of(&scope.name());
+    let count;
+    let mut batch = None;
+    match &*wish.what {
+        "undo" => {
+            let name = wish.batch.parse().map_err(|_| Fault::NoSuchMail)?;
+            count = app.leaving.bring_back(name, &scope).ok_or(Fault::NoSuchMail)?;
+        }
+        "delete-all" => {
+            let mut listed = app.mailboxes.list(&scope, 0, LEAVING_MAX + 1).await?;
+            if listed.len() > LEAVING_MAX {
+                count = usize::try_from(app.mailboxes.delete_all(&scope).await?).unwrap_or(usize::MAX);
+            } else {
+                listed.retain(|summary| !app.leaving.has(summary.id));
+                count = listed.len();
+                batch = app.leave(&scope, &listed).await?;
+            }
+        }
+        "delete" => {
+            let mails = meant(&app, &scope, &wish.ids).await?;
+            count = mails.len();
+            batch = app.leave(&scope, &mails).await?;
+        }
+        "read" | "unread" => {
+            let mails = meant(&app, &scope, &wish.ids).await?;
+            count = mails.len();
+            app.set_read(&mails, wish.what == "read").await?;
+        }
+        _ => return Err(Fault::Bad("the form does not say what is to be done".to_owned())),
+    }
+    let asks_for_json = headers
+        .get(header::ACCEPT)
+        .is_some_and(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/json")));
+    if asks_for_json {
+        return Ok(Json(serde_json::json!({ "count": count, "batch": batch })).into_response());
+    }
+    let back = wish.way_back(&base);
+    let back = match batch {
+        // A mail's own page shows nothing now.
+        Some(batch) if back.starts_with(&format!("{base}?")) => format!("{back}&deleted={batch}"),
+        Some(batch) => format!("{base}?deleted={batch}"),
+        None => back,
+    };
+    Ok(Redirect::to(&back).into_response())
+}
+
+/// The mails that are named, and lie where the asker may look; one that is not there is passed over.
+async fn meant<M: Mailboxes>(
+    app: &App<M>,
+    scope: &Scope,
+    ids: &[String],
+) -> Result<Vec<Arc<Summary>>, Fault> {
+    let ids: BTreeSet<MailId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+    let ids: Vec<MailId> = ids.into_iter().filter(|id| !app.leaving.has(*id)).collect();
+    Ok(app.mailboxes.find(scope, &ids).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_says_what_and_where_to_go_then() {
+        let wish = Wish::read(b"do=delete&id=a&id=b&x=y&back=%2Finbox%2Fann%40x%3Fskip%3D100").unwrap();
+        assert_eq!(
+            (&*wish.what, wish.ids.len(), &*wish.way_back("/inbox/ann@x")),
+            ("delete", 2, "/inbox/ann@x?skip=100")
+        );
+        for elsewhere in [
+            "https://evil.test/",
+            "//evil.test",
+            "/inbox/ann@xyz",
+            "/inbox/ann@x//evil.test",
+            "/inbox/ann@x/%0a",
+            "",
+        ] {
+            let wish = Wish { back: elsewhere.to_owned(), ..Wish::default() };
+            let way = wish.way_back("/inbox/ann@x");
+            assert!(way == "/inbox/ann@x" || way == "/inbox/ann@x/%0a", "{way}");
+        }
+        assert!(Wish::read(&b"id=x&".repeat(IDS_MAX + 1)).is_err());
+        assert!(Wish::read(b"\xff").is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! Mails on their way out: deleted on a page, and brought back if that was a mistake.
+//!
+//! ```text
+//!  delete ─▶ Leaving: no page shows them ─┬─ 10 s ─▶ deleted for good, by the store
+//!                                         └─ undo ─▶ as if nothing had been
+//! ```
+//! Nothing is written down for it: whatever ends the process in those seconds brings them back, which is the lesser
+//! fault. A server that stops deletes them first. Programs delete at once; their APIs show these mails for as long as
+//! the store has them.
+//!
+//! *Who writes:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; what finds no room is deleted at once.
+#![expect(
+    clippy::disallowed_types,
+    reason = "one thread asks; a lock is what makes that a property of the type"
+)]
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    answer::Fault,
+    app::App,
+    counters::{Counter, Counters},
+};
+use crate::mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary};
+
+/// How long there is to think better of it.
+pub(super) const LEAVING_TIME: Duration = Duration::from_secs(10);
+/// Mails on their way out, of all inboxes.
+pub(super) const LEAVING_MAX: usize = 10_000;
+
+pub(crate) struct Leaving {
+    state: Mutex<State>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct State {
+    batches: BTreeMap<u64, Batch>,
+    /// Of all batches, and where each lies.
+    mails: HashMap<MailId, Inbox>,
+    last: u64,
+}
+
+/// Mails that were deleted with one press of a button.
+struct Batch {
+    /// Of the list that they were deleted from: who may not see it brings nothing back.
+    scope: Scope,
+    mails: Vec<MailId>,
+}
+
+impl Leaving {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self { state: Mutex::default(), counters }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn has(&self, id: MailId) -> bool {
+        self.state().mails.contains_key(&id)
+    }
+
+    /// How many of a scope's mails.
+    pub(super) fn count(&self, scope: &Scope) -> u64 {
+        self.state().mails.values().filter(|inbox| scope.contains(inbox)).count() as u64
+    }
+
+    /// How many are in a batch of this list that can still be brought back.
+    pub(super) fn batch(&self, name: u64, scope: &Scope) -> Option<usize> {
+        self.state().batches.get(&name).filter(|batch| batch.scope == *scope).map(|batch| batch.mails.len())
+    }
+
+    /// Puts mails on their way; nothing if there is no room for them.
+    fn enter(&self, scope: &Scope, mails: Vec<(MailId, Inbox)>) -> Option<u64> {
+        let mut state = self.state();
+        if state.mails.len() + mails.len() > LEAVING_MAX {
+            self.counters.add(Counter::LeavingFull, 1);
+            return None;
+        }
+        state.last += 1;
+        let name = state.last;
+        let ids = mails.iter().map(|(id, _)| *id).collect();
+        state.mails.extend(mails);
+        state.batches.insert(name, Batch { scope: scope.clone(), mails: ids });
+        self.counters.set(Counter::Leaving, state.mails.len() as u64);
+        Some(name)
+    }
+
+    /// Takes a batch out, to be deleted or to stay.
+    fn take(&self, name: u64, allowed: impl Fn(&Scope) -> bool) -> Option<Vec<MailId>> {
+        let mut state = self.state();
+        if !allowed(&state.batches.get(&name)?.scope) {
+            return None;
+        }
+        let batch = state.batches.remove(&name)?;
+        for id in &batch.mails {
+            state.mails.remove(id);
+        }
+        self.counters.set(Counter::Leaving, state.mails.len() as u64);
+        Some(batch.mails)
+    }
+
+    /// Brings a batch of this list back; how many.
+    pub(super) fn bring_back(&self, name: u64, scope: &Scope) -> Option<usize> {
+        self.take(name, |of| of == scope).map(|mails| mails.len())
+    }
+}
+
+impl<M: Mailboxes> App<M> {
+    /// Deletes mails of a list, in a while if there is room to wait. The batch's name, if they can be brought back.
+    pub(super) async fn leave(
+        self: &Arc<Self>,
+        scope: &Scope,
+        mails: &[Arc<Summary>],
+    ) -> Result<Option<u64>, Fault> {
+        let named = mails.iter().map(|mail| (mail.id, mail.inbox.clone())).collect();
+        let Some(name) = self.leaving.enter(scope, named) else {
+            for mail in mails {
+                self.mailboxes.delete(scope, mail.id).await?;
+            }
+            return Ok(None);
+        };
+        let app = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(LEAVING_TIME).await;
+            app.end(name).await;
+        });
+        Ok(Some(name))
+    }
+
+    /// Deletes a batch for good, unless it was brought back.
+    async fn end(&self, name: u64) {
+        let batch = self.leaving.state().batches.get(&name).map(|of| (of.scope.clone(), of.mails.clone()));
+        let Some((scope, mails)) = batch else { return };
+        // They are out of sight until they are gone.
+        for id in mails {
+            if let Err(error) = self.mailboxes.delete(&scope, id).await {
+                tracing::warn!("a mail that was deleted on a page is still there: {error}");
+            }
+        }
+        self.leaving.take(name, |_| true);
+    }
+
+    /// Before the server stops: what was deleted is deleted.
+    pub(super) async fn end_all(&self) {
+        let names: Vec<u64> = self.leaving.state().batches.keys().copied().collect();
+        for name in names {
+            self.end(name).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mails(ids: std::ops::Range<u64>) -> Vec<(MailId, Inbox)> {
+        ids.map(|id| (MailId(id), Inbox { local: "ann".into(), domain: "night.test".into() })).collect()
+    }
+
+    #[test]
+    fn what_leaves_is_bounded_and_comes_back_to_who_may_see_it() {
+        let leaving = Leaving::new(Arc::new(Counters::new()));
+        let scope = |name: &str| Scope::of(name, "night.test").unwrap();
+        let name = leaving.enter(&scope("ann"), mails(0..3)).unwrap();
+        assert!(leaving.has(MailId(2)) && !leaving.has(MailId(3)));
+        assert_eq!((leaving.count(&scope("ann")), leaving.count(&scope("ben"))), (3, 0));
+        assert_eq!((leaving.count(&Scope::All), leaving.batch(name, &scope("ann"))), (3, Some(3)));
+        assert_eq!((leaving.bring_back(name, &scope("ben")), leaving.batch(name, &Scope::All)), (None, None));
+        assert_eq!(leaving.bring_back(name, &scope("ann")), Some(3));
+        assert_eq!(leaving.bring_back(name, &scope("ann")), None);
+        assert!(leaving.enter(&Scope::All, mails(0..LEAVING_MAX as u64)).is_some());
+        assert!(leaving.enter(&Scope::All, mails(20_000..20_001)).is_none());
+        let state = leaving.state();
+        assert_eq!((state.mails.len(), state.batches.len()), (LEAVING_MAX, 1));
+    }
+}
