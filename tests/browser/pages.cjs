@@ -186,7 +186,7 @@ async function steps(browser, name, { context, page, foreign }) {
   await look("search");
   await page.click(".row >> text=Meet me at nine");
   await page.waitForSelector(".mail h1 >> text=Meet me at nine");
-  assert.ok(await page.isVisible("a >> text=https://night.test/platform"));
+  assert.ok(await page.isVisible(".mail a >> text=https://night.test/platform"));
   await look("message of text");
 
   // Deleted, and brought back.
