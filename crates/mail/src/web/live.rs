@@ -24,6 +24,7 @@ use super::{
     answer::Fault,
     app::{App, Listener},
     board::{Row, RowPage, path_of},
+    client::Client,
     scope::Asked,
 };
 use crate::mailboxes::{Event, Inbox, MailId, Mailboxes, Remains, Scope, Summary};
@@ -41,6 +42,7 @@ pub(super) struct After {
 pub(super) async fn events<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     Query(After { after }): Query<After>,
     headers: HeaderMap,
 ) -> Result<Response, Fault> {
@@ -48,8 +50,12 @@ pub(super) async fn events<M: Mailboxes>(
     // An empty inbox's page knows no mail: all that is there came after it.
     let known = again.or(after).map(|id| id.parse::<MailId>().ok());
     let arrivals = Arrivals::new(&app, scope, known).await?;
-    let events = stream::unfold((app, arrivals), |(app, mut arrivals)| async move {
+    let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         let event = arrivals.next().await?;
+        // The line shows what the list would. A mail that cannot be read now has a shorter one.
+        if let Told::Arrived(summary) = &event {
+            _ = app.gist(client, summary).await;
+        }
         let told = arrivals.to_sse(&app, &event);
         Some((Ok::<_, Infallible>(told), (app, arrivals)))
     });

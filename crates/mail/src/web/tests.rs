@@ -547,9 +547,10 @@ fn arrivals_and_deletions_are_told_live() {
     let (row, id) = next_event(&mut events, "arrived");
     assert!(id == between && row.contains("between"));
     site.deliver("bob", "Subject: not for ann\r\n\r\n");
-    let live = site.deliver("ann", "From: <i>x</i>\r\nSubject: live\r\n\r\n");
+    let live = site.deliver("ann", "From: <i>x</i>\r\nSubject: live\r\n\r\nFirst words.\r\n");
     let (row, id) = next_event(&mut events, "arrived");
     assert!(id == live && row.contains("live") && !row.contains("<i>"), "{row}");
+    assert!(row.contains("<span class=\"snippet\">First words.</span>"), "{row}");
     site.ask("POST", &format!("/inbox/ann@night.test/{live}/delete"), &[], "");
     assert_eq!(next_event(&mut events, "deleted").0, live);
     // A stop ends the stream.
