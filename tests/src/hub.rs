@@ -39,7 +39,7 @@ impl Hub {
     /// installed.
     #[must_use]
     pub fn start(lines: &str) -> Option<Self> {
-        programs().into_iter().next().map(|(_, program)| Self::start_by(&program, lines))
+        installed("hub/nats-server").map(|program| Self::start_by(&program, lines))
     }
 
     /// One that lets everybody join.
