@@ -13,7 +13,7 @@
 //!                       └───────────────────┬─────────────────────┘
 //!                                         Over: the text is shown instead
 //! ```
-//! The tree is in [`super::tree`]; here are the bounds, and what is counted before the parser sees anything.
+//! The tree is in `render::tree`; here are the bounds, and what is counted before the parser sees anything.
 
 /// HTML with more tags is not shown as such.
 pub const TAGS_MAX: usize = 20_000;
@@ -54,7 +54,7 @@ pub enum Over {
     /// [`LOOKS_MAX`]
     #[error("its elements are nested so that they take too long to sort out")]
     Looks,
-    /// [`Until`] said so.
+    /// Whoever asked for it has said that the time is up.
     #[error("it takes too long to be made safe")]
     Time,
 }
