@@ -4,13 +4,13 @@
 //! it below `/mailhog`, for clients that take a base URL. More than one inbox, so the operator's. What is not done here
 //! (releasing mail, failures on demand) says so.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     Json,
     extract::{
         State,
-        ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
     http::HeaderMap,
     response::{
@@ -22,9 +22,13 @@ use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::routes::{DELETE, GET, POST, PUT, Routes};
+use super::{
+    not_released,
+    routes::{DELETE, GET, POST, PUT, Routes},
+    socket,
+};
 use crate::{
-    mailboxes::{Mail, Mailboxes},
+    mailboxes::{Mail, Mailboxes, Scope},
     render::{Piece, Prepared, Until},
     search::{self, Query, Term},
     web::{
@@ -46,11 +50,6 @@ const LIMIT_MAX: usize = 250;
 const LIMIT_V1: usize = 1000;
 /// Mails that a search finds at most; beyond, its `total` is this.
 const FOUND_MAX: usize = 10_000;
-/// What a client may send by WebSocket: it has nothing to say.
-const MESSAGE_BYTES_MAX: usize = 4096;
-/// A client that does not take an event for so long is gone.
-const SEND_MAX: Duration = Duration::from_secs(30);
-const PING_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) fn routes<M: Mailboxes>(before: Routes<M>) -> Routes<M> {
     let below = Routes::at("/mailhog").unlisted(GET, "/api/v1/messages", list_v1::<M>).unlisted(
@@ -90,10 +89,6 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
 /// As MailHog answers where Jim is not invited.
 async fn no_jim() -> Fault {
     Fault::NoSuchPage
-}
-
-async fn not_released() -> Fault {
-    Fault::NotDone("mail is never sent on")
 }
 
 async fn no_servers() -> Json<Value> {
@@ -255,44 +250,26 @@ async fn websocket<M: Mailboxes>(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Fault> {
-    let upgrade = super::upgrade(upgrade)?;
-    // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read.
-    app.check_asker(&headers)?;
-    let arrivals = Arrivals::new(&app, scope, None).await?;
-    let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
-    Ok(upgrade.on_upgrade(move |socket| tell(app, client, arrivals, socket)))
+    socket::tell(app, client, scope, &headers, upgrade, event).await
 }
 
-async fn tell<M: Mailboxes>(app: Arc<App<M>>, client: Client, mut arrivals: Arrivals, mut socket: WebSocket) {
-    loop {
-        let message = tokio::select! {
-            json = next(&app, client, &mut arrivals) => match json {
-                Some(json) => Message::Text(json.into()),
-                None => return,
-            },
-            said = socket.recv() => match said {
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-                Some(Ok(_)) => continue,
-            },
-            () = tokio::time::sleep(PING_EVERY) => Message::Ping(Vec::new().into()),
-        };
-        match tokio::time::timeout(SEND_MAX, socket.send(message)).await {
-            Ok(Ok(())) => {}
-            _ => return,
-        }
-    }
-}
-
-/// The next arrival as JSON; nothing when the server stops. MailHog tells of nothing else.
+/// The next arrival as JSON; nothing when the server stops.
 async fn next<M: Mailboxes>(app: &Arc<App<M>>, client: Client, arrivals: &mut Arrivals) -> Option<String> {
     loop {
-        let Told::Arrived(summary) = arrivals.next().await? else { continue };
-        // Gone again, or there is no room for it: nothing to tell.
-        let Ok(Some(mail)) = app.mail_in(client, arrivals.scope(), summary.id).await else { continue };
-        if let Ok(shape) = app.render(client, mail, |mail, _| shape(mail)).await {
-            return Some(shape.to_string());
+        let told = arrivals.next().await?;
+        let said = event(Arc::clone(app), client, arrivals.scope().clone(), told).await;
+        if said.is_some() {
+            return said;
         }
     }
+}
+
+/// An arrival as JSON. MailHog tells of nothing else.
+async fn event<M: Mailboxes>(app: Arc<App<M>>, client: Client, scope: Scope, told: Told) -> Option<String> {
+    let Told::Arrived(summary) = told else { return None };
+    // Gone again, or there is no room for it: nothing to tell.
+    let mail = app.mail_in(client, &scope, summary.id).await.ok().flatten()?;
+    app.render(client, mail, |mail, _| shape(mail)).await.ok().map(|shape| shape.to_string())
 }
 
 fn write(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
@@ -346,10 +323,7 @@ fn path(address: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        mailboxes::{MailId, Scope},
-        twin,
-    };
+    use crate::{mailboxes::MailId, twin};
 
     #[test]
     fn a_mail_has_its_parts_as_they_came() {

@@ -6,6 +6,7 @@
 //! - [`wait`]: `…/inboxes/NAME/wait`, for test suites;
 //! - [`mailhog`]: MailHog's paths of `/api/v1/…` and `/api/v2/…`, all of them below `/mailhog`;
 //! - [`mailpit`]: `/api/v1/…` over everything, `/inbox/ADDRESS/api/v1/…` over one inbox;
+//! - [`socket`]: what arrives and goes, by WebSocket, for both;
 //! - [`routes`]: the list of it all, of which the router is made;
 //! - [`openapi`]: that list as a document and as a page.
 
@@ -16,19 +17,18 @@ mod mailinator;
 mod mailpit;
 mod openapi;
 pub(crate) mod routes;
+mod socket;
 mod wait;
 
 pub(crate) use self::mailpit::shapes::{
     hidden as mailpit_hidden, list_fields as mailpit_list_fields, said_address as mailpit_address,
 };
 use self::routes::Routes;
-use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
-
 use crate::{mailboxes::Mailboxes, web::answer::Fault};
 
-/// What a WebSocket is made of, if it was asked for.
-fn upgrade(upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>) -> Result<WebSocketUpgrade, Fault> {
-    upgrade.map_err(|_| Fault::Bad("this is asked for by WebSocket, with `Upgrade: websocket`".to_owned()))
+/// What both of them release, we do not.
+async fn not_released() -> Fault {
+    Fault::NotDone("mail is never sent on")
 }
 
 /// Refuses what would be more than one line of a mail's head: who writes `Subject` must not write fields of their choice

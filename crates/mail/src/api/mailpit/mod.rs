@@ -20,7 +20,10 @@ use engine::cores::clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::routes::{GET, POST, PUT, Routes};
+use super::{
+    not_released,
+    routes::{GET, POST, PUT, Routes},
+};
 use crate::{
     mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
     render::{
@@ -101,10 +104,6 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
 
 async fn not_checked() -> Fault {
     Fault::NotDone("there are no checks of HTML, links or spam")
-}
-
-async fn not_released() -> Fault {
-    Fault::NotDone("mail is never sent on")
 }
 
 async fn no_chaos() -> Fault {
