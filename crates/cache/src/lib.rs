@@ -116,6 +116,7 @@ mod tls_terms;
 mod trailers;
 mod transaction;
 mod transport;
+mod turns;
 mod twins;
 mod unfresh;
 mod variants;

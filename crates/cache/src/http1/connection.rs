@@ -21,7 +21,7 @@ use std::{
 use engine::{
     cores::{
         clock,
-        fair::{Member, Turn},
+        fair::Member,
         watch::{Phase, Watch},
     },
     sys::span::Part,
@@ -60,6 +60,7 @@ use crate::{
     taking::Taking,
     transaction::{self, Draft, Moment},
     transport::Transport,
+    turns::{Turns, after_the_others},
     visitor::Peer,
 };
 
@@ -192,34 +193,6 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
     });
 }
 
-/// A turn for a connection that has much to do: in the next round of the loop, or in a later one if others of its address have
-/// much to do as well.
-pub(crate) async fn next_turn(member: &Member) -> Turn<'_> {
-    if member.is_alone() {
-        after_the_others().await;
-    }
-    let turn = member.turn().await;
-    if turn.has_waited() {
-        with_core(|core| core.count(Counter::TurnsWaited));
-    }
-    turn
-}
-
-/// Lets all tasks run that are ready by now. Hits go first, and what goes to the origin leaves in one piece of time: an
-/// origin beside us is woken for several requests and not for each. Not `yield_now`: that one looks at the sockets before,
-/// a system call for each miss.
-async fn after_the_others() {
-    let mut is_queued = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut is_queued, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 impl Turned {
     /// Bytes of answers that wait for the client.
     fn held_bytes(&self) -> usize {
@@ -253,13 +226,11 @@ impl Connection {
     }
 
     async fn run(&mut self, member: &Member) -> Ended {
-        let mut own = None;
+        let mut turns = Turns::new(member);
         loop {
             let turned = poll_fn(|cx| {
-                // It ends with this look at the socket.
-                let own = own.take();
-                let is_long = own.is_some() || member.is_alone();
-                self.turn(cx, if is_long { TURN_REQUESTS_MAX } else { TURN_REQUESTS_SHARED })
+                let look = turns.look();
+                self.turn(cx, look.is_long)
             })
             .await;
             if !matches!(turned, Turned::Closed) {
@@ -273,7 +244,7 @@ impl Connection {
             let open = match turned {
                 Turned::Closed => false,
                 Turned::Cut => {
-                    own = Some(next_turn(member).await);
+                    turns.wait().await;
                     self.spent = 0;
                     true
                 }
@@ -382,8 +353,9 @@ impl Connection {
         open
     }
 
-    /// Reads once and answers all that can be answered from memory, up to so many requests since it last had to wait.
-    fn turn(&mut self, cx: &mut Context<'_>, requests_max: usize) -> Poll<Turned> {
+    /// Reads once and answers all that can be answered from memory, up to a turn's requests since it last had to wait.
+    fn turn(&mut self, cx: &mut Context<'_>, is_long: bool) -> Poll<Turned> {
+        let requests_max = if is_long { TURN_REQUESTS_MAX } else { TURN_REQUESTS_SHARED };
         self.client.watch.task(cx.waker());
         // What is idle is closed, unless a request has come in just now.
         let closing = self.client.watch.expired();
@@ -397,7 +369,6 @@ impl Connection {
             scratch.read[..have].copy_from_slice(&self.pending);
             // Bytes of it that hold no whole request, as far as they have been looked at.
             let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
-            let is_long = requests_max == TURN_REQUESTS_MAX;
             loop {
                 if self.spent >= requests_max {
                     core.count(Counter::TurnsCut);

@@ -11,4 +11,4 @@ mod client;
 mod connection;
 mod upload;
 
-pub(crate) use connection::{head_limits, next_turn, serve, turn_away};
+pub(crate) use connection::{head_limits, serve, turn_away};

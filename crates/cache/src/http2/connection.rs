@@ -39,12 +39,13 @@ use crate::{
     counters::Counter,
     error_page::Fault,
     fetch,
-    http1::{head_limits, next_turn},
+    http1::head_limits,
     request::Request,
     sink::Gone,
     taking::Taking,
     transaction::Draft,
     transport::Transport,
+    turns::Turns,
     visitor::Peer,
 };
 
@@ -103,17 +104,15 @@ pub(crate) async fn serve(
     });
     let client = Client { number, peer };
     let leaving = Leaving(number);
-    let mut own = None;
+    let mut turns = Turns::new(member);
     let end = loop {
         let turned = poll_fn(|cx| {
-            // It ends with this look at the socket.
-            let own = own.take();
-            let is_long = own.is_some() || member.is_alone();
-            turn(client, &watch, if is_long { TURN_FRAMES_MAX } else { TURN_FRAMES_SHARED }, cx)
+            let look = turns.look();
+            turn(client, &watch, if look.is_long { TURN_FRAMES_MAX } else { TURN_FRAMES_SHARED }, cx)
         });
         match turned.await {
             Err(end) => break end,
-            Ok(Cut) => own = Some(next_turn(member).await),
+            Ok(Cut) => turns.wait().await,
         }
     };
     if let Some(multiplex) = leaving.leave() {
