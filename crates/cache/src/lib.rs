@@ -74,6 +74,7 @@ mod listener;
 mod listing;
 mod logged;
 mod lurk;
+pub mod membership;
 mod memory_need;
 mod miss;
 mod note;
