@@ -194,6 +194,44 @@ async function mark(ids, read) {
   }
 }
 
+/** Tags a mail, or takes a tag off it, and shows it anew with the tags that it has then. */
+async function tag(id, what, name) {
+  try {
+    const told = await send([["do", what], ["tag", name], ["id", id]]);
+    const row = rowOf(id);
+    if (row) showTags(row, told.tags);
+    if (openId() === id) await openPage(location.href, id, false);
+    say(what === "tag" ? `Tagged ${name.trim()}.` : `The tag ${name} is taken off.`);
+    one("#tagging summary")?.focus();
+  } catch (error) {
+    say(`Not tagged: ${error.message}`);
+  }
+}
+
+function showTags(row, tags) {
+  let marks = one(".marks", row);
+  if (!marks) {
+    marks = document.createElement("span");
+    marks.className = "marks";
+    one("a", row).append(marks);
+  }
+  for (const old of all(".tag", marks)) old.remove();
+  for (const name of tags) {
+    const said = document.createElement("span");
+    said.className = "tag";
+    said.textContent = name;
+    marks.append(" ", said);
+  }
+  if (!marks.textContent.trim()) marks.remove();
+}
+
+function openTagging() {
+  const tagging = one("#tagging");
+  if (!tagging) return;
+  tagging.open = true;
+  one("input[name=tag]", tagging).focus();
+}
+
 // What is selected.
 const picked = () => all("#board input:checked").map((box) => box.value);
 let lastPicked = null;
@@ -355,6 +393,10 @@ function doForm(form, button) {
     const id = form.elements.id.value;
     if (button.value === "delete") remove([id]);
     else mark([id], false);
+    return true;
+  }
+  if ("tag" in form.dataset) {
+    tag(form.elements.id.value, button?.value ?? "tag", form.elements.tag.value);
     return true;
   }
   if ("all" in form.dataset) {

@@ -88,6 +88,7 @@ const actions = {
     const ids = meant();
     mark(ids, !rowOf(ids[0])?.classList.contains("read"));
   },
+  t: () => openTagging(),
   "/": () => (one("#q") ?? one("#address"))?.focus(),
   "?": () => one("#help").showModal(),
 };

@@ -28,7 +28,7 @@ pub enum Durability {
 /// Bounds on what one peer may take. Each has a counter for when it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one mail, as SIZE says. More is answered 552.
+    /// Bytes of one mail, as SIZE says; at most 256 MiB, and a quarter of the store. More is answered 552.
     pub mail_bytes_max: u64,
     /// Recipients of one mail (RFC 5321, 4.5.3.1.8 asks for 100 at least). More are answered 452, of which clients try
     /// the rest in another mail.
@@ -45,7 +45,7 @@ pub struct Limits {
     pub command_time_max: Duration,
     /// Time that a session may be silent within a mail (RFC 5321, 4.5.3.2.5: 3 minutes).
     pub data_time_max: Duration,
-    /// Time for a whole mail, however little of it comes at a time: the largest at 210 kbit/s.
+    /// Time for a whole mail, however little of it comes at a time: one of 25 MiB at 350 kbit/s.
     pub mail_time_max: Duration,
     /// Time that a session may last in all; no mail is cut for it.
     pub session_time_max: Duration,
@@ -64,7 +64,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            mail_bytes_max: 10 << 20,
+            mail_bytes_max: 25 << 20,
             recipients_max: 1000,
             connections_max: 20_000,
             connections_per_address_max: None,

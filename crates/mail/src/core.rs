@@ -9,7 +9,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -32,9 +32,11 @@ use crate::{
     counters::Counter,
     index::{Gone, Hurry, Index, NewEntry, Place, Role, hash_of_inbox},
     letters::Letters,
-    mailboxes::{Event, Inbox, MailId, Remains, Scope, Summary, Unavailable},
+    mailboxes::{Event, Inbox, MailId, Remains, Scope, Stored, Summary, Unavailable},
     noted::{Note, Notes},
     recent::Recent,
+    record::Part,
+    recovery::parts_died,
     smtp::{Kind as Listening, connection::SCRATCH_BYTES, receiving::Receiving, session::Waiting},
 };
 
@@ -47,6 +49,9 @@ pub(crate) const HURRIED: Kind = Kind(3);
 
 /// What is said about a mail; the tag is its name, the hash and the payload as [`crate::noted::Note`] has them.
 pub(crate) const NOTED: Kind = Kind(4);
+
+/// A part of a large mail; the tag is the mail's name over all inboxes. Without a record that names it, it is nobody's.
+pub(crate) const PART: Kind = Kind(5);
 
 /// A mail that can be read from now on.
 pub(crate) struct Arrival {
@@ -124,6 +129,12 @@ pub(crate) enum Question {
         expires_ms: u64,
         answer: oneshot::Sender<Result<(), Unavailable>>,
     },
+    /// Mails over all inboxes, by their slots from one on; and where to go on.
+    Stored {
+        from: u32,
+        most: usize,
+        answer: oneshot::Sender<Stored<u32>>,
+    },
     /// What is said about mails from now on.
     Note {
         notes: Vec<(MailId, Note)>,
@@ -151,6 +162,8 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
     /// Memory of mails being received, beyond the cores' own parts.
     pub(crate) receiving: Arc<Common>,
+    /// Bytes in the store of mails that are not whole.
+    pub(crate) parts_bytes: AtomicU64,
     /// Connections by address, over all cores.
     pub(crate) peers: Arc<crate::abuse::Peers>,
 }
@@ -206,11 +219,12 @@ pub(crate) struct Core {
     pub(crate) scribe: Option<Scribe>,
 }
 
-/// Bits of a mail's name, from the highest: milliseconds since 2025, a number (so that names grow as mails arrive), the
-/// core that received it, a hash of its inbox.
+/// Bits of a mail's name, from the highest: milliseconds since 2025, what part of one has passed (so that names grow as
+/// mails arrive), the core that received it, a hash of its inbox.
 const HASH_BITS: u32 = 8;
 const CORE_BITS: u32 = 6;
 const NUMBER_BITS: u32 = 9;
+const NS_A_MS: u64 = 1_000_000;
 /// 2025-01-01, in milliseconds since 1970.
 const EPOCH_MS: u64 = 1_735_689_600_000;
 /// Cores that names can tell apart.
@@ -309,10 +323,14 @@ impl Core {
         u64::try_from(self.config().retention.age.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A name that no mail has had: it grows with time, also where the clock is set back.
-    pub(crate) fn name(&self, inbox: &Inbox, now_ms: u64) -> MailId {
-        let ms = now_ms.saturating_sub(EPOCH_MS);
-        let next = (ms << NUMBER_BITS).max(self.last_name.get() + 1);
+    /// A name that no mail has had: it grows with time, also where the clock is set back. Two cores name mails in the order
+    /// in which they came, to 2 µs: the coarse clock would call some milliseconds one moment, and lists would show those
+    /// mails in the order of the cores.
+    pub(crate) fn name(&self, inbox: &Inbox) -> MailId {
+        let now_ns = clock::unix_ns();
+        let ms = (now_ns / NS_A_MS).saturating_sub(EPOCH_MS);
+        let within = ((now_ns % NS_A_MS) << NUMBER_BITS) / NS_A_MS;
+        let next = (ms << NUMBER_BITS | within).max(self.last_name.get() + 1);
         self.last_name.set(next);
         MailId(next << (HASH_BITS + CORE_BITS) | (self.number as u64) << HASH_BITS | hash8(inbox))
     }
@@ -437,9 +455,9 @@ impl Core {
     /// after a crash; the promise is kept once what this gives is kept.
     pub(crate) fn end(&self, gone: Gone, for_good: bool) -> Option<Ticket> {
         self.rounds.stir();
-        let Gone { place, inbox, letter, hurried_by } = gone;
+        let Gone { place, inbox, letter, hurried_by, parts } = gone;
         let (ticket, remains) = match place.role {
-            Role::Only => (self.end_record(place, &[], for_good), Remains::Nothing),
+            Role::Only => (self.end_record((place, parts.as_deref()), &[], for_good), Remains::Nothing),
             Role::First | Role::Other => self.let_go(place.id, letter, for_good),
         };
         self.marker_died(hurried_by);
@@ -504,12 +522,17 @@ impl Core {
         let markers = self.letters.borrow_mut().forget(letter);
         self.recent.borrow_mut().remove(letter);
         self.note_died(letter);
-        let place = self.index.borrow_mut().forget(letter)?;
-        self.end_record(place, &markers, for_good)
+        let (place, parts) = self.index.borrow_mut().forget(letter)?;
+        self.end_record((place, parts.as_deref()), &markers, for_good)
     }
 
-    /// A record goes, with what was written about it.
-    fn end_record(&self, place: Place, markers: &[u64], for_good: bool) -> Option<Ticket> {
+    /// A record goes, with its parts and what was written about it.
+    fn end_record(
+        &self,
+        (place, parts): (Place, Option<&[Part]>),
+        markers: &[u64],
+        for_good: bool,
+    ) -> Option<Ticket> {
         let Some(location) = Location::from_bits(place.location) else {
             unreachable!("a location is never zero")
         };
@@ -518,6 +541,7 @@ impl Core {
             ticket = Some(appended.ticket);
         }
         self.shared.reader.died(location, place.record_bytes as usize);
+        parts_died(&self.shared.reader, parts.unwrap_or_default());
         markers.iter().for_each(|marker| self.marker_died(Some(*marker)));
         ticket
     }

@@ -37,6 +37,9 @@ engine::counters! {
         ForeignDomains => Counter, "mail_foreign_domains", None, "Recipients at domains that are not taken, answered 550.";
         ReceivingFull => Counter, "mail_receiving_full", None, "Mails refused because too many bytes were being received, answered 452.";
         AddressReceivingFull => Counter, "mail_address_receiving_full", None, "Mails refused because those of one address had half of what may be received at a time, answered 452.";
+        Parts => Counter, "mail_parts", None, "Parts of large mails that were put into the store while they came.";
+        PartsFull => Counter, "mail_parts_full", None, "Mails refused because mails that were not whole took all that they may of the store, answered 452.";
+        AddressPartsFull => Counter, "mail_address_parts_full", None, "Mails refused because those of one address that were not whole took all that they may of the store, answered 452.";
         StoreFull => Counter, "mail_store_full", None, "Mails refused because the store had no room in time, answered 452.";
         StoreFailed => Counter, "mail_store_failed", None, "Mails refused because the disk failed, answered 451.";
         Waits => Counter, "mail_store_waits", None, "Times that a mail had to wait for room in the store.";

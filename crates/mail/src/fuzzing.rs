@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::{
     bodies::SharedBody,
     mailboxes::Inbox,
-    record::{Decoded, Meta, Recipient, decode, join, share},
+    record::{Decoded, Meta, Recipient, chain, decode, join, share},
 };
 use wire::proxy::{HEADER_BYTES_MAX, Header, header};
 
@@ -68,12 +68,16 @@ pub fn mail_record(bytes: &[u8]) {
         assert_eq!((whole.from, whole.subject), (stored.from, stored.subject));
         assert!(joined.ends_with(&[&bytes[meta_bytes..], b"body"].concat()));
     }
+    if !stored.parts.is_empty() {
+        assert!(stored.body.is_none(), "a mail in parts has no body elsewhere");
+        chain(&mut written, &stored.parts);
+    }
     assert_eq!(written, &bytes[..meta_bytes]);
 
     for (id, ..) in &stored.recipients {
         let summary = stored.summary(*id, bytes.len() as u64, u64::MAX).expect("it is one of its recipients");
         assert_eq!(summary.id, *id);
-        let mail_bytes = (bytes.len() - meta_bytes) as u64 + u64::from(stored.body_bytes());
+        let mail_bytes = (bytes.len() - meta_bytes) as u64 + u64::from(stored.elsewhere_bytes());
         assert_eq!((summary.size_bytes, &*summary.from), (mail_bytes, stored.from));
     }
 }

@@ -123,6 +123,14 @@ fn choose(
     let live = records.iter().enumerate().filter(|(_, record)| is_live(record));
     let whole_bytes = |record: &Record| record.payload_bytes as usize + record.body_bytes as usize;
     let live = live.map(|(at, record)| (record.location, whole_bytes(record), at, true));
+    // A large mail's parts stay where they are, and keep their segments.
+    let segment_bytes = reader.segment_bytes();
+    for part in records.iter().filter(|record| is_live(record)).flat_map(|record| record.parts.iter()) {
+        let segment = Location::from_bits(part.location).and_then(|location| reader.segment_of(location));
+        if let Some(segment) = segment {
+            living.entry(segment).or_default().bytes += segment_bytes;
+        }
+    }
     let ends = markers.iter().enumerate();
     let ends = ends.map(|(at, marker)| (marker.location, marker.payload_bytes as usize, at, false));
     for (location, payload_bytes, at, is_mail) in live.chain(ends) {
@@ -131,7 +139,6 @@ fn choose(
         of.bytes += record_bytes(payload_bytes);
         if is_mail { of.records.push(at) } else { of.markers.push(at) }
     }
-    let segment_bytes = reader.segment_bytes();
     let mut sparse: Vec<Living> =
         living.into_values().filter(|of| of.bytes <= segment_bytes / SPARSE).collect();
     sparse.sort_unstable_by_key(|of| of.bytes);

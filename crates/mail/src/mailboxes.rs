@@ -11,6 +11,8 @@
 use std::{future::Future, net::IpAddr, sync::Arc};
 
 use crate::noted::{Note, Noted};
+#[cfg(doc)]
+use crate::render::PARSED_BYTES_MAX;
 
 /// An inbox: a local part by the rules of the address (case folded, plus-tag cut), at a domain in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,8 +75,37 @@ pub struct Mail {
     /// The recipients' addresses of its transaction, as said in RCPT TO: over all inboxes all of them, else those within
     /// the scope. Who was sent a copy without being told of is not told to the others.
     pub recipients: Arc<[Box<str>]>,
-    /// The bytes after dot-unstuffing, with the Received field that we added in front.
+    /// The bytes after dot-unstuffing, with the Received field that we added in front; of a mail with more than
+    /// [`PARSED_BYTES_MAX`] as many and one more, so that whoever takes it apart sees that it is not all.
     pub raw: Arc<[u8]>,
+}
+
+impl Mail {
+    /// Whether `raw` is all of it.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.raw.len() as u64 == self.summary.size_bytes
+    }
+}
+
+/// A mail of whatever size, to be taken a piece at a time.
+#[derive(Debug)]
+pub struct Source {
+    /// What lists show.
+    pub summary: Summary,
+    /// Its beginning; all of it if there are no pieces.
+    pub front: Vec<u8>,
+    /// The rest, in order.
+    pub pieces: Vec<PieceAt>,
+}
+
+/// Where a piece of a mail is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PieceAt {
+    /// What the store makes of it.
+    pub(crate) location: u64,
+    /// How long it is.
+    pub(crate) bytes: u32,
 }
 
 /// Which mails a list is of.
@@ -203,6 +234,9 @@ impl Room for () {
     }
 }
 
+/// Some of the stored mails over all inboxes, each with its arrival, and where to go on.
+pub type Stored<At> = (Vec<(MailId, u64)>, Option<At>);
+
 /// The stored mail.
 pub trait Mailboxes: Clone + Send + Sync + 'static {
     /// Newest first; what many ask for is the same memory to all of them.
@@ -232,6 +266,48 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
     fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send {
         async move { Ok(self.mail_into(&Scope::All, id, ()).await?.map(|(mail, ())| mail)) }
     }
+    /// One mail of a scope as it came, whatever its size, and the room that was made for its beginning.
+    fn source_into<R: Room>(
+        &self,
+        scope: &Scope,
+        id: MailId,
+        room: R,
+    ) -> impl Future<Output = Result<Option<(Source, R)>, Unavailable>> + Send {
+        async move {
+            let read = self.mail_into(scope, id, room).await?;
+            let whole =
+                |mail: Mail| Source { front: mail.raw.to_vec(), summary: mail.summary, pieces: Vec::new() };
+            Ok(read.map(|(mail, room)| (whole(mail), room)))
+        }
+    }
+    /// A piece of a mail; nothing if the mail has gone meanwhile, or the piece is damaged.
+    fn piece(&self, at: PieceAt) -> impl Future<Output = Result<Option<Vec<u8>>, Unavailable>> + Send {
+        let _ = at;
+        async { Ok(None) }
+    }
+    /// The mails over all inboxes, each with its arrival, in no order: about `most` of them, and where to go on, beginning
+    /// with 0. A mail that comes or goes meanwhile may be among them.
+    fn stored(
+        &self,
+        from: u64,
+        most: usize,
+    ) -> impl Future<Output = Result<Stored<u64>, Unavailable>> + Send {
+        async move {
+            let skip = usize::try_from(from).unwrap_or(usize::MAX);
+            let listed = self.list(&Scope::All, skip, most).await?;
+            let next = (listed.len() == most).then_some(from + most as u64);
+            Ok((listed.iter().map(|summary| (summary.id, summary.arrived_ms)).collect(), next))
+        }
+    }
+    /// Which of these mails are there over all inboxes.
+    fn are_there(&self, ids: &[MailId]) -> impl Future<Output = Result<Vec<bool>, Unavailable>> + Send {
+        async move {
+            let found = self.find(&Scope::All, ids).await?;
+            Ok(ids.iter().map(|id| found.iter().any(|summary| summary.id == *id)).collect())
+        }
+    }
+    /// All names of a mail over all inboxes: one for each inbox that it came into.
+    fn names_of(&self, letter: MailId) -> impl Future<Output = Result<Vec<MailId>, Unavailable>> + Send;
     /// Deletes one: over all inboxes from each of them, else from its own; whether it was there. On return it cannot be
     /// read there any more, and a crash does not bring it back.
     fn delete(&self, scope: &Scope, id: MailId) -> impl Future<Output = Result<bool, Unavailable>> + Send;

@@ -20,10 +20,13 @@ use crate::{
     core::{Found, Message, Question, Shared, owner, owner_of_mail},
     counters::Counter,
     index::{Place, Role},
-    mailboxes::{Event, Mail, MailId, Mailboxes, Room, Scope, Summary, Totals, Unavailable},
+    mailboxes::{
+        Event, Mail, MailId, Mailboxes, PieceAt, Room, Scope, Source, Stored, Summary, Totals, Unavailable,
+    },
     noted::{Note, Noted},
     record::{self, Decoded},
     recovery::{self, read_meta},
+    render::PARSED_BYTES_MAX,
 };
 
 #[expect(
@@ -31,6 +34,9 @@ use crate::{
     reason = "askers' way to the cores, no mail's: held for a push into a ring"
 )]
 type OneAtATime<T> = std::sync::Mutex<T>;
+
+/// Addresses of recipients, as said in RCPT TO.
+type Recipients = Arc<[Box<str>]>;
 
 /// The stored mail. Clones ask the same cores.
 #[derive(Clone)]
@@ -184,6 +190,36 @@ impl Mailstore {
         place: Place,
         room: &mut impl Room,
     ) -> Result<Option<Mail>, Unavailable> {
+        let Some((source, recipients)) = self.read_source(scope, place, room)? else { return Ok(None) };
+        let Source { summary, front: mut raw, pieces } = source;
+        if !pieces.is_empty() {
+            // One more than is taken apart says that it is not all.
+            let most = PARSED_BYTES_MAX + 1;
+            let wanted = most.min(usize::try_from(summary.size_bytes).unwrap_or(usize::MAX));
+            let rest = wanted.saturating_sub(raw.len());
+            if !room.make(rest as u64) {
+                return Err(Unavailable::NoRoom);
+            }
+            raw.reserve_exact(rest);
+            for at in pieces {
+                let room_left = wanted.saturating_sub(raw.len());
+                if room_left == 0 {
+                    break;
+                }
+                let Some(piece) = self.read_piece(at)? else { return Ok(None) };
+                raw.extend_from_slice(&piece[..piece.len().min(room_left)]);
+            }
+        }
+        Ok(Some(Mail { summary, recipients, raw: raw.into() }))
+    }
+
+    /// The beginning of a mail, and where the rest is; and the recipients within the scope.
+    fn read_source(
+        &self,
+        scope: &Scope,
+        place: Place,
+        room: &mut impl Room,
+    ) -> Result<Option<(Source, Recipients)>, Unavailable> {
         let Some(location) = Location::from_bits(place.location) else { return Ok(None) };
         if !room.make(place.record_bytes.into()) {
             return Err(Unavailable::NoRoom);
@@ -199,18 +235,33 @@ impl Mailstore {
         if !scope.contains(&summary.inbox) {
             return Ok(None);
         }
-        let mut raw = payload[stored.meta_bytes..].to_vec();
+        let mut front = payload[stored.meta_bytes..].to_vec();
         if let Some(body) = stored.body {
             if !room.make(body.bytes.into()) {
                 return Err(Unavailable::NoRoom);
             }
             let Some(body) = self.said(recovery::read_body(&self.reader()?, &body))? else { return Ok(None) };
-            raw.extend_from_slice(&body);
+            front.extend_from_slice(&body);
         }
         let within =
             stored.recipients.iter().filter(|(_, local, domain, _)| scope.contains_address(local, domain));
         let recipients = within.map(|(.., said)| (*said).into()).collect();
-        Ok(Some(Mail { summary, recipients, raw: raw.into() }))
+        let pieces = stored.parts.iter().map(|part| PieceAt { location: part.location, bytes: part.bytes });
+        Ok(Some((Source { summary, front, pieces: pieces.collect() }, recipients)))
+    }
+
+    fn read_piece(&self, at: PieceAt) -> Result<Option<Vec<u8>>, Unavailable> {
+        let Some(location) = Location::from_bits(at.location) else { return Ok(None) };
+        let bytes = at.bytes as usize;
+        let mut piece = Vec::new();
+        Ok(self.said(self.reader()?.read_range(location, bytes, 0..bytes, &mut piece))?.map(|()| piece))
+    }
+
+    /// Where a mail that a scope shows lies.
+    async fn place_in(&self, scope: &Scope, id: MailId) -> Result<Option<Place>, Unavailable> {
+        let owner = owner_of_mail(id, self.inner.cores);
+        let found = self.ask(owner, |answer| Question::Mail { id, answer }).await?;
+        Ok(found.map(|found| found.place).filter(|place| *scope == Scope::All || !place.is_let_go))
     }
 
     /// All names of a mail: one for each inbox that it came into.
@@ -303,14 +354,59 @@ impl Mailboxes for Mailstore {
         id: MailId,
         mut room: R,
     ) -> Result<Option<(Mail, R)>, Unavailable> {
-        let owner = owner_of_mail(id, self.inner.cores);
-        let found = self.ask(owner, |answer| Question::Mail { id, answer }).await?;
-        let Some(found) = found.filter(|found| *scope == Scope::All || !found.place.is_let_go) else {
-            return Ok(None);
-        };
+        let Some(place) = self.place_in(scope, id).await? else { return Ok(None) };
         let scope = scope.clone();
-        self.on_helper(move |me| Ok(me.read_mail(&scope, found.place, &mut room)?.map(|mail| (mail, room))))
-            .await?
+        self.on_helper(move |me| Ok(me.read_mail(&scope, place, &mut room)?.map(|mail| (mail, room)))).await?
+    }
+
+    async fn source_into<R: Room>(
+        &self,
+        scope: &Scope,
+        id: MailId,
+        mut room: R,
+    ) -> Result<Option<(Source, R)>, Unavailable> {
+        let Some(place) = self.place_in(scope, id).await? else { return Ok(None) };
+        let scope = scope.clone();
+        self.on_helper(move |me| {
+            Ok(me.read_source(&scope, place, &mut room)?.map(|(source, _)| (source, room)))
+        })
+        .await?
+    }
+
+    async fn stored(&self, from: u64, most: usize) -> Result<Stored<u64>, Unavailable> {
+        // A core, and a place of its.
+        let (core, slot) = ((from >> 32) as usize, from as u32);
+        if core >= self.inner.cores {
+            return Ok((Vec::new(), None));
+        }
+        let (mails, next) = self.ask(core, |answer| Question::Stored { from: slot, most, answer }).await?;
+        let next = match next {
+            Some(slot) => (core as u64) << 32 | u64::from(slot),
+            None => (core as u64 + 1) << 32,
+        };
+        Ok((mails, Some(next)))
+    }
+
+    async fn are_there(&self, ids: &[MailId]) -> Result<Vec<bool>, Unavailable> {
+        let mut found: Vec<MailId> = Vec::new();
+        for core in 0..self.inner.cores {
+            let of_core = ids.iter().filter(|id| owner_of_mail(**id, self.inner.cores) == core);
+            let ids: Vec<MailId> = of_core.copied().collect();
+            if !ids.is_empty() {
+                let places = self.ask(core, |answer| Question::Mails { ids, answer }).await?;
+                found.extend(places.iter().map(|found| found.place.id));
+            }
+        }
+        found.sort_unstable();
+        Ok(ids.iter().map(|id| found.binary_search(id).is_ok()).collect())
+    }
+
+    async fn names_of(&self, letter: MailId) -> Result<Vec<MailId>, Unavailable> {
+        self.names(letter).await
+    }
+
+    async fn piece(&self, at: PieceAt) -> Result<Option<Vec<u8>>, Unavailable> {
+        self.on_helper(move |me| me.read_piece(at)).await?
     }
 
     async fn delete(&self, scope: &Scope, id: MailId) -> Result<bool, Unavailable> {

@@ -13,8 +13,9 @@ use crate::{
     noted::Note,
     smtp::{
         connection::ROOM_EVERY,
-        envelope::{Envelope, Trace},
+        envelope::{Envelope, NotKept, Trace},
         session::{self, Turn},
+        tail::{NotTaken, PART_BYTES},
     },
 };
 
@@ -79,6 +80,9 @@ pub(crate) fn answer(core: &Rc<Core>, question: Question) {
             tokio::task::spawn_local(async move {
                 let _ = answer.send(hurry(&core, &ids, expires_ms).await);
             });
+        }
+        Question::Stored { from, most, answer } => {
+            let _ = answer.send(core.index.borrow().stored(from, most));
         }
         Question::Note { notes, answer } => {
             let core = Rc::clone(core);
@@ -236,20 +240,53 @@ async fn deliver(
         tokio::time::sleep(config.rates.tarpit).await;
     }
     envelope.begin(core, Trace { hello: "", peer, protocol: "HTTP" }, core.now_ms());
-    envelope.raw.extend_from_slice(raw);
     let ids = envelope.recipients.iter().map(|recipient| recipient.id).filter(|id| id.0 != 0).collect();
     let tries = config.limits.room_time_max.as_millis() / ROOM_EVERY.as_millis();
-    for _ in 0..=tries {
-        if let Ok(kept) = envelope.keep(core, core.now_ms()) {
-            let mut turn = Turn::default();
-            session::await_kept(kept, &mut turn);
-            return if turn.settle(core).await { Ok(ids) } else { refuse("the disk failed".to_owned()) };
+    for piece in raw.chunks(PART_BYTES) {
+        envelope.take(piece);
+        for tried in 0..=tries {
+            match envelope.write_part(core, peer) {
+                Ok(()) => break,
+                Err(NotTaken::Room) if tried < tries => {
+                    core.make_room();
+                    tokio::time::sleep(ROOM_EVERY).await;
+                }
+                Err(not_taken) => return no_room(core, &mut envelope, peer, not_taken.into()),
+            }
         }
-        core.make_room();
-        tokio::time::sleep(ROOM_EVERY).await;
     }
-    core.count(Counter::StoreFull);
-    refuse("the store has no room now".to_owned())
+    for tried in 0..=tries {
+        match envelope.keep(core, peer, core.now_ms()) {
+            Ok(kept) => {
+                let mut turn = Turn::default();
+                session::await_kept(kept, &mut turn);
+                return if turn.settle(core).await { Ok(ids) } else { refuse("the disk failed".to_owned()) };
+            }
+            Err(NotKept::Room) if tried < tries => {
+                core.make_room();
+                tokio::time::sleep(ROOM_EVERY).await;
+            }
+            Err(not_kept) => return no_room(core, &mut envelope, peer, not_kept),
+        }
+    }
+    unreachable!("the last try ends it")
+}
+
+/// A mail of the API is not kept.
+fn no_room(
+    core: &Core,
+    envelope: &mut Envelope,
+    peer: IpAddr,
+    why: NotKept,
+) -> Result<Vec<MailId>, Unavailable> {
+    envelope.tail.give_up(core, peer);
+    let (counter, why) = match why {
+        NotKept::TooLarge => (Counter::TooLarge, "it is larger than mails may be"),
+        NotKept::Full(counter) => (counter, "too many mails are being received"),
+        NotKept::Room => (Counter::StoreFull, "the store has no room now"),
+    };
+    core.count(counter);
+    Err(Unavailable::Refused(why.to_owned()))
 }
 
 /// Holds a mail of the API against bans and rates, as a session does one after the other. Whether its answer is to be

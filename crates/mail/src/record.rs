@@ -4,9 +4,11 @@
 //! version 1 | recipients 2 | meta bytes 4 | arrived ms 8 | envelope, from, subject: 2 each |
 //! envelope | from | subject | recipients: id 8, inbox 2, domain 2, said 2, then local@domain and what was said |
 //! (version 2: where the body is: record 8, its bytes 4, body at 4, its bytes 4) |
-//! ── meta ends ── the mail, with our Received field in front; of version 2 its head alone ──
+//! (version 3: parts 4, then of each: record 8, its bytes 4) |
+//! ── meta ends ── the mail, with our Received field in front; of version 2 its head, of version 3 its beginning ──
 //! ```
-//! Numbers are little-endian. One record has all recipients of its transaction, each with the name that the mail has in
+//! A large mail is version 3: what comes behind its beginning is in records of its own ([`crate::core::PART`]), written
+//! before this one, in order. Numbers are little-endian. One record has all recipients of its transaction, each with the name that the mail has in
 //! that inbox (0 where the inbox was named before); the first name is the mail's over all inboxes. The inbox is written down beside the address: other rules in a later version must not move mails.
 
 use smallvec::SmallVec;
@@ -20,6 +22,10 @@ use crate::{
 const VERSION: u8 = 1;
 /// Its head follows, and the body lies in another record.
 const VERSION_SHARED: u8 = 2;
+/// Its beginning follows, and the rest lies in other records.
+const VERSION_PARTS: u8 = 3;
+/// What version 3 has for each of them.
+const PART_BYTES: usize = 8 + 4;
 /// What version 2 has more of.
 pub(crate) const SHARED_BODY_BYTES: usize = 8 + 3 * 4;
 /// Bytes before the envelope's sender.
@@ -37,6 +43,14 @@ pub(crate) struct Meta<'a> {
     pub(crate) envelope_from: &'a str,
     pub(crate) from: &'a [u8],
     pub(crate) subject: &'a [u8],
+}
+
+/// A part of a large mail: the record that is nothing but it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) location: u64,
+    /// Of its payload.
+    pub(crate) bytes: u32,
 }
 
 /// One recipient, before it is written.
@@ -95,6 +109,17 @@ pub(crate) fn share(meta: &mut Vec<u8>, body: &SharedBody) {
     set_meta_bytes(meta);
 }
 
+/// Makes an encoded meta that of a mail whose rest lies in these parts.
+pub(crate) fn chain(meta: &mut Vec<u8>, parts: &[Part]) {
+    meta[0] = VERSION_PARTS;
+    meta.extend_from_slice(&u32::try_from(parts.len()).unwrap_or(u32::MAX).to_le_bytes());
+    for Part { location, bytes } in parts {
+        meta.extend_from_slice(&location.to_le_bytes());
+        meta.extend_from_slice(&bytes.to_le_bytes());
+    }
+    set_meta_bytes(meta);
+}
+
 /// A record that has its body in itself, from one that has not. What is given must be a record with a [`SharedBody`].
 pub(crate) fn join(payload: &[u8], meta_bytes: usize, body: &[u8]) -> Vec<u8> {
     let (meta, head) = payload.split_at(meta_bytes);
@@ -125,6 +150,8 @@ pub(crate) struct Stored<'a> {
     pub(crate) meta_bytes: usize,
     /// Where its body is, if the record has only its head.
     pub(crate) body: Option<SharedBody>,
+    /// Where the rest of a large mail is, in order.
+    pub(crate) parts: Vec<Part>,
 }
 
 /// How far a record's begin goes.
@@ -143,7 +170,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Decoded<'_> {
         return Decoded::NeedMore(FIXED_BYTES);
     }
     let meta_bytes = u32::from_le_bytes([bytes[3], bytes[4], bytes[5], bytes[6]]) as usize;
-    if !matches!(bytes[0], VERSION | VERSION_SHARED) || meta_bytes < FIXED_BYTES {
+    if !matches!(bytes[0], VERSION | VERSION_SHARED | VERSION_PARTS) || meta_bytes < FIXED_BYTES {
         return Decoded::Broken;
     }
     if bytes.len() < meta_bytes {
@@ -195,9 +222,29 @@ fn stored(meta: &[u8]) -> Option<Stored<'_>> {
         recipients.push((id, front.text(local)?, front.text(domain)?, front.text(said)?));
     }
     let body = if meta[0] == VERSION_SHARED { Some(shared_body(&mut front)?) } else { None };
+    let parts = if meta[0] == VERSION_PARTS { parts(&mut front)? } else { Vec::new() };
     let whole = front.0.is_empty();
     let meta_bytes = meta.len();
-    whole.then_some(Stored { arrived_ms, envelope_from, from, subject, recipients, meta_bytes, body })
+    whole.then_some(Stored { arrived_ms, envelope_from, from, subject, recipients, meta_bytes, body, parts })
+}
+
+/// The parts of a large mail: at least one, none of them empty, and no more bytes in all than a mail can have.
+fn parts(front: &mut Front<'_>) -> Option<Vec<Part>> {
+    let count = front.u32()? as usize;
+    if count == 0 || count != front.0.len() / PART_BYTES {
+        return None;
+    }
+    let mut parts = Vec::with_capacity(count);
+    let mut bytes_in_all = 0u32;
+    for _ in 0..count {
+        let part = Part { location: front.u64()?, bytes: front.u32()? };
+        bytes_in_all = bytes_in_all.checked_add(part.bytes)?;
+        if part.location == 0 || part.bytes == 0 {
+            return None;
+        }
+        parts.push(part);
+    }
+    Some(parts)
 }
 
 /// What a place says must at least be within the record that it names.
@@ -214,8 +261,8 @@ fn shared_body(front: &mut Front<'_>) -> Option<SharedBody> {
 
 impl Stored<'_> {
     /// Bytes of the mail that its record does not have.
-    pub(crate) fn body_bytes(&self) -> u32 {
-        self.body.map_or(0, |body| body.bytes)
+    pub(crate) fn elsewhere_bytes(&self) -> u32 {
+        self.body.map_or(0, |body| body.bytes) + self.parts.iter().map(|part| part.bytes).sum::<u32>()
     }
 
     /// All names of the mail, beginning with that in its first inbox.
@@ -236,7 +283,8 @@ impl Stored<'_> {
             subject: self.subject.into(),
             arrived_ms: self.arrived_ms,
             expires_ms,
-            size_bytes: record_bytes.saturating_sub(self.meta_bytes as u64) + u64::from(self.body_bytes()),
+            size_bytes: record_bytes.saturating_sub(self.meta_bytes as u64)
+                + u64::from(self.elsewhere_bytes()),
         })
     }
 }
@@ -300,9 +348,41 @@ mod tests {
         assert_eq!(decode(&shared), Decoded::Broken);
     }
 
+    #[test]
+    fn the_parts_of_a_large_mail_are_named_in_order() {
+        let meta = Meta { arrived_ms: 7, envelope_from: "a@b", from: b"A", subject: b"x" };
+        let mut bytes = Vec::new();
+        meta.encode(&[recipient(1, "ann")], &mut bytes);
+        let parts = [Part { location: 9, bytes: 800 }, Part { location: 11, bytes: 1 }];
+        let before = bytes.len();
+        chain(&mut bytes, &parts);
+        let meta_bytes = bytes.len();
+        for cut in 0..meta_bytes {
+            assert!(matches!(decode(&bytes[..cut]), Decoded::NeedMore(needed) if needed > cut));
+        }
+        bytes.extend_from_slice(b"begin");
+        let Decoded::Whole(stored) = decode(&bytes) else { panic!("whole") };
+        assert_eq!((&stored.parts[..], stored.meta_bytes), (&parts[..], meta_bytes));
+        let summary = stored.summary(MailId(1), bytes.len() as u64, 0).expect("named");
+        assert_eq!(summary.size_bytes, 5 + 801);
+        // No parts, another number of them than follows, an empty one, one that lies nowhere, and too much in all.
+        for (at, with) in [
+            (before, 0u32),
+            (before, 1),
+            (before, 3),
+            (meta_bytes - 4, 0),
+            (meta_bytes - 12, 0),
+            (meta_bytes - 4, u32::MAX),
+        ] {
+            let mut broken = bytes.clone();
+            broken[at..at + 4].copy_from_slice(&with.to_le_bytes());
+            assert_eq!(decode(&broken), Decoded::Broken, "{with} at {at}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..3) {
+        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..4) {
             if let Some(first) = bytes.first_mut() {
                 *first = version;
             }

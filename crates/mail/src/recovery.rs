@@ -26,16 +26,16 @@ use engine::{
 use crate::{
     bodies::SharedBody,
     config::{Config, Durability, Store},
-    core::{CORES_MAX, HURRIED, MAIL, NOTED, UNLINKED, name_without_inbox, owner, owner_of_mail},
+    core::{CORES_MAX, HURRIED, MAIL, NOTED, PART, UNLINKED, name_without_inbox, owner, owner_of_mail},
     gather::gather,
     index::{Gone, Index, NewEntry, Role, Rules},
     letters::Letters,
     mailboxes::{Inbox, MailId},
     noted::{Note, Noted, Notes},
-    record::{self, Decoded},
+    record::{self, Decoded, Part},
 };
 
-/// A segment: the largest mail has room in it, and its buffers are what the log takes of memory.
+/// A segment: the parts of large mails have room in it, and its buffers are what the log takes of memory.
 pub(crate) const SEGMENT_BYTES: u32 = 16 << 20;
 /// A mail's file of this version and of every later one is opened, and goes on: nobody can have its mails again. Never to
 /// be raised (`tests/it/version_1.rs`).
@@ -100,6 +100,7 @@ pub(crate) fn recover(
     let header = *recovering.header();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let (mut mails, mut markers) = (Vec::new(), Vec::new());
+    let mut parts: HashMap<Location, u32> = HashMap::new();
     let (log, _) = recovering.recover(threads, |found| {
         match found.kind {
             MAIL => mails.push((found.location, found.payload_bytes)),
@@ -110,12 +111,14 @@ pub(crate) fn recover(
                 location: found.location,
                 payload_bytes: found.payload_bytes,
             }),
+            PART => _ = parts.insert(found.location, found.payload_bytes),
             _ => return false,
         }
         true
     })?;
     let reader = log.reader();
     let mut records = read_all(&reader, &mut mails, threads * READERS_A_PROCESSOR);
+    set_torn_aside(&mut records, &parts);
     let mut writers: Vec<Writer> = (0..cores).map(|number| log.writer(number, 0)).collect();
     if let Some(writer) = writers.first_mut() {
         let age_ms = age_ms(config);
@@ -132,7 +135,11 @@ pub(crate) fn recover(
     let rules = rules(config, random::number()?);
     let mut cores: Vec<_> =
         (0..cores).map(|_| (Index::new(rules), Letters::default(), Notes::default())).collect();
-    let entered = enter(config, now_ms, &reader, records, markers, &mut cores);
+    let entered = enter(config, now_ms, &reader, records, markers, &mut parts, &mut cores);
+    // What was not whole when the process ended, and what was of mails that are over.
+    for (location, payload_bytes) in parts {
+        reader.died(location, payload_bytes as usize);
+    }
     let Entered { last_name, mails, noted } = entered;
     Ok(Recovered { log, header, writers, cores, noted, last_name, mails })
 }
@@ -163,10 +170,19 @@ pub(crate) struct Record {
     pub(crate) payload_bytes: u32,
     /// Bytes of its body, if that lies in another record.
     pub(crate) body_bytes: u32,
+    /// Of a large mail: where the rest is.
+    pub(crate) parts: Arc<[Part]>,
     entries: Vec<(NewEntry, Inbox)>,
 }
 
 impl Record {
+    fn of(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) -> Self {
+        let parts: Arc<[Part]> = stored.parts.as_slice().into();
+        let body_bytes = stored.body.map_or(0, |body| body.bytes);
+        let entries = entries(stored, location, payload_bytes, &parts);
+        Self { location, payload_bytes, body_bytes, parts, entries }
+    }
+
     /// What mails are sorted by: when they arrived, and of one moment by name.
     pub(crate) fn arrival(&self) -> (u64, MailId) {
         self.entries.first().map_or((0, MailId(0)), |(entry, _)| (entry.arrived_ms, entry.id))
@@ -215,6 +231,22 @@ pub(crate) fn read_meta(
     }
 }
 
+/// Large mails of which a part is gone are none any more: the segment of the part was given up for room, which took the
+/// mail with it, and is not written down.
+fn set_torn_aside(records: &mut [Record], parts: &HashMap<Location, u32>) {
+    let is_there = |part: &Part| {
+        Location::from_bits(part.location).and_then(|location| parts.get(&location)) == Some(&part.bytes)
+    };
+    let mut torn = 0;
+    for record in records.iter_mut().filter(|record| !record.parts.iter().all(is_there)) {
+        record.entries.clear();
+        torn += 1;
+    }
+    if torn > 0 {
+        tracing::warn!(mails = torn, "large mails of which a part is gone are not shown any more");
+    }
+}
+
 /// Reads a body out of the record that has it.
 ///
 /// # Errors
@@ -246,14 +278,17 @@ fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> V
                 }
                 records.extend(batch.iter().map(|&(location, payload_bytes)| {
                     let read = read_meta(reader, location, payload_bytes as usize, &mut meta);
-                    let (entries, body_bytes) = match (read, record::decode(&meta)) {
-                        (Ok(()), Decoded::Whole(stored)) => {
-                            (entries(&stored, location, payload_bytes), stored.body_bytes())
-                        }
+                    match (read, record::decode(&meta)) {
+                        (Ok(()), Decoded::Whole(stored)) => Record::of(&stored, location, payload_bytes),
                         // Said by the log; what is damaged is not shown.
-                        _ => (Vec::new(), 0),
-                    };
-                    Record { location, payload_bytes, body_bytes, entries }
+                        _ => Record {
+                            location,
+                            payload_bytes,
+                            body_bytes: 0,
+                            parts: Arc::default(),
+                            entries: Vec::new(),
+                        },
+                    }
                 }));
             }
             records
@@ -264,7 +299,12 @@ fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> V
     batches.into_iter().flatten().collect()
 }
 
-fn entries(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) -> Vec<(NewEntry, Inbox)> {
+fn entries(
+    stored: &record::Stored<'_>,
+    location: Location,
+    payload_bytes: u32,
+    parts: &Arc<[Part]>,
+) -> Vec<(NewEntry, Inbox)> {
     let named: Vec<_> = stored.recipients.iter().filter(|recipient| recipient.0.0 != 0).collect();
     let letter = named.first().map_or(MailId(0), |first| first.0);
     let entry = |&&(id, local, domain, _): &&(MailId, &str, &str, &str)| {
@@ -275,8 +315,10 @@ fn entries(stored: &record::Stored<'_>, location: Location, payload_bytes: u32) 
             inboxes: u16::try_from(named.len()).unwrap_or(u16::MAX),
             location: location.bits(),
             record_bytes: payload_bytes,
-            mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0) + stored.body_bytes(),
+            mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0)
+                + stored.elsewhere_bytes(),
             arrived_ms: stored.arrived_ms,
+            parts: (!parts.is_empty()).then(|| Arc::clone(parts)),
         };
         (entry, inbox)
     };
@@ -291,13 +333,14 @@ struct Entered {
     noted: Vec<Noted>,
 }
 
-/// Enters what is live, in the order of arrival; the others' records are given up.
+/// Enters what is live, in the order of arrival; the others' records are given up. Of `parts` those stay that are nobody's.
 fn enter(
     config: &Config,
     now_ms: u64,
     reader: &Reader,
     mut records: Vec<Record>,
     markers: Vec<Marker>,
+    parts: &mut HashMap<Location, u32>,
     cores: &mut [(Index, Letters, Notes)],
 ) -> Entered {
     let age_ms = age_ms(config);
@@ -318,7 +361,7 @@ fn enter(
     let (mut last_name, mut mails) = (0, 0);
     records.sort_unstable_by_key(Record::arrival);
     let count = cores.len();
-    for Record { location, payload_bytes, entries, .. } in records {
+    for Record { location, payload_bytes, entries, parts: own_parts, .. } in records {
         let mut linked = 0;
         let mut first_let_go = None;
         // It answers for a mail that came into several inboxes, and was one core's to begin with or several cores'.
@@ -357,6 +400,11 @@ fn enter(
             if let Some(gone) = over.and_then(|id| index.remove(id, Some(inbox))) {
                 mails -= 1;
                 let_go(reader, cores, &gone);
+            }
+        }
+        if linked > 0 {
+            for part in own_parts.iter() {
+                Location::from_bits(part.location).map(|location| parts.remove(&location));
             }
         }
         match letter {
@@ -412,8 +460,8 @@ fn enter_notes(
 
 /// An inbox that was full has let a mail go, which ends for good where no other has it.
 fn let_go(reader: &Reader, cores: &mut [(Index, Letters, Notes)], gone: &Gone) {
-    let place = match gone.place.role {
-        Role::Only => Some(gone.place),
+    let ended = match gone.place.role {
+        Role::Only => Some((gone.place, gone.parts.clone())),
         Role::First | Role::Other => {
             let count = cores.len();
             let (index, letters, _) = &mut cores[owner_of_mail(gone.letter, count)];
@@ -421,9 +469,19 @@ fn let_go(reader: &Reader, cores: &mut [(Index, Letters, Notes)], gone: &Gone) {
             if is_over { index.forget(gone.letter) } else { None }
         }
     };
-    if let Some(place) = place
+    if let Some((place, parts)) = ended
         && let Some(location) = Location::from_bits(place.location)
     {
         reader.died(location, place.record_bytes as usize);
+        parts_died(reader, parts.as_deref().unwrap_or_default());
+    }
+}
+
+/// The parts of a large mail count no more.
+pub(crate) fn parts_died(reader: &Reader, parts: &[Part]) {
+    for Part { location, bytes } in parts {
+        if let Some(location) = Location::from_bits(*location) {
+            reader.died(location, *bytes as usize);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -56,6 +56,10 @@ const TELL_EVERY: Duration = Duration::from_millis(2);
 const FORGOTTEN_A_ROUND: usize = 256;
 /// Free segments that are kept ahead of need, besides one a core; see [`Core::segments_ahead`].
 const SEGMENTS_AHEAD: usize = 2;
+/// The largest that the largest mail may be, and the part of the store that it may take: so much is left of others when
+/// one comes.
+const MAIL_BYTES_MAX: u64 = 256 << 20;
+const MAIL_SHARE: u64 = 4;
 /// Pause after an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -71,8 +75,10 @@ pub enum StartError {
     /// The store is too small to be one.
     #[error("the mail store must have at least {STORE_BYTES_MIN} bytes, and {0} were given")]
     StoreTooSmall(u64),
-    /// Mails would not fit a segment of the store.
-    #[error("the largest mail may have {most} bytes at most, and {given} were given")]
+    /// The largest mail would be too large, or take too much of the store.
+    #[error(
+        "the largest mail may have {most} bytes at most (256 MiB, and a quarter of the store), and {given} were given"
+    )]
     MailBytes {
         /// The most.
         most: u64,
@@ -194,6 +200,7 @@ impl Server {
         let seed = random::number().map_err(StartError::Prepare)?;
         let shared = Arc::new(Shared {
             receiving: Arc::default(),
+            parts_bytes: AtomicU64::default(),
             peers: Peers::new(&config.rates, config.limits.address_connections_max(), seed),
             reader: log.reader(),
             balance: Balance::new(loops),
@@ -330,7 +337,7 @@ fn check(config: &Config) -> Result<(), StartError> {
     if config.store_bytes < STORE_BYTES_MIN {
         return Err(StartError::StoreTooSmall(config.store_bytes));
     }
-    let most = u64::from(recovery::SEGMENT_BYTES) - (1 << 20);
+    let most = MAIL_BYTES_MAX.min(config.store_bytes / MAIL_SHARE);
     let given = config.limits.mail_bytes_max;
     if given > most {
         return Err(StartError::MailBytes { most, given });

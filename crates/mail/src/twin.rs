@@ -282,6 +282,12 @@ impl Mailboxes for Twin {
         if room.make(mail.summary.size_bytes) { Ok(Some((mail, room))) } else { Err(Unavailable::NoRoom) }
     }
 
+    async fn names_of(&self, letter: MailId) -> Result<Vec<MailId>, Unavailable> {
+        let state = self.fresh();
+        let names = state.mails.iter().filter(|mail| mail.summary.letter == letter);
+        Ok(names.map(|mail| mail.summary.id).collect())
+    }
+
     async fn delete(&self, scope: &Scope, id: MailId) -> Result<bool, Unavailable> {
         let mut state = self.fresh();
         let known = state.letters.iter().chain(&state.mails).find(|mail| mail.summary.id == id);

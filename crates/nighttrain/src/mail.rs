@@ -25,7 +25,7 @@ use mail::{
     Addresses, Mailstore, Server, Shown,
     config::Store,
     mailboxes::Mailboxes,
-    web::{self, Web},
+    web::{self, IndexAt, Web},
 };
 
 use crate::{
@@ -84,6 +84,8 @@ pub(crate) struct Post {
     has_pages_under_tls: bool,
     /// Where mail is kept, as people are told.
     kept: String,
+    /// Where an index for searches may be: beside a store on a file.
+    index: Option<IndexAt>,
 }
 
 impl Post {
@@ -105,10 +107,14 @@ impl Post {
         let (store, size) = (config.store.clone(), size_text(config.store_bytes));
         let server =
             Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
-        let kept = match store {
-            Store::Anonymous => format!("{size} of memory, gone at the end"),
+        let (kept, index) = match store {
+            Store::Anonymous => (format!("{size} of memory, gone at the end"), None),
             Store::File(path) => {
-                format!("{} ({size}); {} mails are there", path.display(), server.recovered_mails())
+                let kept =
+                    format!("{} ({size}); {} mails are there", path.display(), server.recovered_mails());
+                let mut directory = path.into_os_string();
+                directory.push(".index");
+                (kept, Some(IndexAt::new(directory.into(), server.store_header().seed())))
             }
         };
         let post = Self {
@@ -120,6 +126,7 @@ impl Post {
             shown,
             has_pages_under_tls: settings.mail.has_pages_under_tls(),
             kept,
+            index,
         };
         Ok((Arc::new(post), http))
     }
@@ -138,7 +145,7 @@ impl Post {
     ) -> Result<Arc<dyn Source>, Failure> {
         let mut config = settings
             .mail
-            .web(self.addresses.smtp, self.shown.clone())
+            .web(self.addresses.smtp, self.shown.clone(), self.index.clone())
             .map_err(|fault| Failure::Configuration(vec![fault]))?;
         config.proxies.extend(in_front.map(Network::from));
         let web = web::serve(http, mailboxes, config).map_err(failed("the pages cannot be served"))?;

@@ -10,7 +10,7 @@ use engine::{network::Network, tls::certificates::Certificates};
 use mail::{
     Lists, Pair, Shown,
     config::{Config, Durability, STORE_BYTES_MIN, Store},
-    web,
+    web::{self, IndexAt},
 };
 
 use crate::{
@@ -48,6 +48,7 @@ pub(crate) struct MailSettings {
     http_hosts: Vec<String>,
     mail_readers: Vec<Network>,
     http_bytes_max: u64,
+    search_index: bool,
     trusted_proxies: Vec<Network>,
     abuse_contact: Option<String>,
     warning: String,
@@ -68,6 +69,7 @@ impl Default for MailSettings {
             http_hosts: web::Config::default().http_hosts,
             mail_readers: Vec::new(),
             http_bytes_max: web::Config::default().http_bytes_max,
+            search_index: true,
             trusted_proxies: Vec::new(),
             abuse_contact: None,
             warning: web::Config::default().warning,
@@ -151,7 +153,12 @@ impl MailSettings {
     ///
     /// # Errors
     /// The token cannot be read, or is too short; pages are to be by https, and there is nothing to be shown.
-    pub(crate) fn web(&self, smtp: SocketAddr, shown: Option<Shown>) -> Result<web::Config, Fault> {
+    pub(crate) fn web(
+        &self,
+        smtp: SocketAddr,
+        shown: Option<Shown>,
+        index: Option<IndexAt>,
+    ) -> Result<web::Config, Fault> {
         if self.http_tls && shown.is_none() {
             return Err(fault("http-tls", "needs tls-cert and tls-key, or tls-shared".to_owned()));
         }
@@ -173,6 +180,7 @@ impl MailSettings {
             http_hosts: self.http_hosts.clone(),
             readers: self.mail_readers.clone(),
             http_bytes_max: self.http_bytes_max,
+            index: index.filter(|_| self.search_index),
             warning: self.warning.clone(),
             abuse: self.abuse_contact.clone(),
             proxies: self.trusted_proxies.clone(),
@@ -475,6 +483,15 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         access: value!(mail.http_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {
+        key: "search-index",
+        section: Section::Mail,
+        shape: Shape::Flag,
+        heading: MAIL,
+        value_name: "true|false",
+        help: "An index for searches, beside the store's file; false: searches look into the mails themselves",
+        access: value!(mail.search_index, parse = truth, show = truth_text),
+    },
+    Setting {
         key: "abuse-contact",
         section: Section::Mail,
         shape: Shape::Text,
@@ -510,7 +527,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: MAIL_LIMITS,
         value_name: "SIZE",
-        help: "Size of one mail, up to 15MiB; more is answered 552",
+        help: "Size of one mail, up to 256MiB and a quarter of the store; more is answered 552",
         access: value!(mail.config.limits.mail_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {

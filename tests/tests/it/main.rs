@@ -40,6 +40,7 @@ mod log;
 mod mail_clients;
 mod mail_crash;
 mod mail_guide;
+mod mail_large;
 mod mail_memory;
 mod mail_smtp;
 mod mail_templates;

@@ -11,7 +11,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -67,6 +67,8 @@ pub(crate) struct Peers {
     open_max: u32,
     /// KiB of mails being received.
     receiving: Box<[AtomicU32]>,
+    /// Bytes of mails that are not whole and in the store.
+    parts: Box<[AtomicU64]>,
     connections: RateTable,
     mails: RateTable,
     inboxes: RateTable,
@@ -78,6 +80,8 @@ pub(crate) struct Peers {
 
 /// Places for counts of open connections.
 const PLACES: usize = 64 * 1024;
+/// Places for what is in the store of mails that are not whole: few addresses send such at a time.
+const PARTS_PLACES: usize = 2048;
 
 impl Peers {
     pub(crate) fn new(rates: &Rates, open_max: usize, seed: u64) -> Arc<Self> {
@@ -86,6 +90,7 @@ impl Peers {
             open: (0..places).map(|_| AtomicU32::new(0)).collect(),
             open_max: u32::try_from(open_max).unwrap_or(u32::MAX),
             receiving: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
+            parts: (0..PARTS_PLACES).map(|_| AtomicU64::new(0)).collect(),
             connections: RateTable::new(rates.connections_per_minute),
             mails: RateTable::new(rates.mails_per_minute),
             inboxes: RateTable::new(rates.inbox_mails_per_minute),
@@ -126,6 +131,11 @@ impl Peers {
         let more = kib(after).wrapping_sub(kib(before));
         let held = self.receiving[self.hash_of(address) as usize % PLACES].fetch_add(more, Ordering::Relaxed);
         (held.wrapping_add(more) as usize) << 10
+    }
+
+    /// Bytes in the store of an address's mails that are not whole.
+    pub(crate) fn parts(&self, address: IpAddr) -> &AtomicU64 {
+        &self.parts[self.hash_of(address) as usize % PARTS_PLACES]
     }
 }
 

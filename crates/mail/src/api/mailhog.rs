@@ -28,7 +28,7 @@ use super::{
     socket,
 };
 use crate::{
-    mailboxes::{Mail, Mailboxes, Scope},
+    mailboxes::{Mail, MailId, Mailboxes, Scope},
     render::{Piece, Prepared, Until},
     search::{self, Query, Term},
     web::{
@@ -37,8 +37,9 @@ use crate::{
         client::Client,
         lists::{self, Around},
         live::{Arrivals, Told},
-        message::{download, fetch, source},
+        message::{download, fetch, saved},
         scope::{Asked, Params, Queried},
+        source::source,
         when,
     },
 };
@@ -205,9 +206,8 @@ async fn raw<M: Mailboxes>(
     client: Client,
     Params(named): Params<Named>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, client, &scope, &named.id).await?;
-    let name = format!("{}.eml", mail.summary.id);
-    Ok(download("message/rfc822", &name, source(mail)))
+    let id: MailId = named.id.parse().map_err(|_| Fault::NoSuchMail)?;
+    Ok(saved("message/rfc822", &format!("{id}.eml"), source(&app, client, &scope, id).await?))
 }
 
 async fn part<M: Mailboxes>(

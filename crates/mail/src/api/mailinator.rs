@@ -38,8 +38,9 @@ use crate::{
         client::Client,
         lists::{self, Around},
         live::{Arrivals, Told},
-        message::{download, fetch, source},
+        message::{download, fetch},
         scope::{Params, Queried, from},
+        source::source,
         taken::Taken,
         when,
     },
@@ -381,7 +382,8 @@ async fn aspect<M: Mailboxes>(
     if what == "raw" && !wants_json(&headers) {
         // Text that no browser takes for a page: nosniff is on every answer.
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
-        return Ok((kind, source(fetch(&app, client, &scope, &named.id).await?)).into_response());
+        let id = named.id.parse().map_err(|_| Fault::NoSuchMail)?;
+        return Ok((kind, source(&app, client, &scope, id).await?).into_response());
     }
     Ok(shown(&app, client, &scope, &named, what).await?.into_response())
 }
@@ -451,6 +453,11 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &Until) -> Result<Valu
             json!({ "attachments": attachments.collect::<Vec<_>>() })
         }
         // As JSON, under the names that the clients for JavaScript and for Python know.
+        "raw" if !mail.is_whole() => {
+            return Err(Fault::NotDone(
+                "so large a mail is not told as JSON; the page of the mail has its source",
+            ));
+        }
         "raw" => {
             let raw = String::from_utf8_lossy(&mail.raw);
             json!({ "rawData": raw, "raw_data": raw })

@@ -18,20 +18,25 @@
 
 mod chain;
 mod hurried;
+mod large;
 mod slab;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use bheap::PageQueue;
 use engine::log::Location;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::mailboxes::{Inbox, MailId, Scope};
+use crate::{
+    mailboxes::{Inbox, MailId, Scope},
+    record::Part,
+};
 use chain::{Chain, Link, NONE};
 pub(crate) use hurried::{Hurried, Hurry};
+use large::Large;
 use slab::Slab;
 use table::SlotTable;
 
@@ -109,6 +114,8 @@ pub(crate) struct NewEntry {
     pub(crate) record_bytes: u32,
     pub(crate) mail_bytes: u32,
     pub(crate) arrived_ms: u64,
+    /// Of a large mail: where what its record does not have is.
+    pub(crate) parts: Option<Arc<[Part]>>,
 }
 
 impl NewEntry {
@@ -144,6 +151,8 @@ pub(crate) struct Gone {
     pub(crate) letter: MailId,
     /// Where it is written that it was to go before its age, if it was.
     pub(crate) hurried_by: Option<u64>,
+    /// Of a large mail that nobody else has under this name: its parts.
+    pub(crate) parts: Option<Arc<[Part]>>,
 }
 
 /// What is kept and for how long.
@@ -156,6 +165,13 @@ pub(crate) struct Rules {
     pub(crate) segment_bytes: u64,
     /// Of the tables of names, so that nobody can choose names that all fall into one place.
     pub(crate) seed: u64,
+}
+
+impl Rules {
+    fn segment_of(&self, location: u64) -> u32 {
+        let offset = Location::from_bits(location).map_or(0, Location::offset);
+        (offset.saturating_sub(self.segments_at) / self.segment_bytes) as u32
+    }
 }
 
 /// The index of one core.
@@ -183,6 +199,7 @@ pub(crate) struct Index {
     expiry: PageQueue<u64>,
     /// Those that go before their age, by name.
     hurried: HashMap<u64, Hurried>,
+    large: Large,
 }
 
 fn hash_of_id(id: u64) -> u64 {
@@ -226,6 +243,7 @@ impl Index {
                 Err(error) => unreachable!("a page of 4 KiB is one: {error}"),
             },
             hurried: HashMap::new(),
+            large: Large::default(),
         }
     }
 
@@ -255,6 +273,7 @@ impl Index {
             + self.expiry.bytes()
             + self.hurried.capacity() * size_of::<(u64, Hurried)>()
             + self.letters.capacity() * size_of::<(u64, u64)>()
+            + self.large.bytes()
     }
 
     /// Enters a mail as the newest of its inbox. Names the mail that has to go because the inbox has no room for more.
@@ -289,7 +308,11 @@ impl Index {
 
     /// An entry under its name and among all mails, or beside them.
     fn enter(&mut self, new: &NewEntry, inbox: u32) -> u32 {
-        let &NewEntry { id, letter, location, record_bytes, mail_bytes, arrived_ms, .. } = new;
+        let &NewEntry { id, letter, location, record_bytes, mail_bytes, arrived_ms, ref parts, .. } = new;
+        if let Some(parts) = parts {
+            let rules = self.rules;
+            self.large.insert(id.0, Arc::clone(parts), |location| rules.segment_of(location));
+        }
         assert!(id.0 != 0 && self.find(id).is_none(), "the name of a mail is given once");
         let role = new.role();
         let entry = Entry {
@@ -333,24 +356,26 @@ impl Index {
     ///
     /// # Panics
     /// If its first inbox still has it.
-    pub(crate) fn forget(&mut self, letter: MailId) -> Option<Place> {
+    pub(crate) fn forget(&mut self, letter: MailId) -> Option<(Place, Option<Arc<[Part]>>)> {
         let slot = self.find(letter)?;
         let place = self.place_of(&self.entries[slot]);
         assert!(place.is_let_go, "a mail that no inbox has was let go by its first");
         self.let_go -= 1;
-        self.cut(slot);
+        let parts = self.cut(slot);
         self.shrink_if_empty();
-        Some(place)
+        Some((place, parts))
     }
 
-    /// The segment in which the record of the oldest mail lies.
+    /// The segment in which the oldest mail begins to lie.
     pub(crate) fn oldest_segment(&self) -> Option<u32> {
         let oldest = [self.all.oldest, self.others.oldest].into_iter().filter(|slot| *slot != NONE);
         let oldest = oldest.min_by_key(|slot| (self.entries[*slot].arrived_ms, self.entries[*slot].id))?;
-        Some(self.segment_of(self.entries[oldest].location))
+        let entry = &self.entries[oldest];
+        // The parts of a large one were written before its record.
+        Some(self.segment_of(self.large.first(entry.id).unwrap_or(entry.location)))
     }
 
-    /// Takes out up to `most` of the mails whose record lies in a segment, the oldest first. A segment is filled in the
+    /// Takes out up to `most` of the mails whose record, or a part of it, lies in a segment, the oldest first. A segment is filled in the
     /// order of arrival, so that of the oldest they are near the oldest end of the chain.
     pub(crate) fn drain_segment(&mut self, segment: u32, most: usize) -> Vec<Gone> {
         let mut gone = Vec::new();
@@ -364,6 +389,13 @@ impl Index {
                     gone.push(self.remove_slot(slot, self.inbox_of(entry)));
                 }
                 slot = newer;
+            }
+        }
+        for id in self.large.within(segment) {
+            // One that its first inbox has let go stays until the others have.
+            let slot = self.find(MailId(id)).filter(|slot| !self.entries[*slot].is_let_go);
+            if let Some(slot) = slot.filter(|_| gone.len() < most) {
+                gone.push(self.remove_slot(slot, self.inbox_of(&self.entries[slot])));
             }
         }
         gone
@@ -389,6 +421,15 @@ impl Index {
     /// When [`Index::expire_one`] may have something to take out; `None`: not before a mail is entered.
     pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
         self.expiry.peek().map(|word| (word >> 32) * 1000)
+    }
+
+    /// The mails over all inboxes in up to `most` slots from one on, each with its arrival; and the slot to go on from.
+    pub(crate) fn stored(&self, from: u32, most: usize) -> (Vec<(MailId, u64)>, Option<u32>) {
+        let end = from.saturating_add(u32::try_from(most).unwrap_or(u32::MAX)).min(self.entries.slots());
+        let is_one = |entry: &&Entry| entry.id != 0 && entry.role != Role::Other;
+        let entries = (from..end).filter_map(|slot| self.entries.get(slot)).filter(is_one);
+        let mails = entries.map(|entry| (MailId(entry.id), entry.arrived_ms)).collect();
+        (mails, (end < self.entries.slots()).then_some(end))
     }
 
     /// How many mails a scope has; `None` where only a walk can tell.
@@ -498,8 +539,7 @@ impl Index {
     }
 
     fn segment_of(&self, location: u64) -> u32 {
-        let offset = Location::from_bits(location).map_or(0, Location::offset);
-        (offset.saturating_sub(self.rules.segments_at) / self.rules.segment_bytes) as u32
+        self.rules.segment_of(location)
     }
 
     fn find(&self, id: MailId) -> Option<u32> {
@@ -575,25 +615,28 @@ impl Index {
             Role::Only | Role::First => MailId(entry.id),
             Role::Other => MailId(self.forget_letter(entry.id)),
         };
+        let mut parts = None;
         if entry.role == Role::First {
             self.let_go += 1;
             let entry = &mut self.entries[slot];
             (entry.is_let_go, entry.is_hurried, entry.inbox) = (true, false, NONE);
         } else {
-            self.cut(slot);
+            parts = self.cut(slot);
             self.shrink_if_empty();
         }
-        Gone { place, inbox, letter, hurried_by }
+        Gone { place, inbox, letter, hurried_by, parts }
     }
 
-    /// Takes an entry out from among all mails, or from beside them, and from its slot.
-    fn cut(&mut self, slot: u32) {
+    /// Takes an entry out from among all mails, or from beside them, and from its slot; the parts of a large one.
+    fn cut(&mut self, slot: u32) -> Option<Arc<[Part]>> {
         let entry = self.entries[slot];
         let entries = &mut self.entries;
         let chain = if entry.role == Role::Other { &mut self.others } else { &mut self.all };
         chain.cut(entries, BY_ALL, slot);
         self.by_id.remove(hash_of_id(entry.id), slot, |slot| hash_of_id(entries[slot].id));
         self.entries.remove(slot);
+        let rules = self.rules;
+        self.large.remove(entry.id, |location| rules.segment_of(location))
     }
 
     /// Gives the name that a mail has in its first inbox, which is another.

@@ -43,6 +43,11 @@ impl<T: Default> Slab<T> {
         self.blocks.get(slot as usize / BLOCK)?.get(slot as usize % BLOCK)
     }
 
+    /// How many slots there are.
+    pub(super) fn slots(&self) -> u32 {
+        self.used
+    }
+
     /// How many slots hold an item.
     pub(super) fn len(&self) -> usize {
         self.used as usize - self.vacant.len()

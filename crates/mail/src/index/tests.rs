@@ -82,6 +82,7 @@ fn new(id: u64, arrived_ms: u64) -> NewEntry {
         record_bytes: 50,
         mail_bytes: 10,
         arrived_ms,
+        parts: None,
     }
 }
 
@@ -230,7 +231,7 @@ proptest! {
                 Step::Forget(which) => {
                     if !twin.let_go.is_empty() {
                         let gone = twin.let_go.remove(which.index(twin.let_go.len()));
-                        prop_assert_eq!(index.forget(MailId(gone.id)).map(|place| place.location), Some(gone.id * 100));
+                        prop_assert_eq!(index.forget(MailId(gone.id)).map(|(place, _)| place.location), Some(gone.id * 100));
                     }
                 }
                 Step::Hurry { id, ms } => {

@@ -27,8 +27,9 @@ use mail_parser::{HeaderName, Message, MessageParser, PartType};
 pub use self::parts::{Attachment, Piece};
 use self::{fields::Address, guard::Guarded};
 
-/// Of a larger mail only the beginning is taken apart; its source is whole.
-pub const PARSED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Of a larger mail only the beginning is taken apart; its source is whole. Less than half of `http-bytes-max`, which is
+/// what one client may hold.
+pub const PARSED_BYTES_MAX: usize = 28 * 1024 * 1024;
 /// Of a longer text only the beginning is shown.
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Fields of the head that are shown.
@@ -59,7 +60,9 @@ impl Until {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Notice {
     /// Beyond [`PARSED_BYTES_MAX`].
-    #[error("This mail is too large to be shown whole. The source has all of it.")]
+    #[error(
+        "This mail is too large to be shown whole: its first 28 MiB are, and what is attached within them. The source has all of it."
+    )]
     MailCut,
     /// Beyond [`TEXT_BYTES_MAX`].
     #[error("The text is too long to be shown whole. The source has all of it.")]
@@ -120,7 +123,11 @@ impl<'a> Reading<'a> {
                     ..Message::default()
                 }
             });
-        let (attachments, cut) = parts::attachments(&message);
+        let (mut attachments, cut) = parts::attachments(&message);
+        if notices.contains(&Notice::MailCut) {
+            // The one that goes to the end is not all there.
+            attachments.retain(|attachment| !parts::is_last(&message, attachment));
+        }
         if cut {
             notices.push(Notice::AttachmentsCut);
         }

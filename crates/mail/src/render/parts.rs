@@ -85,6 +85,12 @@ pub(super) fn attachments(message: &Message<'_>) -> (Vec<Attachment>, bool) {
     (attachments, message.attachments.len() > ATTACHMENTS_MAX)
 }
 
+/// Whether a part, or what it is in, goes to the end of the bytes.
+pub(super) fn is_last(message: &Message<'_>, attachment: &Attachment) -> bool {
+    let end = message.raw_message.len();
+    message.part(attachment.part).is_some_and(|part| part.offset_end as usize >= end)
+}
+
 fn attachment(message: &Message<'_>, number: u32) -> Option<Attachment> {
     let part = message.part(number)?;
     let content_type = content_type(part);

@@ -4,9 +4,9 @@
 //!  text ─▶ Query ─▶ walk: summaries newest first, in batches ─┬▶ terms that the summary answers (from, subject, dates)
 //!                                                            └▶ only then the mail itself (to, body, attachments)
 //! ```
-//! There is no index of words: one would cost more memory than the index of inboxes has (100 bytes a mail), for mail
-//! that lives a day. A search walks instead, and is bounded by mails looked at, mails opened, bytes read and time; where it
-//! stopped, it hands out a [`Cursor`] to go on from. What people search, their own inbox, is a few hundred mails.
+//! In a store of many mails an index names those that may match ([`Desk::candidates`]), and only they are looked at; what
+//! people search, their own inbox, is a few hundred mails, over which a search walks. Either is bounded by mails looked at,
+//! mails opened, bytes read and time; where it stopped, it hands out a [`Cursor`] to go on from.
 
 mod fold;
 mod query;
@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
-    render::{Prepared, Reading, fields},
+    render::{PARSED_BYTES_MAX, Prepared, Reading, fields},
 };
 
 pub use self::fold::fold;
@@ -39,17 +39,31 @@ const BATCH: usize = 200;
 /// Mails that may have come or gone between two pages of one search before its cursor loses its place.
 const SHIFT_MAX: usize = 1_000;
 
-/// Where to go on. Mails that came meanwhile move it down, so it knows the last mail looked at as well as its place.
+/// Where to go on: the last mail looked at, and where it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
-    skip: usize,
+    place: Place,
     after: MailId,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In the list. Mails that came meanwhile move it down.
+    InList(usize),
+    /// Among what an index names: when it arrived.
+    Arrived(u64),
+}
+
+/// What a place by time begins with.
+const ARRIVED: char = 'a';
 
 /// `place-name`.
 impl std::fmt::Display for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.skip, self.after)
+        match self.place {
+            Place::InList(skip) => write!(f, "{skip}-{}", self.after),
+            Place::Arrived(ms) => write!(f, "{ARRIVED}{ms}-{}", self.after),
+        }
     }
 }
 
@@ -58,8 +72,12 @@ impl std::str::FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, QueryFault> {
         let fault = || QueryFault::Cursor(text.chars().take(40).collect());
-        let (skip, after) = text.split_once('-').ok_or_else(fault)?;
-        Ok(Self { skip: skip.parse().map_err(|_| fault())?, after: after.parse().map_err(|_| fault())? })
+        let (place, after) = text.split_once('-').ok_or_else(fault)?;
+        let place = match place.strip_prefix(ARRIVED) {
+            Some(ms) => Place::Arrived(ms.parse().map_err(|_| fault())?),
+            None => Place::InList(place.parse().map_err(|_| fault())?),
+        };
+        Ok(Self { place, after: after.parse().map_err(|_| fault())? })
     }
 }
 
@@ -86,10 +104,31 @@ pub trait Marks {
     fn is_tagged(&self, id: MailId) -> bool;
 }
 
+/// Mails that may match, by arrival and name over all inboxes, newest first; what is not among them and not behind them
+/// does not match.
+#[derive(Debug, Clone, Default)]
+pub struct Candidates {
+    /// Them.
+    pub mails: Vec<(u64, MailId)>,
+    /// There are more behind the last.
+    pub is_more: bool,
+}
+
 /// Where mails are opened for a search: with what memory and on whose thread is its business.
 pub trait Desk: Sync {
     /// What may go wrong there.
     type Fault: From<Unavailable>;
+
+    /// What an index names, behind a place if one is given; nothing where there is none that can tell.
+    fn candidates(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        after: Option<(u64, MailId)>,
+    ) -> impl Future<Output = Result<Option<Candidates>, Self::Fault>> + Send {
+        let _ = (scope, query, after);
+        async { Ok(None) }
+    }
 
     /// Opens these mails, as the scope shows them, and asks each; one that is gone does not match.
     fn judge(
@@ -109,7 +148,8 @@ pub struct Judged {
     pub took: Duration,
 }
 
-/// Walks until `limit` mails are found or a bound is met.
+/// Looks until `limit` mails are found or a bound is met: into what an index names, if the desk has one that can tell,
+/// else into one mail after the other.
 ///
 /// # Errors
 /// The store cannot be read, or what the desk says.
@@ -121,75 +161,194 @@ pub async fn search<M: Mailboxes, D: Desk>(
     from: Option<Cursor>,
     limit: usize,
 ) -> Result<Found, D::Fault> {
-    let mut found = Found::default();
-    let mut skip = from.map_or(0, |cursor| cursor.skip);
-    let mut resume = from;
-    let mut opened = Opened::default();
-    // What is wanted is often the first: that one is opened by itself.
-    let mut bunch_max = 1;
-    loop {
-        let batch = mailboxes.list(scope, skip, BATCH).await?;
-        if batch.is_empty() {
-            // Everything behind the cursor is gone.
-            return Ok(found);
+    let looking = Looking {
+        desk,
+        scope,
+        query,
+        marks,
+        limit,
+        found: Found::default(),
+        opened: Opened::default(),
+        bunch_max: 1,
+    };
+    let behind = match from {
+        Some(Cursor { place: Place::InList(skip), after }) => {
+            return looking.walk(mailboxes, skip, Some(after)).await;
         }
-        let mut start = 0;
-        if let Some(cursor) = resume {
-            match batch.iter().position(|summary| summary.id == cursor.after) {
-                Some(place) => (start, resume) = (place + 1, None),
-                None if skip + batch.len() < cursor.skip + SHIFT_MAX && batch.len() == BATCH => {
-                    skip += batch.len();
-                    continue;
-                }
-                // The mail was deleted: its place is the next best.
-                None => {
-                    resume = None;
-                    if skip != cursor.skip {
-                        skip = cursor.skip;
+        Some(Cursor { place: Place::Arrived(ms), after }) => Some((ms, after)),
+        None => None,
+    };
+    match (desk.candidates(scope, query, behind).await?, behind) {
+        (Some(candidates), _) => looking.look_into(mailboxes, candidates).await,
+        (None, None) => looking.walk(mailboxes, 0, None).await,
+        // The index was there a moment ago.
+        (None, Some(behind)) => looking.walk_behind(mailboxes, behind).await,
+    }
+}
+
+/// A search under way.
+struct Looking<'a, D, K> {
+    desk: &'a D,
+    scope: &'a Scope,
+    query: &'a Query,
+    marks: &'a K,
+    limit: usize,
+    found: Found,
+    opened: Opened,
+    /// What is wanted is often the first: that one is opened by itself.
+    bunch_max: usize,
+}
+
+impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
+    /// Walks over the list from a place on, behind the mail that was the last to be looked at.
+    async fn walk<M: Mailboxes>(
+        mut self,
+        mailboxes: &M,
+        from: usize,
+        mut after: Option<MailId>,
+    ) -> Result<Found, D::Fault> {
+        let mut skip = from;
+        loop {
+            let batch = mailboxes.list(self.scope, skip, BATCH).await?;
+            if batch.is_empty() {
+                // Everything behind the cursor is gone.
+                return Ok(self.found);
+            }
+            let mut start = 0;
+            if let Some(last) = after {
+                match batch.iter().position(|summary| summary.id == last) {
+                    Some(place) => (start, after) = (place + 1, None),
+                    None if skip + batch.len() < from + SHIFT_MAX && batch.len() == BATCH => {
+                        skip += batch.len();
                         continue;
+                    }
+                    // The mail was deleted: its place is the next best.
+                    None => {
+                        after = None;
+                        if skip != from {
+                            skip = from;
+                            continue;
+                        }
                     }
                 }
             }
+            if let Some(at) = self.look(&batch[start..]).await? {
+                let (at, last) = (start + at, &batch[start + at]);
+                self.found.next = Some(Cursor { place: Place::InList(skip + at), after: last.id });
+                return Ok(self.found);
+            }
+            if batch.len() < BATCH {
+                return Ok(self.found);
+            }
+            skip += batch.len();
+            // A walk over a long list lets others have the thread.
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// Walks over the list behind a mail whose place is not known, if that is not too far down.
+    async fn walk_behind<M: Mailboxes>(
+        mut self,
+        mailboxes: &M,
+        behind: (u64, MailId),
+    ) -> Result<Found, D::Fault> {
+        let mut skip = 0;
+        while skip < LOOKED_AT_MAX {
+            let batch = mailboxes.list(self.scope, skip, BATCH).await?;
+            let newer =
+                batch.iter().take_while(|summary| (summary.arrived_ms, summary.letter) >= behind).count();
+            if newer < batch.len() {
+                return self.walk(mailboxes, skip + newer, None).await;
+            }
+            if batch.len() < BATCH {
+                return Ok(self.found);
+            }
+            skip += batch.len();
+        }
+        self.found.bounded = true;
+        Ok(self.found)
+    }
+
+    /// Looks into the mails that an index names.
+    async fn look_into<M: Mailboxes>(
+        mut self,
+        mailboxes: &M,
+        Candidates { mails, is_more }: Candidates,
+    ) -> Result<Found, D::Fault> {
+        let mut last = None;
+        for some in mails.chunks(BATCH) {
+            let mut ids: Vec<MailId> = Vec::with_capacity(some.len());
+            for (_, letter) in some {
+                match self.scope {
+                    Scope::All => ids.push(*letter),
+                    // Other inboxes have other names for it.
+                    _ => ids.extend(mailboxes.names_of(*letter).await?),
+                }
+            }
+            let mut batch = mailboxes.find(self.scope, &ids).await?;
+            batch.sort_unstable_by_key(|summary| {
+                std::cmp::Reverse((summary.arrived_ms, summary.letter, summary.id))
+            });
+            if let Some(at) = self.look(&batch).await? {
+                let last = &batch[at];
+                let next = Cursor { place: Place::Arrived(last.arrived_ms), after: last.letter };
+                // The search goes on behind the mail: the other inboxes that have it are looked at now.
+                let same = batch[at + 1..].iter().take_while(|of| of.letter == last.letter).count();
+                for other in at + 1..=at + same {
+                    self.look(&batch[other..=other]).await?;
+                }
+                self.found.next = Some(next);
+                return Ok(self.found);
+            }
+            last = some.last();
+            tokio::task::yield_now().await;
+        }
+        if let Some((arrived_ms, letter)) = last.filter(|_| is_more) {
+            self.found.bounded = true;
+            self.found.next = Some(Cursor { place: Place::Arrived(*arrived_ms), after: *letter });
+        }
+        Ok(self.found)
+    }
+
+    /// Looks at these; where it had found enough or met a bound, if it has.
+    async fn look(&mut self, batch: &[Arc<Summary>]) -> Result<Option<usize>, D::Fault> {
+        let mut start = 0;
         while start < batch.len() {
-            let stretch = stretch(&batch[start..], query, marks, (&found, &opened), bunch_max);
-            bunch_max = (bunch_max * 2).min(BUNCH_MAX);
+            let stretch =
+                stretch(&batch[start..], self.query, self.marks, (&self.found, &self.opened), self.bunch_max);
+            self.bunch_max = (self.bunch_max * 2).min(BUNCH_MAX);
             let open = stretch.iter().zip(&batch[start..]).filter(|(verdict, _)| **verdict == Verdict::Open);
             let open: Vec<MailId> = open.map(|(_, summary)| summary.id).collect();
-            let judged =
-                if open.is_empty() { Judged::default() } else { desk.judge(scope, query, open).await? };
-            opened.time += judged.took;
+            let judged = match open.is_empty() {
+                true => Judged::default(),
+                false => self.desk.judge(self.scope, self.query, open).await?,
+            };
+            self.opened.time += judged.took;
             let mut judged = judged.matches.into_iter();
             for verdict in stretch {
                 let summary = &batch[start];
-                found.looked_at += 1;
+                self.found.looked_at += 1;
                 let matched = match verdict {
                     Verdict::No => false,
                     Verdict::Yes => true,
                     Verdict::Open => {
-                        opened.mails += 1;
-                        opened.bytes += summary.size_bytes;
+                        self.opened.mails += 1;
+                        self.opened.bytes += bytes_opened(summary);
                         judged.next().unwrap_or_default()
                     }
                 };
                 if matched {
-                    found.mails.push(Arc::clone(summary));
+                    self.found.mails.push(Arc::clone(summary));
                 }
-                let bounded = opened.is_enough(found.looked_at);
-                if found.mails.len() >= limit || bounded {
-                    found.bounded = found.mails.len() < limit;
-                    found.next = Some(Cursor { skip: skip + start, after: summary.id });
-                    return Ok(found);
+                let bounded = self.opened.is_enough(self.found.looked_at);
+                if self.found.mails.len() >= self.limit || bounded {
+                    self.found.bounded = self.found.mails.len() < self.limit;
+                    return Ok(Some(start));
                 }
                 start += 1;
             }
         }
-        if batch.len() < BATCH {
-            return Ok(found);
-        }
-        skip += batch.len();
-        // A walk over a long list lets others have the thread.
-        tokio::task::yield_now().await;
+        Ok(None)
     }
 }
 
@@ -210,6 +369,11 @@ impl Opened {
     }
 }
 
+/// Bytes of a mail that are read when it is opened.
+fn bytes_opened(summary: &Summary) -> u64 {
+    summary.size_bytes.min(PARSED_BYTES_MAX as u64)
+}
+
 /// What summaries say, as far as no more mails are to be opened than go together.
 fn stretch(
     batch: &[Arc<Summary>],
@@ -225,7 +389,7 @@ fn stretch(
         verdicts.push(verdict);
         if verdict == Verdict::Open {
             after.mails += 1;
-            after.bytes += summary.size_bytes;
+            after.bytes += bytes_opened(summary);
         }
         let together =
             after.mails - opened.mails >= bunch_max || after.bytes - opened.bytes >= BUNCH_BYTES_MAX;
@@ -254,8 +418,7 @@ impl Query {
         let mut decoded: Option<(String, String)> = None;
         for (term, negated) in self.terms() {
             let (from, subject) = decoded.get_or_insert_with(|| {
-                let from = format!("{} {}", fields::decode(&summary.from), summary.envelope_from);
-                (fold(&from), fold(&fields::decode(&summary.subject)))
+                (fold(&sender_text(summary)), fold(&fields::decode(&summary.subject)))
             });
             let holds = match term {
                 Term::From(word) => from.contains(word),
@@ -279,6 +442,19 @@ impl Query {
             }
         }
         verdict
+    }
+
+    /// Folded words that are all within [`text_of`] a mail that matches.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
+        self.terms().filter(|(_, negated)| !negated).filter_map(|(term, _)| match term {
+            Term::Word(word)
+            | Term::From(word)
+            | Term::To(word)
+            | Term::Cc(word)
+            | Term::Subject(word)
+            | Term::MessageId(word) => Some(&**word),
+            _ => None,
+        })
     }
 
     /// Whether the mail holds the terms that only it can answer.
@@ -310,6 +486,30 @@ impl Query {
 
 fn addresses_contain(reading: &Reading<'_>, field: mail_parser::HeaderName<'static>, word: &str) -> bool {
     reading.addresses(field).iter().any(|address| fold(&address.to_string()).contains(word))
+}
+
+/// All that any term looks for a word in, folded; of a mail as it is seen over all inboxes.
+pub(crate) fn text_of(mail: &Mail) -> String {
+    let prepared = Prepared::new(&mail.raw);
+    let reading = prepared.read();
+    let mut text = whole_text(mail, &reading);
+    let summary = &mail.summary;
+    let mut add = |more: &str| {
+        text.push('\n');
+        text.push_str(&fold(more));
+    };
+    add(&sender_text(summary));
+    add(&fields::decode(&summary.subject));
+    add(&reading.message_id());
+    for field in [mail_parser::HeaderName::To, mail_parser::HeaderName::Cc] {
+        reading.addresses(field).iter().for_each(|address| add(&address.to_string()));
+    }
+    text
+}
+
+/// What `from:` looks in.
+fn sender_text(summary: &Summary) -> String {
+    format!("{} {}", fields::decode(&summary.from), summary.envelope_from)
 }
 
 /// All that a word is looked for in.

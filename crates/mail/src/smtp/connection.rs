@@ -44,6 +44,8 @@ const MUCH_BYTES: usize = READ_BYTES / 2;
 pub(crate) const SCRATCH_BYTES: usize = 2 * READ_BYTES;
 /// How often a mail that found no room tries again.
 pub(crate) const ROOM_EVERY: Duration = Duration::from_millis(5);
+/// A part of a large mail waits so many times as long: up to now nothing of the mail was refused.
+const PART_ROOM_TIMES: u32 = 5;
 /// After the last reply, what the peer still sends is thrown away up to so many bytes and so long, so that the reply
 /// is not lost in a reset.
 const LINGER_BYTES_MAX: usize = 1 << 20;
@@ -367,18 +369,20 @@ impl Connection {
     /// Tries again to keep a mail, until there is room or the time is up.
     async fn find_room(&mut self, session: &mut Session, turn: &mut Turn) -> Stop {
         let core = Rc::clone(&self.core);
-        let until_ms = clock::monotonic_ms().saturating_add(millis(core.config().limits.room_time_max));
+        let mut room_time = core.config().limits.room_time_max;
+        if !session.is_whole() {
+            // Of a large mail: it may be the disk's pace that it waits for.
+            room_time *= PART_ROOM_TIMES;
+        }
+        let until_ms = clock::monotonic_ms().saturating_add(millis(room_time));
         core.count(Counter::Waits);
         loop {
             core.make_room();
             tokio::time::sleep(ROOM_EVERY).await;
-            match session.end_mail(&core, core.now_ms(), turn) {
+            match session.go_on(&core, core.now_ms(), turn) {
                 None => return Stop::Read,
                 Some(Stop::Room) if clock::monotonic_ms() < until_ms => {}
-                Some(Stop::Room) => {
-                    session.give_up_mail(&core, turn);
-                    return Stop::Read;
-                }
+                Some(Stop::Room) => return session.give_up_mail(&core, turn),
                 Some(stop) => return stop,
             }
         }

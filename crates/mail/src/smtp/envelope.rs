@@ -5,6 +5,7 @@ use std::{collections::HashSet, io::Write, net::IpAddr, sync::Arc};
 use engine::log::{Appended, Location, Refused, Ticket};
 use smallvec::SmallVec;
 
+use super::tail::{FRONT_BYTES, NotTaken, Tail};
 use crate::{
     bodies::{self, SharedBody},
     core::{Arrival, Core, MAIL},
@@ -12,7 +13,8 @@ use crate::{
     head::{self, Fields},
     index::NewEntry,
     mailboxes::{Inbox, MailId, Summary},
-    record::{self, Meta, Recipient},
+    record::{self, Meta, Part, Recipient},
+    recovery::parts_died,
     transaction::Draft,
 };
 
@@ -22,9 +24,11 @@ pub(crate) struct Envelope {
     pub(crate) from: Box<str>,
     /// As they were accepted. Of an inbox that was named twice the second has no name for the mail.
     pub(crate) recipients: SmallVec<[Recipient; 1]>,
-    /// Our Received field, then the mail.
+    /// Our Received field, then the mail; of a large one its beginning.
     pub(crate) raw: Vec<u8>,
-    /// Subject and text were held against the rates.
+    /// What comes behind that.
+    pub(crate) tail: Tail,
+    /// The mail is whole, and subject and text were held against the rates.
     pub(crate) is_judged: bool,
     /// What the log will say of it.
     pub(crate) draft: Draft,
@@ -48,7 +52,36 @@ pub(crate) struct Kept {
     pub(crate) arrivals: SmallVec<[Arrival; 1]>,
     /// Its record, should it have to be taken back: where it is, and the bytes of its payload.
     pub(crate) record: (Location, usize),
+    pub(crate) parts: Option<Arc<[Part]>>,
     pub(crate) raw_bytes: u64,
+}
+
+/// Why a mail is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotKept {
+    TooLarge,
+    /// Later there may be room.
+    Room,
+    /// Mails that are not whole take all that they may.
+    Full(Counter),
+}
+
+impl From<Refused> for NotKept {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::TooLarge => Self::TooLarge,
+            Refused::Busy | Refused::Full => Self::Room,
+        }
+    }
+}
+
+impl From<NotTaken> for NotKept {
+    fn from(not_taken: NotTaken) -> Self {
+        match not_taken {
+            NotTaken::Room => Self::Room,
+            NotTaken::Full(counter) => Self::Full(counter),
+        }
+    }
 }
 
 /// Who speaks to us, for Received.
@@ -65,8 +98,43 @@ impl Envelope {
         self.recipients.push(Recipient { id: NO_NAME, inbox, said: SmallVec::from_slice(said.as_bytes()) });
     }
 
+    /// Takes bytes of the mail.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        let room = FRONT_BYTES.saturating_sub(self.raw.len());
+        match bytes.split_at_checked(room) {
+            // Most fit.
+            None => self.raw.extend_from_slice(bytes),
+            Some((front, rest)) => {
+                self.raw.extend_from_slice(front);
+                if !rest.is_empty() {
+                    self.tail.gather(rest);
+                }
+            }
+        }
+    }
+
+    /// Bytes of the mail so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.raw.len() as u64 + self.tail.bytes()
+    }
+
+    /// What it takes of memory, but for a few recipients.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.raw.capacity() + self.tail.memory_bytes() + self.recipient_bytes()
+    }
+
+    /// Puts into the log what has come of a large mail, if it comes to a part.
+    pub(crate) fn write_part(&mut self, core: &Core, peer: IpAddr) -> Result<(), NotTaken> {
+        self.tail.write(core, (peer, self.letter()), false)
+    }
+
+    /// The mail's name over all inboxes.
+    fn letter(&self) -> MailId {
+        self.recipients.first().map_or(NO_NAME, |recipient| recipient.id)
+    }
+
     /// Memory of the recipients, where they are many: of a few it is as much as a session has anyway.
-    pub(crate) fn recipient_bytes(&self) -> usize {
+    fn recipient_bytes(&self) -> usize {
         let beyond = self.recipients.capacity().saturating_sub(RECIPIENTS_UNCOUNTED);
         beyond * (size_of::<Recipient>() + RECIPIENT_TEXTS_BYTES)
     }
@@ -74,14 +142,14 @@ impl Envelope {
     /// Names the mail in each inbox, and begins it with our Received field (RFC 5321, 4.4).
     pub(crate) fn begin(&mut self, core: &Core, trace: Trace<'_>, now_ms: u64) {
         if let [only] = &mut *self.recipients {
-            only.id = core.name(&only.inbox, now_ms);
+            only.id = core.name(&only.inbox);
         } else {
             let is_first = first_of_their_inbox(&self.recipients);
             for (recipient, _) in self.recipients.iter_mut().zip(is_first).filter(|(_, is_first)| *is_first) {
-                recipient.id = core.name(&recipient.inbox, now_ms);
+                recipient.id = core.name(&recipient.inbox);
             }
         }
-        let id = self.recipients.first().map_or(NO_NAME, |recipient| recipient.id);
+        let id = self.letter();
         let raw = &mut self.raw;
         let mut put = |text: &str| raw.extend_from_slice(text.as_bytes());
         put("Received: from ");
@@ -99,23 +167,32 @@ impl Envelope {
         raw.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the mail to the log: one record, whichever cores own its inboxes. Once it is kept, the envelope's texts
+    /// Appends the mail to the log: one record, whichever cores own its inboxes, and before it what is left of a large
+    /// one. Once it is kept, the envelope's texts
     /// have gone with it; if it is refused, they are still here for another try.
-    pub(crate) fn keep(&mut self, core: &Core, now_ms: u64) -> Result<Kept, Refused> {
-        let Self { from, recipients, raw, .. } = self;
+    pub(crate) fn keep(&mut self, core: &Core, peer: IpAddr, now_ms: u64) -> Result<Kept, NotKept> {
+        self.tail.write(core, (peer, self.letter()), true)?;
+        let raw_bytes = self.bytes();
+        let Self { from, recipients, raw, tail, .. } = self;
         let fields = head::fields(raw);
         let meta =
             Meta { arrived_ms: now_ms, envelope_from: from, from: fields.from, subject: fields.subject };
         let mut head = core.meta.borrow_mut();
         meta.encode(recipients, &mut head);
-        let (appended, record_bytes) = append(core, &mut head, raw)?;
+        let (appended, record_bytes) = if tail.parts().is_empty() {
+            append(core, &mut head, raw)?
+        } else {
+            record::chain(&mut head, tail.parts());
+            (core.append(MAIL, 0, &[&head, raw])?, head.len() + raw.len())
+        };
         if head.capacity() > META_SPARE_MAX {
             *head = Vec::with_capacity(META_SPARE_MAX);
         }
-        let arrivals =
-            arrivals(core, from, recipients, &Record { appended, record_bytes, raw, fields, now_ms });
+        let parts = tail.becomes_mail(core, peer);
+        let record = Record { appended, record_bytes, raw_bytes, parts: &parts, fields, now_ms };
+        let arrivals = arrivals(core, from, recipients, &record);
         let record = (appended.location, record_bytes);
-        Ok(Kept { ticket: appended.ticket, arrivals, record, raw_bytes: raw.len() as u64 })
+        Ok(Kept { ticket: appended.ticket, arrivals, record, parts, raw_bytes })
     }
 }
 
@@ -134,7 +211,8 @@ fn first_of_their_inbox(recipients: &[Recipient]) -> SmallVec<[bool; COMPARED_MA
 struct Record<'a> {
     appended: Appended,
     record_bytes: usize,
-    raw: &'a [u8],
+    raw_bytes: u64,
+    parts: &'a Option<Arc<[Part]>>,
     fields: Fields<'a>,
     now_ms: u64,
 }
@@ -147,7 +225,7 @@ fn arrivals(
     recipients: &mut [Recipient],
     record: &Record<'_>,
 ) -> SmallVec<[Arrival; 1]> {
-    let &Record { appended, record_bytes, raw, fields, now_ms: arrived_ms } = record;
+    let &Record { appended, record_bytes, raw_bytes, parts, fields, now_ms: arrived_ms } = record;
     let named = || recipients.iter().filter(|recipient| recipient.id != NO_NAME);
     let mut left = named().count();
     let letter = named().next().map_or(NO_NAME, |recipient| recipient.id);
@@ -166,7 +244,7 @@ fn arrivals(
             subject: fields.subject.into(),
             arrived_ms,
             expires_ms: arrived_ms.saturating_add(core.retention_ms()),
-            size_bytes: raw.len() as u64,
+            size_bytes: raw_bytes,
         };
         let entry = NewEntry {
             id: *id,
@@ -174,8 +252,9 @@ fn arrivals(
             inboxes,
             location: appended.location.bits(),
             record_bytes: u32::try_from(record_bytes).unwrap_or(u32::MAX),
-            mail_bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX),
+            mail_bytes: u32::try_from(raw_bytes).unwrap_or(u32::MAX),
             arrived_ms,
+            parts: parts.clone(),
         };
         arrivals.push(Arrival { entry, summary: Arc::new(summary) });
     }
@@ -222,4 +301,5 @@ pub(crate) fn take_back(core: &Core, kept: &Kept) {
     // If even this is refused, the mail may be shown after a restart though its sender was told to try again.
     let _ = core.writer.borrow_mut().delete(location);
     core.shared.reader.died(location, payload_bytes);
+    parts_died(&core.shared.reader, kept.parts.as_deref().unwrap_or_default());
 }

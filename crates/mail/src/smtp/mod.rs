@@ -5,6 +5,7 @@ pub(crate) mod envelope;
 pub(crate) mod receiving;
 pub(crate) mod session;
 mod stream;
+pub(crate) mod tail;
 
 /// What a listener speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 use std::{io::Write, net::IpAddr};
 
-use engine::log::Refused;
 use wire::smtp::{
     command::{Hello, HelloKind, MailFrom},
     dialog::{Ask, Dialog, Terms},
@@ -11,7 +10,8 @@ use wire::smtp::{
 
 use super::{
     Kind,
-    envelope::{Envelope, Kept, Trace, take_back},
+    envelope::{Envelope, Kept, NotKept, Trace, take_back},
+    tail::NotTaken,
 };
 use crate::{
     abuse::Judgement,
@@ -139,14 +139,13 @@ impl Session {
             }
             let most = core.config().limits.mail_bytes_max;
             let mut over = false;
-            let raw = self.envelope.as_mut().map(|envelope| &mut envelope.raw);
-            let (used, ask) = match raw {
+            let (used, ask) = match &mut self.envelope {
                 None => self.dialog.step(&bytes[at..], |_| ()),
-                Some(raw) => self.dialog.step(&bytes[at..], |piece| {
+                Some(envelope) => self.dialog.step(&bytes[at..], |piece| {
                     // Our own field on top of what SIZE allows.
-                    over = over || (raw.len() + piece.len()) as u64 > most + RECEIVED_BYTES_MAX;
+                    over = over || envelope.bytes() + piece.len() as u64 > most + RECEIVED_BYTES_MAX;
                     if !over {
-                        raw.extend_from_slice(piece);
+                        envelope.take(piece);
                     }
                 }),
             };
@@ -169,7 +168,7 @@ impl Session {
                 return (at, Stop::Close);
             }
             let stop = match ask {
-                Ask::NeedMore => return (at, Stop::Read),
+                Ask::NeedMore => return (at, self.write_part(core, turn).unwrap_or(Stop::Read)),
                 Ask::GoOn => None,
                 Ask::Reply(reply) => {
                     if reply.is_refusal() {
@@ -328,6 +327,33 @@ impl Session {
         None
     }
 
+    /// What waited for room goes on: a whole mail, or a part of one that comes.
+    pub(crate) fn go_on(&mut self, core: &Core, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
+        match self.is_whole() {
+            true => self.end_mail(core, now_ms, turn),
+            false => self.write_part(core, turn),
+        }
+    }
+
+    /// Whether all of the mail under way has come.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.envelope.as_ref().is_some_and(|envelope| envelope.is_judged)
+    }
+
+    /// Puts into the log what has come of a large mail, if it comes to a part.
+    fn write_part(&mut self, core: &Core, turn: &mut Turn) -> Option<Stop> {
+        match self.envelope.as_mut()?.write_part(core, self.peer) {
+            Ok(()) => None,
+            Err(NotTaken::Room) => Some(Stop::Room),
+            Err(NotTaken::Full(counter)) => {
+                // What comes is a mail's for as long as the peer likes: only closing ends it.
+                core.count(counter);
+                self.refuse(core, receiving_full(counter), turn);
+                Some(Stop::Close)
+            }
+        }
+    }
+
     /// The mail is whole: keeps it, and puts down its reply, which waits until it is kept.
     pub(crate) fn end_mail(&mut self, core: &Core, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
         let Some(envelope) = &mut self.envelope else { unreachable!("a mail that ends has begun") };
@@ -347,15 +373,21 @@ impl Session {
                 return self.refuse(core, reply, turn);
             }
         }
-        let bytes = envelope.raw.len();
-        let kept = match envelope.keep(core, now_ms) {
+        let bytes = usize::try_from(envelope.bytes()).unwrap_or(usize::MAX);
+        let kept = match envelope.keep(core, self.peer, now_ms) {
             Ok(kept) => kept,
-            Err(Refused::TooLarge) => {
+            Err(NotKept::TooLarge) => {
                 core.count(Counter::TooLarge);
                 (1..lines).for_each(|_| reply::TOO_LARGE.write(&mut turn.out));
                 return self.refuse(core, reply::TOO_LARGE, turn);
             }
-            Err(Refused::Busy | Refused::Full) => return Some(Stop::Room),
+            Err(NotKept::Full(counter)) => {
+                core.count(counter);
+                let reply = receiving_full(counter);
+                (1..lines).for_each(|_| reply.write(&mut turn.out));
+                return self.refuse(core, reply, turn);
+            }
+            Err(NotKept::Room) => return Some(Stop::Room),
         };
         if self.dialog.had_bare_line_ends() {
             core.count(Counter::BareLineEnds);
@@ -374,13 +406,18 @@ impl Session {
         None
     }
 
-    /// There was no room in time.
-    pub(crate) fn give_up_mail(&mut self, core: &Core, turn: &mut Turn) {
+    /// There was no room in time. What is still to come of a mail that is not whole is no command: the session ends.
+    pub(crate) fn give_up_mail(&mut self, core: &Core, turn: &mut Turn) -> Stop {
         core.count(Counter::StoreFull);
+        if !self.is_whole() {
+            self.refuse(core, NO_ROOM, turn);
+            return Stop::Close;
+        }
         let recipients = self.envelope.as_ref().map_or(1, |envelope| envelope.recipients.len());
         let lines = if self.dialog.is_lmtp() { recipients } else { 1 };
         (1..lines).for_each(|_| NO_ROOM.write(&mut turn.out));
         self.refuse(core, NO_ROOM, turn);
+        Stop::Read
     }
 
     /// The name of the mail that is coming, from DATA or the first BDAT to its end.
@@ -393,7 +430,8 @@ impl Session {
     pub(crate) fn forget(&mut self, core: &Core) -> bool {
         let envelope = self.envelope.take();
         let was_one = envelope.is_some();
-        if let Some(envelope) = envelope {
+        if let Some(mut envelope) = envelope {
+            envelope.tail.give_up(core, self.peer);
             envelope.draft.given_up(core);
             core.give_back(envelope.raw);
         }
@@ -408,7 +446,7 @@ impl Session {
     /// Books what the mail's buffer and its recipients have grown by; which bound they hit, if any.
     fn account(&mut self, core: &Core) -> Result<(), Counter> {
         let Some(envelope) = &self.envelope else { return Ok(()) };
-        let bytes = envelope.raw.capacity() + envelope.recipient_bytes();
+        let bytes = envelope.memory_bytes();
         if bytes == self.receiving {
             return Ok(());
         }
@@ -457,7 +495,7 @@ impl Session {
 /// What is said where the memory of mails that are being received is all in use.
 fn receiving_full(counter: Counter) -> Reply {
     match counter {
-        Counter::AddressReceivingFull => ADDRESS_RECEIVING_FULL,
+        Counter::AddressReceivingFull | Counter::AddressPartsFull => ADDRESS_RECEIVING_FULL,
         _ => RECEIVING_FULL,
     }
 }

@@ -25,6 +25,8 @@ use subtle::ConstantTimeEq;
 use super::{answer::Fault, app::App, connections::Peer, counters::Counter};
 use crate::mailboxes::{Mailboxes, Scope};
 
+/// Names of this service that a refusal tells.
+const HOSTS_NAMED_MAX: usize = 10;
 /// A shorter token can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
@@ -172,7 +174,14 @@ impl<M: Mailboxes> App<M> {
             return Ok(());
         }
         self.counters.add(Counter::ForeignHosts, 1);
-        Err(Fault::ForeignHost(crate::render::cut(name, 100).to_owned()))
+        let hosts = &self.config.http_hosts;
+        let mut named =
+            hosts.iter().take(HOSTS_NAMED_MAX).map(|own| format!(", `{own}`")).collect::<String>();
+        if hosts.len() > HOSTS_NAMED_MAX {
+            named.push_str(" and others");
+        }
+        let name = crate::render::cut(name, 100).to_owned();
+        Err(Fault::ForeignHost { name, named })
     }
 
     /// Refuses a change that another site's page asks for; every request comes by here before it is carried out.

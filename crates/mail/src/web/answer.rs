@@ -67,8 +67,12 @@ pub(crate) enum Fault {
     OnlyFromHere(IpAddr),
     #[error("another site's page asked for this change")]
     ForeignWrite,
-    #[error("`{0}` is not a name of this service; --http-hosts says which are")]
-    ForeignHost(String),
+    #[error("`{name}` is not a name of this service: addresses, `localhost`{named} are (--http-hosts)")]
+    ForeignHost {
+        name: String,
+        /// Those that the operator has named, each behind a comma.
+        named: String,
+    },
     #[error("this is not done here: {0}")]
     NotDone(&'static str),
     #[error("{0}")]
@@ -113,7 +117,7 @@ impl Fault {
             Self::NotDone(_) => StatusCode::NOT_IMPLEMENTED,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::ForeignHost(_) => StatusCode::MISDIRECTED_REQUEST,
+            Self::ForeignHost { .. } => StatusCode::MISDIRECTED_REQUEST,
             Self::Store(Unavailable::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Store(Unavailable::TooOften(_)) => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy(_) | Self::NoRoom | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -136,7 +140,7 @@ impl Fault {
             Self::Store(Unavailable::TooOften(_)) => "Too often",
             Self::Busy(_) | Self::NoRoom | Self::TooMany(_) => "Too busy",
             Self::TooLarge(_) => "Too large",
-            Self::ForeignHost(_) => "Not our name",
+            Self::ForeignHost { .. } => "Not our name",
             Self::Store(_) => "The mail cannot be read now",
             Self::Broken => "The answer broke off",
         }
@@ -163,7 +167,7 @@ impl Fault {
                  configure a token."
             }
             Self::ForeignWrite => "Do it on the inbox's own page.",
-            Self::ForeignHost(_) => {
+            Self::ForeignHost { .. } => {
                 "Use the address, or localhost. Whoever runs this service can add the name with --http-hosts."
             }
             Self::NotDone(_) => "The API page lists what is.",

@@ -19,6 +19,7 @@ use super::{
     config::Config,
     counters::{Counter, Counters},
     gists::Gists,
+    index::Index,
     leaving::Leaving,
     marks::Marks,
     rendered::Renderings,
@@ -47,6 +48,7 @@ pub(crate) struct App<M> {
     listeners: Arc<Semaphore>,
     pub(super) renders: Arc<Turns>,
     pub(super) searches: Arc<Turns>,
+    pub(super) index: Option<Arc<Index>>,
     pub(crate) budget: Arc<Budget>,
     requests: AtomicU64,
     stopping: watch::Receiver<bool>,
@@ -68,11 +70,23 @@ pub(crate) struct Site {
 }
 
 impl<M: Mailboxes> App<M> {
+    #[cfg(test)]
     pub(crate) fn new(
         mailboxes: M,
         config: Config,
         address: SocketAddr,
         stopping: watch::Receiver<bool>,
+    ) -> Self {
+        Self::counted(mailboxes, config, address, stopping, (None, Arc::new(Counters::new())))
+    }
+
+    /// The same, with an index for searches and what counts.
+    pub(super) fn counted(
+        mailboxes: M,
+        config: Config,
+        address: SocketAddr,
+        stopping: watch::Receiver<bool>,
+        (index, counters): (Option<Arc<Index>>, Arc<Counters>),
     ) -> Self {
         let site = Site {
             name: config.name.clone(),
@@ -85,7 +99,6 @@ impl<M: Mailboxes> App<M> {
             theme: assets::path("theme.js"),
             icon: assets::path("icon.svg"),
         };
-        let counters = Arc::new(Counters::new());
         let turns = |running_max, waiting_max, full| {
             Arc::new(Turns::new(running_max, waiting_max, Arc::clone(&counters), full))
         };
@@ -103,6 +116,7 @@ impl<M: Mailboxes> App<M> {
             listeners: Arc::new(Semaphore::new(config.listeners_max)),
             renders: turns(RENDER_THREADS_MAX, RENDERS_WAITING_MAX, Counter::RenderBusy),
             searches: turns(SEARCH_THREADS_MAX, SEARCHES_WAITING_MAX, Counter::SearchBusy),
+            index,
             budget: Arc::new(Budget::new(config.http_bytes_max, Arc::clone(&counters))),
             // Names of requests of two runs should not be mistaken for each other.
             requests: AtomicU64::new(clock::unix_ms() << 20),

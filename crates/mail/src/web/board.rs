@@ -152,10 +152,14 @@ impl Listed {
         let skip = skip.min(SKIP_MAX);
         let from = skip.saturating_sub(1);
         let mut window = app.mailboxes.list(scope, from, skip - from + ROWS_MAX + 1).await?;
-        window.retain(|summary| !app.leaving.has(summary.id));
+        window.retain(|summary| !app.leaving.has(scope, summary.id));
         // Made once for each mail, and kept for whoever looks next.
         for summary in &window {
-            app.gist(client, summary).await?;
+            match app.gist(client, summary).await {
+                // A large one for which there is no room now is listed without its beginning.
+                Ok(_) | Err(Fault::NoRoom | Fault::Busy(_) | Fault::TooMany(_)) => {}
+                Err(fault) => return Err(fault),
+            }
         }
         let whole = skip == 0 && window.len() <= ROWS_MAX;
         let count = if whole {

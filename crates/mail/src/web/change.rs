@@ -1,4 +1,4 @@
-//! What a person changes on a page: mails deleted and brought back, marked read and unread. Forms do it, so it works
+//! What a person changes on a page: mails deleted and brought back, marked read and unread, tagged. Forms do it, so it works
 //! without scripts; the pages' script sends the same forms and asks for JSON.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -25,6 +25,7 @@ struct Wish {
     /// Where to go then.
     back: String,
     batch: String,
+    tag: String,
 }
 
 impl Wish {
@@ -40,6 +41,7 @@ impl Wish {
                 "id" => wish.ids.push(value),
                 "back" => wish.back = value,
                 "batch" => wish.batch = value,
+                "tag" => wish.tag = value,
                 _ => {}
             }
         }
@@ -68,6 +70,7 @@ pub(super) async fn change<M: Mailboxes>(
     let base = path_of(&scope.name());
     let count;
     let mut batch = None;
+    let mut tags = Vec::new();
     match &*wish.what {
         "undo" => {
             let name = wish.batch.parse().map_err(|_| Fault::NoSuchMail)?;
@@ -78,7 +81,7 @@ pub(super) async fn change<M: Mailboxes>(
             if listed.len() > LEAVING_MAX {
                 count = usize::try_from(app.mailboxes.delete_all(&scope).await?).unwrap_or(usize::MAX);
             } else {
-                listed.retain(|summary| !app.leaving.has(summary.id));
+                listed.retain(|summary| !app.leaving.has(&scope, summary.id));
                 count = listed.len();
                 batch = app.leave(&scope, &listed).await?;
             }
@@ -93,13 +96,34 @@ pub(super) async fn change<M: Mailboxes>(
             count = mails.len();
             app.set_read(&mails, wish.what == "read").await?;
         }
+        "tag" | "untag" => {
+            let mails = meant(&app, &scope, &wish.ids).await?;
+            count = mails.len();
+            let name = wish.tag.trim();
+            if name.is_empty() {
+                return Err(Fault::Bad(
+                    "the field `tag` is missing: what the mail is to be tagged with".to_owned(),
+                ));
+            }
+            for mail in mails {
+                let mut names = app.marks.tags(mail.id);
+                names.retain(|own| own != name);
+                if wish.what == "tag" {
+                    names.push(name.to_owned());
+                }
+                let names = app.marks.names(&names)?;
+                app.set_tags(std::slice::from_ref(&mail), &names).await?;
+                tags = app.marks.tags(mail.id);
+            }
+        }
         _ => return Err(Fault::Bad("the form does not say what is to be done".to_owned())),
     }
     let asks_for_json = headers
         .get(header::ACCEPT)
         .is_some_and(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/json")));
     if asks_for_json {
-        return Ok(Json(serde_json::json!({ "count": count, "batch": batch })).into_response());
+        let told = serde_json::json!({ "count": count, "batch": batch, "tags": tags });
+        return Ok(Json(told).into_response());
     }
     let back = wish.way_back(&base);
     let back = match batch {
@@ -118,7 +142,7 @@ async fn meant<M: Mailboxes>(
     ids: &[String],
 ) -> Result<Vec<Arc<Summary>>, Fault> {
     let ids: BTreeSet<MailId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
-    let ids: Vec<MailId> = ids.into_iter().filter(|id| !app.leaving.has(*id)).collect();
+    let ids: Vec<MailId> = ids.into_iter().filter(|id| !app.leaving.has(scope, *id)).collect();
     Ok(app.mailboxes.find(scope, &ids).await?)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::{network::Network, tls::Shown};
 
-use super::access::Token;
+use super::{access::Token, index::IndexAt};
 
 /// What a page says where the operator says nothing else.
 pub(super) const WARNING: &str =
@@ -36,6 +36,8 @@ pub struct Config {
     pub http_hosts: Vec<String>,
     /// Networks whose askers may see more than one inbox at a time, as this machine may where there is no token.
     pub readers: Vec<Network>,
+    /// Where an index for searches lies; none: searches look into the mails themselves.
+    pub index: Option<IndexAt>,
     /// Bytes held for requests in all: bodies, mails read for an answer, answers until they are taken. One address has
     /// half of them at most; more is told to come back.
     pub http_bytes_max: u64,
@@ -68,6 +70,7 @@ impl Default for Config {
             connections_max: 4096,
             http_hosts: Vec::new(),
             readers: Vec::new(),
+            index: None,
             http_bytes_max: 64 << 20,
             proxies: Vec::new(),
             tls: None,

@@ -30,6 +30,7 @@ engine::counters! {
         SearchBusy => Counter, "mail_web_search_busy", None, "Searches turned away because too many were waiting for their turn.";
         HeldBytes => Gauge, "mail_web_held_bytes", None, "Bytes held for requests: bodies, mails read for an answer, answers under way; http-bytes-max bounds them.";
         HeldOver => Counter, "mail_web_held_over", None, "Requests turned away because http-bytes-max was reached, or the half of it that one address may have.";
+        SourcesBroken => Counter, "mail_web_sources_broken", None, "Answers with the source of a large mail that broke off, because a part was damaged or gone, or there was no room for it in time.";
         ListsBroken => Counter, "mail_web_lists_broken", None, "Lists of whole mails that broke off: no room for the next mail, or it could not be read.";
         RenderLeft => Counter, "mail_web_render_left", None, "Renders that ended early because nobody waited for them any more.";
         RenderTimeOver => Counter, "mail_web_render_time_over", None, "Mails whose HTML was not shown because it took too long to be made safe.";
@@ -44,6 +45,12 @@ engine::counters! {
         ForeignWrites => Counter, "mail_web_foreign_writes", None, "Changes refused because another site's page asked for them.";
         ForeignHosts => Counter, "mail_web_foreign_hosts", None, "Requests refused because their Host is no address, not localhost and not in http-hosts.";
         BodiesCut => Counter, "mail_web_bodies_cut", None, "Requests whose body was refused and longer, or slower, than what is thrown away; their connections were closed.";
+        IndexMails => Gauge, "mail_index_mails", None, "Mails in the index for searches.";
+        IndexPending => Gauge, "mail_index_pending", None, "Mails that are not in the index for searches yet, so that each search looks into them.";
+        IndexBytes => Gauge, "mail_index_bytes", Bytes, "Bytes of the index for searches on the disk.";
+        IndexAsked => Counter, "mail_index_asked", None, "Searches that were told by the index which mails to look into.";
+        IndexDamaged => Counter, "mail_index_damaged", None, "Files of the index for searches that were damaged, or of another version or store, and are made anew.";
+        IndexNotWritten => Counter, "mail_index_not_written", None, "Times that the disk took nothing of the index for searches; searches look into the mails themselves.";
         SearchesBounded => Counter, "mail_web_searches_bounded", None, "Searches that stopped at a bound before they had found enough.";
         TagsRefused => Counter, "mail_web_tags_refused", None, "Tags that were not taken: too long a name, too many on a mail, too many bytes of them in an inbox or in all.";
         MarksDropped => Counter, "mail_web_marks_dropped", None, "Marks (read, tags) forgotten because there were too many.";
@@ -72,6 +79,11 @@ impl Counters {
 
     pub(crate) fn set(&self, counter: Counter, n: u64) {
         self.cells[counter.index()].store(n, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn now(&self, counter: Counter) -> u64 {
+        self.cells[counter.index()].load(Ordering::Relaxed)
     }
 
     pub(crate) fn add(&self, counter: Counter, n: u64) {

@@ -136,7 +136,7 @@ pub(super) async fn search_page<M: Mailboxes>(
         Err(fault) => template.fault = Some(format!("This cannot be searched for: {fault}.")),
         Ok((query, cursor)) => {
             found = app.search(client, &scope, &query, cursor, FOUND_MAX).await?;
-            found.mails.retain(|mail| !app.leaving.has(mail.id));
+            found.mails.retain(|mail| !app.leaving.has(&scope, mail.id));
             let now_ms = clock::unix_ms();
             let shown = found.mails.iter();
             template.rows = shown

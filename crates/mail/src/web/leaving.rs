@@ -40,9 +40,24 @@ pub(crate) struct Leaving {
 #[derive(Default)]
 struct State {
     batches: BTreeMap<u64, Batch>,
-    /// Of all batches, and where each lies.
-    mails: HashMap<MailId, Inbox>,
+    /// Of all batches.
+    mails: HashMap<MailId, Leaver>,
     last: u64,
+}
+
+/// A mail on its way out.
+struct Leaver {
+    /// Where it lies.
+    inbox: Inbox,
+    /// Over all inboxes it goes, too: it was deleted there, or no other inbox has it.
+    everywhere: bool,
+}
+
+impl Leaver {
+    /// Whether a list of this scope shows it no more.
+    fn leaves(&self, scope: &Scope) -> bool {
+        scope.contains(&self.inbox) && (self.everywhere || *scope != Scope::All)
+    }
 }
 
 /// Mails that were deleted with one press of a button.
@@ -61,13 +76,14 @@ impl Leaving {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn has(&self, id: MailId) -> bool {
-        self.state().mails.contains_key(&id)
+    /// Whether a list of this scope shows the mail no more.
+    pub(super) fn has(&self, scope: &Scope, id: MailId) -> bool {
+        self.state().mails.get(&id).is_some_and(|leaver| leaver.leaves(scope))
     }
 
     /// How many of a scope's mails.
     pub(super) fn count(&self, scope: &Scope) -> u64 {
-        self.state().mails.values().filter(|inbox| scope.contains(inbox)).count() as u64
+        self.state().mails.values().filter(|leaver| leaver.leaves(scope)).count() as u64
     }
 
     /// How many are in a batch of this list that can still be brought back.
@@ -76,7 +92,7 @@ impl Leaving {
     }
 
     /// Puts mails on their way; nothing if there is no room for them.
-    fn enter(&self, scope: &Scope, mails: Vec<(MailId, Inbox)>) -> Option<u64> {
+    fn enter(&self, scope: &Scope, mails: Vec<(MailId, Leaver)>) -> Option<u64> {
         let mut state = self.state();
         if state.mails.len() + mails.len() > LEAVING_MAX {
             self.counters.add(Counter::LeavingFull, 1);
@@ -118,7 +134,11 @@ impl<M: Mailboxes> App<M> {
         scope: &Scope,
         mails: &[Arc<Summary>],
     ) -> Result<Option<u64>, Fault> {
-        let named = mails.iter().map(|mail| (mail.id, mail.inbox.clone())).collect();
+        let leaver = |mail: &Arc<Summary>| Leaver {
+            inbox: mail.inbox.clone(),
+            everywhere: *scope == Scope::All || mail.inboxes == 1,
+        };
+        let named = mails.iter().map(|mail| (mail.id, leaver(mail))).collect();
         let Some(name) = self.leaving.enter(scope, named) else {
             for mail in mails {
                 self.mailboxes.delete(scope, mail.id).await?;
@@ -159,8 +179,9 @@ impl<M: Mailboxes> App<M> {
 mod tests {
     use super::*;
 
-    fn mails(ids: std::ops::Range<u64>) -> Vec<(MailId, Inbox)> {
-        ids.map(|id| (MailId(id), Inbox { local: "ann".into(), domain: "night.test".into() })).collect()
+    fn mails(ids: std::ops::Range<u64>) -> Vec<(MailId, Leaver)> {
+        let inbox = || Inbox { local: "ann".into(), domain: "night.test".into() };
+        ids.map(|id| (MailId(id), Leaver { inbox: inbox(), everywhere: id != 2 })).collect()
     }
 
     #[test]
@@ -168,9 +189,15 @@ mod tests {
         let leaving = Leaving::new(Arc::new(Counters::new()));
         let scope = |name: &str| Scope::of(name, "night.test").unwrap();
         let name = leaving.enter(&scope("ann"), mails(0..3)).unwrap();
-        assert!(leaving.has(MailId(2)) && !leaving.has(MailId(3)));
+        let ann = scope("ann");
+        assert!(
+            leaving.has(&ann, MailId(2))
+                && !leaving.has(&ann, MailId(3))
+                && !leaving.has(&scope("ben"), MailId(2))
+        );
+        assert!(!leaving.has(&Scope::All, MailId(2)), "another inbox has it, so it stays over all");
         assert_eq!((leaving.count(&scope("ann")), leaving.count(&scope("ben"))), (3, 0));
-        assert_eq!((leaving.count(&Scope::All), leaving.batch(name, &scope("ann"))), (3, Some(3)));
+        assert_eq!((leaving.count(&Scope::All), leaving.batch(name, &scope("ann"))), (2, Some(3)));
         assert_eq!((leaving.bring_back(name, &scope("ben")), leaving.batch(name, &Scope::All)), (None, None));
         assert_eq!(leaving.bring_back(name, &scope("ann")), Some(3));
         assert_eq!(leaving.bring_back(name, &scope("ann")), None);

@@ -21,7 +21,7 @@ use futures_util::stream;
 use super::{answer::Fault, app::App, budget::Held, client::Client, counters::Counter, gists::Gist};
 use crate::{
     mailboxes::{Mail, Mailboxes, Scope, Summary},
-    render::Until,
+    render::{PARSED_BYTES_MAX, Until},
 };
 
 /// Of a list of lines as much is written at a time: all of a hundred.
@@ -98,7 +98,8 @@ where
         for summary in self.mails.by_ref() {
             if self.begun {
                 // What the mail needs is asked for again below; here it is waited for.
-                self.held.wait_for(summary.size_bytes, ROOM_TIME_MAX).await?;
+                let bytes = summary.size_bytes.min(PARSED_BYTES_MAX as u64 + 1);
+                self.held.wait_for(bytes, ROOM_TIME_MAX).await?;
                 self.held.release();
             }
             let Some(mail) = self.app.mail_in(self.client, &self.scope, summary.id).await? else { continue };

@@ -23,6 +23,7 @@ use super::{
     counters::Counter,
     rendered::{Made, Rendered},
     scope::{Asked, Params, segment},
+    source::source,
     when::{self, Short},
     work::Kept,
 };
@@ -353,11 +354,14 @@ pub(crate) async fn fetch<M: Mailboxes>(
     scope: &Scope,
     id: &str,
 ) -> Result<Kept, Fault> {
-    let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
-    if app.leaving.has(id) {
-        return Err(Fault::NoSuchMail);
-    }
+    let id = named(app, scope, id)?;
     app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
+}
+
+/// The mail that a path names, unless it is on its way out.
+fn named<M: Mailboxes>(app: &App<M>, scope: &Scope, id: &str) -> Result<MailId, Fault> {
+    let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
+    if app.leaving.has(scope, id) { Err(Fault::NoSuchMail) } else { Ok(id) }
 }
 
 /// The mail's HTML as a document, made now or before; nothing if it has none.
@@ -416,7 +420,7 @@ fn letter(
             let shown = &mail.raw[..mail.raw.len().min(SOURCE_BYTES_MAX)];
             View::Source {
                 source: String::from_utf8_lossy(shown).replace("\r\n", "\n"),
-                cut: shown.len() < mail.raw.len(),
+                cut: (shown.len() as u64) < mail.summary.size_bytes,
             }
         }
         Kind::Attachments => View::Attachments,
@@ -650,9 +654,8 @@ pub(super) async fn raw<M: Mailboxes>(
     client: Client,
     Params((_, id)): Params<(String, String)>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, client, &scope, &id).await?;
-    let name = format!("{}.eml", mail.summary.id);
-    Ok(download("message/rfc822", &name, source(mail)))
+    let id = named(&app, &scope, &id)?;
+    Ok(saved("message/rfc822", &format!("{id}.eml"), source(&app, client, &scope, id).await?))
 }
 
 pub(super) async fn attachment<M: Mailboxes>(
@@ -667,14 +670,6 @@ pub(super) async fn attachment<M: Mailboxes>(
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
 
-/// The bytes as they came, not copied.
-pub(crate) fn source(mail: Kept) -> Bytes {
-    let (mail, mut held) = mail.into_parts();
-    // As part of the answer they are counted.
-    held.release();
-    Bytes::from_owner(mail.raw)
-}
-
 /// A part that is an attachment, with its bytes.
 pub(crate) fn part_of(mail: &Mail, part: u32) -> Option<(Attachment, Vec<u8>)> {
     let prepared = Prepared::new(&mail.raw);
@@ -685,6 +680,11 @@ pub(crate) fn part_of(mail: &Mail, part: u32) -> Option<(Attachment, Vec<u8>)> {
 
 /// Something to be saved and never run: whatever its sender says that it is, a browser gets it as a file.
 pub(crate) fn download(content_type: &str, filename: &str, bytes: impl Into<Bytes>) -> Response {
+    saved(content_type, filename, bytes.into().into_response())
+}
+
+/// The same of an answer that has the bytes already.
+pub(crate) fn saved(content_type: &str, filename: &str, mut response: Response) -> Response {
     let runs = ["html", "xml", "svg", "script", "pdf"].iter().any(|word| content_type.contains(word));
     let kind = if runs { "application/octet-stream" } else { content_type };
     let ascii: String = filename
@@ -692,7 +692,6 @@ pub(crate) fn download(content_type: &str, filename: &str, bytes: impl Into<Byte
         .map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' })
         .collect();
     let encoded = utf8_percent_encode(cut(filename, 400), NON_ALPHANUMERIC);
-    let mut response = bytes.into().into_response();
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {

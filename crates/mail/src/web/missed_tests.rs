@@ -84,6 +84,10 @@ impl Mailboxes for Forgetful {
         self.twin.mail_into(scope, id, room).await
     }
 
+    async fn names_of(&self, letter: MailId) -> Result<Vec<MailId>, Unavailable> {
+        self.twin.names_of(letter).await
+    }
+
     async fn delete(&self, scope: &Scope, id: MailId) -> Result<bool, Unavailable> {
         self.twin.delete(scope, id).await
     }

@@ -26,6 +26,7 @@ mod connections;
 pub(crate) mod counters;
 pub(crate) mod gists;
 mod inbox;
+mod index;
 mod leaving;
 pub(crate) mod lists;
 pub(crate) mod live;
@@ -34,6 +35,7 @@ pub(crate) mod message;
 mod pages;
 mod rendered;
 pub(crate) mod scope;
+pub(crate) mod source;
 pub(crate) mod taken;
 mod turns;
 mod unread;
@@ -56,12 +58,13 @@ use engine::{
 };
 use tokio::sync::watch;
 
-use self::app::App;
 pub use self::{
     access::{Token, TokenTooShort},
     answer::{inbox_tag, mail_tag},
     config::Config,
+    index::IndexAt,
 };
+use self::{app::App, counters::Counters, index::Index};
 use crate::{
     api::{
         self,
@@ -89,6 +92,7 @@ pub struct Web {
     counters: Arc<dyn Source>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
+    indexing: Option<JoinHandle<()>>,
 }
 
 impl Web {
@@ -115,6 +119,9 @@ impl Web {
         if let Some(thread) = self.thread.take() {
             // Its panic was printed by itself.
             let _ = thread.join();
+        }
+        if let Some(indexing) = self.indexing.take() {
+            let _ = indexing.join();
         }
     }
 }
@@ -146,7 +153,13 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
         bounded::Listener::new("mail-web", listener, bounds)?
     };
     let (stop, stopping) = watch::channel(false);
-    let app = Arc::new(App::new(mailboxes, config, address, stopping.clone()));
+    let counters = Arc::new(Counters::new());
+    let index = config.index.clone().and_then(|at| index_at(at, &counters));
+    let indexing = match &index {
+        Some(index) => Some(index::start(Arc::clone(index), mailboxes.clone(), stopping.clone())?),
+        None => None,
+    };
+    let app = Arc::new(App::counted(mailboxes, config, address, stopping.clone(), (index, counters)));
     app.counters.listening(listener.counters());
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
     let thread = std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
@@ -154,7 +167,20 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
         // A render that is still under way is not waited for.
         runtime.shutdown_background();
     })?;
-    Ok(Web { address, counters, stop, thread: Some(thread) })
+    Ok(Web { address, counters, stop, thread: Some(thread), indexing })
+}
+
+/// The index, unless its place cannot be had: then searches do without.
+fn index_at(at: IndexAt, counters: &Arc<Counters>) -> Option<Arc<Index>> {
+    let directory = at.directory.display().to_string();
+    match Index::open(at, Arc::clone(counters)) {
+        Ok(index) => Some(Arc::new(index)),
+        Err(error) => {
+            counters.add(counters::Counter::IndexNotWritten, 1);
+            tracing::warn!(%directory, %error, "there is no index of mails; searches look into the mails themselves");
+            None
+        }
+    }
 }
 
 async fn run<M: Mailboxes>(

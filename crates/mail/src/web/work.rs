@@ -24,7 +24,7 @@ use super::{answer::Fault, app::App, budget::Held, client::Client, counters::Cou
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope},
     render::Until,
-    search::{self, Cursor, Desk, Found, Judged, Query},
+    search::{self, Candidates, Cursor, Desk, Found, Judged, Query},
 };
 
 /// A mail up to this size is rendered where the request is: a thread's wake-up costs more. What is built to be slow
@@ -33,10 +33,15 @@ const RENDER_HERE_BYTES_MAX: usize = 16 * 1024;
 /// Processor time that the HTML of one mail may take; what the bounds on its cost let through takes a tenth of it.
 const RENDER_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// A mail is told of some milliseconds after it can be read: those that came just now are looked into, however new the
+/// index is.
+const FRESH_MS: u64 = 5_000;
+const FRESH_MAX: usize = 500;
+
 /// A mail in memory, and the room that it has there.
 pub(crate) struct Kept {
     mail: Mail,
-    held: Held,
+    _held: Held,
 }
 
 impl Deref for Kept {
@@ -44,12 +49,6 @@ impl Deref for Kept {
 
     fn deref(&self) -> &Mail {
         &self.mail
-    }
-}
-
-impl Kept {
-    pub(crate) fn into_parts(self) -> (Mail, Held) {
-        (self.mail, self.held)
     }
 }
 
@@ -62,7 +61,7 @@ impl<M: Mailboxes> App<M> {
         id: MailId,
     ) -> Result<Option<Kept>, Fault> {
         let read = self.mailboxes.mail_into(scope, id, self.budget.of(client)).await?;
-        Ok(read.map(|(mail, held)| Kept { mail, held }))
+        Ok(read.map(|(mail, _held)| Kept { mail, _held }))
     }
 
     /// Takes a mail apart.
@@ -158,6 +157,39 @@ struct Searching<'a, M> {
 
 impl<M: Mailboxes> Desk for Searching<'_, M> {
     type Fault = Fault;
+
+    async fn candidates(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        after: Option<(u64, MailId)>,
+    ) -> Result<Option<Candidates>, Fault> {
+        let Some(index) = self.app.index.clone() else { return Ok(None) };
+        // One inbox is walked over, unless it is a large one.
+        let few = match scope {
+            Scope::Inbox(_) => self.app.mailboxes.count(scope).await? <= search::OPENED_MAX as u64,
+            Scope::Prefix { .. } | Scope::All => false,
+        };
+        if few || query.words().next().is_none() {
+            return Ok(None);
+        }
+        let turn = self.app.searches.turn(self.client).await?;
+        let newest = self.app.mailboxes.list(&Scope::All, 0, FRESH_MAX).await?;
+        let since_ms = clock::unix_ms().saturating_sub(FRESH_MS);
+        let fresh = newest.iter().take_while(|mail| mail.arrived_ms >= since_ms);
+        let fresh: Vec<_> = fresh.map(|mail| (mail.arrived_ms, mail.letter)).collect();
+        let query = query.clone();
+        let asking = tokio::task::spawn_blocking(move || {
+            let candidates = index.candidates(query.words(), &fresh, after, search::LOOKED_AT_MAX);
+            drop(turn);
+            candidates
+        });
+        let candidates = asking.await.map_err(|_| Fault::Broken)?;
+        if candidates.is_some() {
+            self.app.counters.add(Counter::IndexAsked, 1);
+        }
+        Ok(candidates)
+    }
 
     async fn judge(&self, scope: &Scope, query: &Query, mails: Vec<MailId>) -> Result<Judged, Fault> {
         let asking = Asking::default();

@@ -8,6 +8,7 @@ mod full_disk;
 mod fuzz_seeds;
 mod hurried;
 mod injected;
+mod large;
 mod letters;
 mod noted;
 mod power;

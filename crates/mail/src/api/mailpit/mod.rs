@@ -38,8 +38,9 @@ use crate::{
         client::Client,
         gists::{Gist, Hidden},
         lists::{self, Around},
-        message::{attachments_of, download, part_of, source},
+        message::{attachments_of, download, part_of},
         scope::{Asked, Params, Queried},
+        source::source,
         taken::Taken,
         work::Kept,
     },
@@ -254,13 +255,18 @@ async fn fetch<M: Mailboxes>(
     scope: &Scope,
     named: &Named,
 ) -> Result<Kept, Fault> {
+    let id = id_of(app, scope, named).await?;
+    app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
+}
+
+async fn id_of<M: Mailboxes>(app: &App<M>, scope: &Scope, named: &Named) -> Result<MailId, Fault> {
     let name = named.id.as_deref().unwrap_or_default();
     let id = if name == "latest" {
         app.mailboxes.list(scope, 0, 1).await?.first().map(|summary| summary.id)
     } else {
         name.parse::<MailId>().ok()
     };
-    app.mail_in(client, scope, id.ok_or(Fault::NoSuchMail)?).await?.ok_or(Fault::NoSuchMail)
+    id.ok_or(Fault::NoSuchMail)
 }
 
 /// As in Mailpit, who reads a mail marks it read; another site's page does not.
@@ -305,10 +311,10 @@ async fn raw<M: Mailboxes>(
     client: Client,
     Params(named): Params<Named>,
 ) -> Result<Response, Fault> {
-    let mail = fetch(&app, client, &scope, &named).await?;
+    let id = id_of(&app, &scope, &named).await?;
     // Text that no browser takes for a page: nosniff is on every answer.
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
-    Ok((kind, source(mail)).into_response())
+    Ok((kind, source(&app, client, &scope, id).await?).into_response())
 }
 
 async fn part<M: Mailboxes>(
