@@ -66,6 +66,7 @@ pub(crate) fn install_logged(
         scribe,
         held: Holding::new(Arc::default(), client_bytes_max, cores),
         passing: PassingBudget::new(client_bytes_max),
+        among: Among::default(),
     });
     receivers
 }
