@@ -193,7 +193,7 @@ fn a38_an_instance_that_is_stopped_is_waited_for_until_its_lease_is_out_and_show
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
-    [&a, &b].map(|one| store(one, "/p"));
+    [&a, &b].into_iter().for_each(|one| store(one, "/p"));
     let mut asking = b.connect();
     asking.exchange(&page("/p")).expect_status(200);
     for round in 0..3 {
@@ -336,7 +336,7 @@ fn a38_a_stream_or_a_bucket_that_is_deleted_is_made_anew_and_nothing_purged_is_s
     let origin = Numbered::start();
     let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
     for deleted in ["NIGHTTRAIN_PURGES", "KV_NIGHTTRAIN_INSTANCES"] {
-        [&a, &b].map(|one| store(one, "/p"));
+        [&a, &b].into_iter().for_each(|one| store(one, "/p"));
         block_on(async {
             jetstream(&cluster).await.delete_stream(deleted).await.expect("it was there");
         });
@@ -345,7 +345,7 @@ fn a38_a_stream_or_a_bucket_that_is_deleted_is_made_anew_and_nothing_purged_is_s
         for one in [&a, &b] {
             assert_eq!(version(one, "/p"), version_now, "{deleted}");
         }
-        [&a, &b].map(until_joined);
+        [&a, &b].into_iter().for_each(until_joined);
     }
     assert!(a.stat().count("cluster.doubts") >= 1 && b.stat().count("cluster.doubts") >= 1);
 }
