@@ -402,8 +402,9 @@ fn a38_what_a_younger_version_says_purges_everything() {
     let version_now = origin.raise();
     block_on(async {
         let record = r#"{"v":2,"id":"x","by":"younger","kind":"galaxy","of":["m31"]}"#;
-        let told =
-            jetstream(&cluster).await.publish("NIGHTTRAIN_PURGES", record.into()).await.expect("it is sent");
+        // Without it nobody would hear the answer.
+        let context = jetstream(&cluster).await;
+        let told = context.publish("NIGHTTRAIN_PURGES", record.into()).await.expect("it is sent");
         told.await.expect("it is taken");
     });
     eventually("everything is purged", || version(&a, "/p") == version_now);
