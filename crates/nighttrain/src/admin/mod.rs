@@ -277,7 +277,7 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
         );
     };
     if wanted.reach == Reach::Everywhere
-        && !admin.accelerator.as_ref().is_some_and(|one| one.cluster().is_some())
+        && admin.accelerator.as_ref().is_none_or(|one| one.cluster().is_none())
     {
         let message = "there is no cluster here, so everywhere is here: leave that out, or name the cluster (cluster in \
                        [cache])";
