@@ -13,6 +13,7 @@ use engine::{
 };
 
 use crate::{
+    abroad::Among,
     config::{Config, Origin},
     core::{Beginning, Core, Message},
     counters::Counter,

@@ -12,14 +12,14 @@ const VERSION: u32 = 1;
 /// An instance's card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Card {
-    v: u32,
+    pub(crate) v: u32,
     /// Which process it is: a random number.
     pub(crate) instance: String,
     /// Which of the streams that were under this name its sequence is of.
     pub(crate) generation: u64,
     /// It has carried out everything up to this.
     pub(crate) applied: u64,
-    lease_ms: u64,
+    pub(crate) lease_ms: u64,
     /// It serves what is stored although its lease is out.
     #[serde(default)]
     pub(crate) serves_on: bool,

@@ -55,6 +55,8 @@ pub(crate) struct Common {
     /// The connection, while there is one that stream and bucket were found by.
     pub(crate) open: watch::Sender<Option<Context>>,
     pub(crate) state: watch::Sender<State>,
+    /// Where it is told that a purge was carried out; empty: nowhere yet.
+    pub(crate) inbox: watch::Sender<String>,
     /// A card is wanted now.
     pub(crate) renew: Notify,
     /// The stream is not what it was.
@@ -109,6 +111,7 @@ impl Cluster {
             view: watch::Sender::default(),
             open: watch::Sender::default(),
             state: watch::Sender::new(state),
+            inbox: watch::Sender::default(),
             renew: Notify::new(),
             doubt: Notify::new(),
             applied: AtomicU64::new(0),

@@ -33,7 +33,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::{
     sync::mpsc,
     task::{LocalSet, spawn_blocking, spawn_local},
-    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
 use crate::{
@@ -46,7 +46,7 @@ use crate::{
     lease::{Lapsed, Lease},
     open,
     position::{Position, PositionFile},
-    record::{Purge, Record, Says, What},
+    record::{Carried, Purge, Record, Says, What},
     view::with_margin,
     wish::{self, CarriedOut, Wish},
 };
@@ -55,6 +55,8 @@ use crate::{
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 /// The pause before a purge is carried out again that could not be.
 const AGAIN: Duration = Duration::from_millis(200);
+/// A purge whose publisher was told is in our card within this.
+const CARD_WITHIN: Duration = Duration::from_millis(50);
 /// How long a stop waits for the cluster to know of it.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Our own cards whose sending is remembered until the watcher brings them.
@@ -279,6 +281,11 @@ impl Keeper {
             view.forget(u64::try_from(open::CARDS_KEPT.as_millis()).unwrap_or(u64::MAX), common.now_ms());
         });
 
+        let inbox = connection.client.new_inbox();
+        let answers = connection.client.subscribe(inbox.clone()).await;
+        let mut answers = answers.map_err(|error| Fault::of("no inbox can be subscribed to", &error))?;
+        common.inbox.send_replace(inbox);
+
         self.take_name(&bucket).await?;
         let taken = self.put(&bucket)?.await?;
         self.taken(&taken)?;
@@ -298,6 +305,7 @@ impl Keeper {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut putting, mut carrying): (Waiting<Result<Taken, Fault>>, Waiting<Position>) = (None, None);
         let (mut is_wanted, mut is_serving) = (false, false);
+        let (mut card_by, mut answer_to): (Option<Instant>, Option<String>) = (None, None);
         loop {
             let is_caught_up = self.position.is_some_and(|position| position.applied >= here);
             if is_caught_up && !is_serving {
@@ -305,7 +313,7 @@ impl Keeper {
                 self.serve()?;
             }
             if is_wanted && putting.is_none() {
-                is_wanted = false;
+                (is_wanted, card_by) = (false, None);
                 putting = Some(Box::pin(self.put(&bucket)?));
             }
             tokio::select! {
@@ -317,13 +325,30 @@ impl Keeper {
                 }
                 position = of(&mut carrying) => {
                     self.is_at(position);
-                    is_wanted = true;
+                    match answer_to.take() {
+                        Some(to) => {
+                            let said = Carried {
+                                name: common.config.name.to_string(),
+                                instance: common.instance.clone(),
+                                generation: position.generation,
+                                applied: position.applied,
+                            };
+                            // One that is lost, or not allowed, is in the card soon.
+                            let bytes = serde_json::to_vec(&said).unwrap_or_default();
+                            let _ = connection.client.publish(to, bytes.into()).await;
+                            card_by.get_or_insert(Instant::now() + CARD_WITHIN);
+                        }
+                        None => is_wanted = true,
+                    }
                 }
                 purge = purges.next(), if carrying.is_none() => {
                     let purge = purge.ok_or_else(|| Fault::Cannot("the stream has ended".to_owned()))?;
                     let purge = purge.map_err(|error| Fault::of("the stream cannot be read", &error))?;
                     let sequence = purge.info().map_err(|error| Fault::Cannot(error.to_string()))?.stream_sequence;
-                    carrying = Some(self.carry_out(&purge.payload, sequence));
+                    let record = Record::of_bytes(&purge.payload);
+                    let is_own = record.id.starts_with(&common.instance);
+                    answer_to = (!is_own && !record.to.is_empty()).then(|| record.to.clone());
+                    carrying = Some(self.carry_out(record, sequence));
                 }
                 entry = watch.next() => {
                     self.see(entry)?;
@@ -331,6 +356,16 @@ impl Keeper {
                     if self.position.is_some_and(|position| position.generation < seen) {
                         return Err(Fault::OtherStream);
                     }
+                }
+                carried = answers.next() => {
+                    let carried = carried.ok_or_else(|| Fault::Cannot("the connection to it was lost".to_owned()))?;
+                    if let Ok(carried) = serde_json::from_slice::<Carried>(&carried.payload) {
+                        common.view.send_modify(|view| view.hear(&carried));
+                    }
+                }
+                () = sleep_until(card_by.unwrap_or_else(Instant::now)), if card_by.is_some() => {
+                    card_by = None;
+                    is_wanted = true;
                 }
                 _ = beat.tick() => is_wanted = true,
                 () = common.renew.notified() => is_wanted = true,
@@ -459,7 +494,7 @@ impl Keeper {
     /// Tells the stream that we are here; where that is.
     async fn write_here(&mut self, common: &Common) -> Result<u64, Fault> {
         let id = format!("{}-{}", common.instance, common.next_number());
-        let record = Record { id, by: common.config.name.to_string(), says: Says::Here };
+        let record = Record { id, by: common.config.name.to_string(), to: String::new(), says: Says::Here };
         let until = Instant::now() + self.patience();
         wish::tell(common, &record, until).await.map_err(|refused| Fault::Cannot(refused.to_string()))
     }
@@ -528,8 +563,7 @@ impl Keeper {
     }
 
     /// Has a helper carry out a record, however often it takes.
-    fn carry_out(&mut self, payload: &[u8], sequence: u64) -> Pin<Box<dyn Future<Output = Position>>> {
-        let record = Record::of_bytes(payload);
+    fn carry_out(&mut self, record: Record, sequence: u64) -> Pin<Box<dyn Future<Output = Position>>> {
         let position = Position {
             applied: sequence,
             ..self.position.unwrap_or(Position { generation: 0, made_ns: 0, applied: 0 })

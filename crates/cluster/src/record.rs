@@ -3,6 +3,7 @@
 //! ```text
 //! {"v":1,"id":"9f…","by":"web1","kind":"tags","soft":true,"of":["product-7","list"]}
 //! ```
+//! `to` is where its writer waits to be told that it was carried out ([`Carried`]), which saves a card in the bucket.
 //! `kind` is `url`, `tags`, `ban` (with what of in `of`), `tagged` or `all`; `here` purges nothing: an instance that joins
 //! writes it, to know where the stream was when it did. **What is not understood purges everything**, hard unless it says
 //! `soft`: a younger version knows kinds that this one does not, and too much purged is the safe direction.
@@ -48,6 +49,18 @@ struct Written {
     soft: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     of: Vec<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    to: String,
+}
+
+/// What an instance says to who waits for a purge, past the bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Carried {
+    pub(crate) name: String,
+    pub(crate) instance: String,
+    pub(crate) generation: u64,
+    /// It has carried out everything up to this.
+    pub(crate) applied: u64,
 }
 
 /// A record of the stream.
@@ -57,6 +70,8 @@ pub(crate) struct Record {
     pub(crate) id: String,
     /// The name of the instance that wrote it.
     pub(crate) by: String,
+    /// Where it waits to be told that it was carried out; empty: nowhere.
+    pub(crate) to: String,
     pub(crate) says: Says,
 }
 
@@ -89,9 +104,9 @@ impl Record {
             Says::Here => ("here", false, Vec::new()),
             Says::Unknown { is_soft, .. } => ("all", *is_soft, Vec::new()),
         };
-        let (id, by, kind) = (self.id.clone(), self.by.clone(), kind.to_owned());
+        let (id, by, to, kind) = (self.id.clone(), self.by.clone(), self.to.clone(), kind.to_owned());
         // Text and numbers alone: it cannot fail.
-        serde_json::to_vec(&Written { v: VERSION, id, by, kind, soft, of }).unwrap_or_default()
+        serde_json::to_vec(&Written { v: VERSION, id, by, kind, soft, of, to }).unwrap_or_default()
     }
 
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
@@ -100,10 +115,11 @@ impl Record {
             Ok(written) => written,
             Err(error) => {
                 let why = format!("a record cannot be read: {error}");
-                return Self { id: String::new(), by: String::new(), says: unknown(false, why) };
+                let says = unknown(false, why);
+                return Self { id: String::new(), by: String::new(), to: String::new(), says };
             }
         };
-        let Written { v, id, by, kind, soft, mut of } = written;
+        let Written { v, id, by, kind, soft, mut of, to } = written;
         let purge = |what| Says::Purge(Purge { what, is_soft: soft });
         let says = match (v, kind.as_str(), of.len()) {
             (VERSION, "url", 1) => purge(What::Url(of.remove(0))),
@@ -117,7 +133,7 @@ impl Record {
                 format!("a record of version {v} says {kind}, which this version does not know"),
             ),
         };
-        Self { id, by, says }
+        Self { id, by, to, says }
     }
 }
 
@@ -128,7 +144,7 @@ mod tests {
     use super::*;
 
     fn record(says: Says) -> Record {
-        Record { id: "1".to_owned(), by: "a".to_owned(), says }
+        Record { id: "1".to_owned(), by: "a".to_owned(), to: "_INBOX.x".to_owned(), says }
     }
 
     #[test]

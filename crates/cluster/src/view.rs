@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::card::Card;
+use crate::{card::Card, record::Carried};
 
 /// Instances that are known, alive or not.
 pub const INSTANCES_MAX: usize = 4096;
@@ -157,8 +157,25 @@ impl View {
             None if before > 0 => before,
             None => longest_ms,
         };
+        let mut card = card;
+        if let Some((card, before)) =
+            card.as_mut().zip(self.entries.get(name).and_then(|entry| entry.card.as_ref()))
+            && (&card.instance, card.generation) == (&before.instance, before.generation)
+        {
+            // It has said so since it wrote this.
+            card.applied = card.applied.max(before.applied);
+        }
         self.generation = self.generation.max(card.as_ref().map_or(0, |card| card.generation));
         self.entries.insert(name.to_owned(), Entry { card, lease_ms, learned_ms: now_ms });
+    }
+
+    /// An instance says that it has carried out more than its card says. Of its lease that says nothing.
+    pub(crate) fn hear(&mut self, carried: &Carried) {
+        if let Some(card) = self.entries.get_mut(&carried.name).and_then(|entry| entry.card.as_mut())
+            && (&card.instance, card.generation) == (&carried.instance, carried.generation)
+        {
+            card.applied = card.applied.max(carried.applied);
+        }
     }
 
     /// Our own has, which was sent then.
@@ -326,6 +343,27 @@ mod tests {
         view.see_own(&younger(7), 10_000);
         assert_eq!(of_b(&view), (Standing::Waiting, false), "its nine is of the stream before");
         view.see("b", Some(younger(7)), LEASE, 10_000);
+        assert_eq!(of_b(&view), (Standing::Applied, true));
+    }
+
+    #[test]
+    fn what_an_instance_says_past_the_bucket_counts_for_that_process_and_stream_alone() {
+        let carried = |instance: &str, generation, applied| Carried {
+            name: "b".into(),
+            instance: instance.into(),
+            generation,
+            applied,
+        };
+        let mut view = seen(card(6), 10_000);
+        view.hear(&carried("another", 0, 7));
+        view.hear(&carried("i", 1, 7));
+        view.hear(&Carried { name: "nobody".into(), ..carried("i", 0, 7) });
+        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        view.hear(&carried("i", 0, 7));
+        assert_eq!(of_b(&view), (Standing::Applied, true));
+        // A card that was written before it comes after it.
+        view.see("b", Some(card(6)), LEASE, 10_001);
+        view.hear(&carried("i", 0, 3));
         assert_eq!(of_b(&view), (Standing::Applied, true));
     }
 

@@ -101,7 +101,8 @@ pub(crate) async fn fulfil(common: Arc<Common>, carried_out: CarriedOut, wish: W
     let Wish { purge, is_carried_out, scope, at_most, reply } = wish;
     let until = Instant::now() + at_most;
     let id = format!("{}-{}", common.instance, common.next_number());
-    let record = Record { id: id.clone(), by: common.config.name.to_string(), says: Says::Purge(purge) };
+    let to = if scope == Scope::Everywhere { common.inbox.borrow().clone() } else { String::new() };
+    let record = Record { id: id.clone(), by: common.config.name.to_string(), to, says: Says::Purge(purge) };
     if is_carried_out {
         carried_out.borrow_mut().insert(id.clone());
     }
