@@ -257,7 +257,7 @@ fn a38_how_long_a_purge_takes_until_it_holds_everywhere() {
     });
     let admin = instances[0].admin();
     let mut connection = Client::connect(admin);
-    let (mut bare, mut purges) = (Vec::new(), Vec::new());
+    let (mut bare, mut purges, mut local, mut told) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..1_100 {
         let began = Instant::now();
         runtime.block_on(async {
@@ -265,17 +265,28 @@ fn a38_how_long_a_purge_takes_until_it_holds_everywhere() {
             kept.await.expect("it is kept");
         });
         let published = began.elapsed();
-        let began = Instant::now();
-        let target = format!("/purge?tag=t{round}&everywhere");
-        let purge = Request::new("POST", &target).header("Host", &admin.to_string());
-        connection.exchange(&purge).expect_status(200);
+        let mut purge = |how: &str| {
+            let began = Instant::now();
+            let target = format!("/purge?tag=t{round}{how}");
+            let purge = Request::new("POST", &target).header("Host", &admin.to_string());
+            connection.exchange(&purge).expect_status(200);
+            began.elapsed()
+        };
+        let [everywhere, of_local, of_told] = ["&everywhere", "&local", ""].map(&mut purge);
         // The first have to wait until all who may be there are known.
         if round >= 100 {
             bare.push(published);
-            purges.push(began.elapsed());
+            purges.push(everywhere);
+            local.push(of_local);
+            told.push(of_told);
         }
     }
-    for (what, times) in [("bare publish", &mut bare), ("purge everywhere", &mut purges)] {
+    for (what, times) in [
+        ("bare publish", &mut bare),
+        ("purge here alone", &mut local),
+        ("purge here, and told", &mut told),
+        ("purge everywhere", &mut purges),
+    ] {
         times.sort();
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         println!("{what}: p50 {:?} p90 {:?} p99 {:?} worst {:?}", at(0.5), at(0.9), at(0.99), at(1.0));
