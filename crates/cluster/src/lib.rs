@@ -7,13 +7,13 @@
 //!                                 ▼
 //!              everywhere: each card has it, or has not changed for lease + margin
 //! ```
-//! One thread, `cluster`, with a runtime of its own does all of it ([`keeper`]); it shares nothing with the loops but a
+//! One thread, `cluster`, with a runtime of its own does all of it (`keeper`); it shares nothing with the loops but a
 //! point in time, until when they may serve what is stored, which it moves on through [`CarriesOut`]. It knows no server
 //! and no HTTP. Nothing here votes, elects or replicates: that is the cluster's.
 //!
 //! **What is promised.** An instance serves what is stored until a lease after it *sent* its last renewal that the cluster
-//! took ([`lease`]), by a clock of its own that goes on while the machine sleeps. A purge that was acknowledged everywhere
-//! was carried out by each instance, or that one's lease was out before ([`view`]). Decision 052 says why that holds.
+//! took (`lease`), by a clock of its own that goes on while the machine sleeps. A purge that was acknowledged everywhere
+//! was carried out by each instance, or that one's lease was out before (`view`). Decision 052 says why that holds.
 //!
 //! *Bounds:* [`WISHES_MAX`] purges wait at once, [`RECORD_BYTES_MAX`] bytes each; [`INSTANCES_MAX`] instances are known.
 
