@@ -18,7 +18,8 @@
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
 //! * [`clients`] finds programs that others wrote, [`node`] what runs in Node.js and Python;
 //! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
-//! * [`hub`] runs nats-server, which feeds join;
+//! * [`hub`] runs nats-server, which feeds join; [`nats_cluster`] three of them, with ways that can be cut, and
+//!   [`purge_history`] finds stale answers;
 //! * [`certificate`] makes certificates and their keys, [`pebble`] is an authority that gives them;
 //! * [`slow_disk`] is a disk that answers when a test says so;
 //! * [`fault`] holds error pages to their promise;
@@ -55,11 +56,13 @@ pub mod hub;
 pub mod mail;
 pub mod mail_service;
 pub mod message;
+pub mod nats_cluster;
 pub mod nginx;
 pub mod node;
 pub mod origin;
 pub mod pebble;
 pub mod program;
+pub mod purge_history;
 pub mod purging;
 pub mod siege;
 pub mod slow_disk;

@@ -26,6 +26,7 @@ use crate::{
     listener::Listener,
     rates::TooMany,
     transport::{self, Transport},
+    turns::after_the_others,
     visitor::Peer,
 };
 
@@ -40,9 +41,15 @@ const HTTP2_BYTES: usize = 8 << 10;
 /// Idle connections that are looked at to find the one that idles longest.
 const EVICTION_LOOKS: usize = 64;
 
+/// Connections that are accepted before those who have one already are looked after.
+const ACCEPTED_AT_ONCE: usize = 8;
+
 /// Accepts connections for as long as it is polled.
 pub(crate) async fn accept(listener: &Listener) {
-    loop {
+    for number in 1_usize.. {
+        if number.is_multiple_of(ACCEPTED_AT_ONCE) {
+            after_the_others().await;
+        }
         match listener.accept().await {
             Ok((stream, arrival)) => with_core(|core| {
                 core.count(Counter::Accepted);

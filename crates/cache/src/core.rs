@@ -30,6 +30,7 @@ use wire::http1::{
 };
 
 use crate::{
+    abroad::Among,
     arrival::Arrival,
     askers::{Asker, Askers},
     bans::{BanSeen, Subject},
@@ -233,6 +234,8 @@ impl Deref for Core {
 /// What a core has for as long as it runs.
 pub(crate) struct Own {
     pub(crate) index: usize,
+    /// Whether what is stored may be served, and who else is told of purges.
+    pub(crate) among: Among,
     /// The name in Via and Cache-Status, ready to be copied.
     pub(crate) identity: Identity,
     /// Our name in the Via of requests: no other instance has it.
@@ -363,6 +366,7 @@ pub(crate) struct Beginning {
     pub(crate) scribe: Option<Scribe>,
     pub(crate) held: Holding,
     pub(crate) passing: Arc<PassingBudget>,
+    pub(crate) among: Among,
 }
 
 impl Core {
@@ -386,10 +390,12 @@ impl Core {
             scribe,
             held,
             passing,
+            among,
         } = beginning;
         let config = &in_force.config;
         let own = Own {
             index,
+            among,
             identity,
             pseudonym,
             reader: store.reader(index),

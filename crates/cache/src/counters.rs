@@ -79,6 +79,8 @@ engine::counters! {
         PassesNarrowed => Counter, "cache_passes_narrowed", None, "Chunks that were not read ahead of a slow reader because too much waited for all of them.";
         SharedPagesDiffer => Counter, "cache_shared_pages_differ", None, "Fetches that brought a visitor with a cookie something else than the one before, of what all visitors share by its max-age alone.";
         NotesUsed => Counter, "cache_notes_used", None, "Requests that passed at once because of such a note.";
+        LeasesOut => Counter, "cache_leases_out", None, "Stored answers that were not shown without asking their origin, because this instance has not heard of the others' purges for too long.";
+        PurgesNotTold => Counter, "cache_purges_not_told", None, "Purges that visitors' requests asked for and that hold here, but the other instances were not told of.";
         Purges => Counter, "cache_purges", None, "Purges carried out.";
         InvalidatedDropped => Counter, "cache_invalidated_dropped", None, "Stored answers dropped when they were asked for, because they were purged with others: by a tag, or all.";
         TagsPurged => Gauge, "cache_tags_purged", None, "Purged tags and addresses that the core keeps to compare stored answers with.";

@@ -458,6 +458,11 @@ impl Walk<'_> {
             self.say("reuse", "no", "it was stored later than now: the clock was set back", "");
             return self.missed(shard, primary, asked);
         }
+        if !core.among.membership.may_serve() {
+            let words = "its origin is asked first: what other accelerators have purged is not known now";
+            self.say("reuse", "no", words, "knob cluster-lease");
+            return self.missed(shard, primary, asked);
+        }
         if self.facts.certificate && !meta.flags.has(Flags::FOR_ALL) {
             let words = "it does not say that everybody may have it, and the client has shown a certificate";
             self.say("reuse", "no", words, "knob tls-client");

@@ -79,7 +79,9 @@ pub(crate) fn begin(core: &Core, want: Want) {
     let core = &*core.of_request(&want.request);
     let mut in_flight = core.in_flight.borrow_mut();
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
-    let want = match in_flight.join(want, clock::unix_s(), is_still_good) {
+    // What a fetch brings that began before somebody asked may have been purged before they did, and nobody here knows.
+    let may_join = core.among.membership.may_serve();
+    let want = match in_flight.join(want, may_join, clock::unix_s(), is_still_good) {
         Place::Joined => return core.count(Counter::Collapsed),
         Place::Alone(want) => return answer(want.reply, Start::Alone),
         Place::Full(want) => {

@@ -258,6 +258,11 @@ fn usable(
     if meta.born_s > now_s + CLOCK_BACK_S_MAX {
         return Err((true, Fwd::Stale));
     }
+    // Whoever is one of several, and has not heard of them for too long, does not know what was purged.
+    if trust != Trust::Validated && !core.among.membership.may_serve() {
+        core.count(Counter::LeasesOut);
+        return Err((true, Fwd::Stale));
+    }
     let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
     let is_known = facts.certificate && !meta.flags.has(Flags::FOR_ALL);
     if is_known || !policy::may_share(for_cookies, facts.cookie, core.config.cookies) {

@@ -135,10 +135,12 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     /// Joins the fetch under way for a key, if there is one. `is_still_good` says whether what it brings was not purged
-    /// since it began: then it goes on for those who asked before, and is not stored.
+    /// since it began: then it goes on for those who asked before, and is not stored. Who must not join (`may_join`) asks
+    /// alone.
     pub(crate) fn join(
         &mut self,
         want: Want,
+        may_join: bool,
         now_s: u64,
         is_still_good: impl Fn(&Request, &Response) -> bool,
     ) -> Place {
@@ -146,7 +148,7 @@ impl InFlight {
         let Some(under_way) = self.fetches.get_mut(&want.request.hash) else {
             return if is_full { Place::Full(want) } else { Place::Vacant(want) };
         };
-        if under_way.is_alone || under_way.request.key != want.request.key {
+        if under_way.is_alone || !may_join || under_way.request.key != want.request.key {
             // The object is being written to the file, and can be read when that is done; or nobody expects it to be
             // stored at all. Or two keys have the same 64-bit hash: still right.
             return Place::Alone(want);
@@ -283,11 +285,20 @@ mod tests {
             let mut table = InFlight::default();
             let number = table.begin(&want(alone).0);
             let (second, mut answered) = want(alone);
-            assert_eq!(matches!(table.join(second, 0, |_, _| true), Place::Joined), waits);
+            assert_eq!(matches!(table.join(second, true, 0, |_, _| true), Place::Joined), waits);
             // Who waits has no answer yet; who does not has been given back to ask alone.
             assert_eq!(matches!(answered.try_recv(), Err(oneshot::error::TryRecvError::Empty)), waits);
             assert_eq!(table.end(number).len(), usize::from(waits));
-            assert!(matches!(table.join(want(false).0, 0, |_, _| true), Place::Vacant(_)));
+            assert!(matches!(table.join(want(false).0, true, 0, |_, _| true), Place::Vacant(_)));
         }
+    }
+
+    #[test]
+    fn who_may_not_join_asks_alone_and_begins_where_nothing_is_under_way() {
+        let mut table = InFlight::default();
+        assert!(matches!(table.join(want(false).0, false, 0, |_, _| true), Place::Vacant(_)));
+        table.begin(&want(false).0);
+        assert!(matches!(table.join(want(false).0, false, 0, |_, _| true), Place::Alone(_)));
+        assert!(matches!(table.join(want(false).0, true, 0, |_, _| true), Place::Joined));
     }
 }

@@ -86,6 +86,8 @@ pub(crate) enum What {
     All,
     /// What has any tag: what becomes of a table that is full.
     Tagged,
+    /// Everything, softly, and it may not be shown stale: what was purged of it, others know.
+    Doubted,
     /// What a condition holds of.
     Ban(Arc<Ban>),
 }
@@ -130,6 +132,8 @@ pub(crate) struct Table {
     all: Marks,
     /// What has tags and a lesser number was purged.
     tagged_hard: u64,
+    /// What has a lesser number is good only if its origin says so.
+    doubted: u64,
     /// The youngest number that an address has here.
     address: Marks,
     youngest: u64,
@@ -149,6 +153,7 @@ impl Table {
             marks_max,
             all: Marks::default(),
             tagged_hard: 0,
+            doubted: 0,
             address: Marks::default(),
             youngest: 0,
             bans: Bans::default(),
@@ -166,6 +171,7 @@ impl Table {
             (What::All, self.all.hard, false),
             (What::All, self.all.soft, true),
             (What::Tagged, self.tagged_hard, false),
+            (What::Doubted, self.doubted, true),
             // So that the next number is greater than all.
             (What::Tags([].into()), self.youngest, false),
         ];
@@ -202,6 +208,7 @@ impl Table {
         match what {
             What::All => self.mark_all(*number, *is_soft),
             What::Tagged => self.tagged_hard = self.tagged_hard.max(*number),
+            What::Doubted => self.doubted = self.doubted.max(*number),
             What::Address(hash) => {
                 self.address.mark(*number, *is_soft);
                 overflow.is_emptied = self.mark(*hash, invalidation);
@@ -254,7 +261,7 @@ impl Table {
         if since >= self.youngest {
             return Verdict::Valid;
         }
-        let mut soft = self.all.soft;
+        let mut soft = self.all.soft.max(self.doubted);
         if self.all.hard > since || (self.tagged_hard > since && tags.len() > 0) {
             return Verdict::Hard;
         }
@@ -288,6 +295,8 @@ pub(crate) struct Invalidations {
     /// Of the table; beside it, because every hit reads it.
     youngest: Cell<u64>,
     purges: Cell<u64>,
+    /// That of the table.
+    doubted: Cell<u64>,
     found: Places<Found>,
     /// The numbers of the youngest ban, and of the youngest about who asks; 0: none.
     bans: Cell<(u64, u64)>,
@@ -307,6 +316,7 @@ impl Invalidations {
         Self {
             youngest: Cell::new(table.youngest),
             purges: Cell::new(u64::from(table.youngest > 0)),
+            doubted: Cell::new(table.doubted),
             bans: Cell::new((table.bans.youngest(), table.bans.youngest_of_askers())),
             table: RefCell::new(table),
             found: Places::new(FOUND),
@@ -334,6 +344,7 @@ impl Invalidations {
         let overflow = table.apply(invalidation);
         self.youngest.set(table.youngest);
         self.purges.set(self.purges.get() + 1);
+        self.doubted.set(table.doubted);
         self.note_bans(&table.bans);
         overflow
     }
@@ -408,6 +419,10 @@ impl Invalidations {
             return Verdict::Valid;
         }
         end_lifetime(meta, soft, now_s);
+        if self.doubted.get() > meta.bans {
+            meta.flags = meta.flags.with(Flags::MUST_REVALIDATE);
+            (meta.stale_while_revalidate_s, meta.stale_if_error_s) = (0, 0);
+        }
         Verdict::Soft(soft)
     }
 

@@ -121,6 +121,16 @@ pub(crate) fn scheme(key: &[u8]) -> Scheme {
     if key.first() == Some(&HTTPS) { Scheme::Https } else { Scheme::Http }
 }
 
+/// The URL that a primary key is of.
+pub(crate) fn as_url(primary: &[u8]) -> String {
+    let scheme = match scheme(primary) {
+        Scheme::Http => "http",
+        Scheme::Https => "https",
+    };
+    let [authority, url] = [authority(primary), url(primary)].map(String::from_utf8_lossy);
+    format!("{scheme}://{authority}{url}")
+}
+
 /// The authority in a key, in its normal form.
 pub(crate) fn authority(key: &[u8]) -> &[u8] {
     let from = usize::from(scheme(key) == Scheme::Https);

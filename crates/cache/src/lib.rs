@@ -21,6 +21,7 @@
 //! *pass*, *pipe*, *purge*, *synth* (files of these names; `respond` goes from one to the next), *backend_error* (`synth`),
 //! *backend_fetch* (`fetch`, `origin`), *backend_response* (`judge`), *deliver* (`deliver`).
 
+mod abroad;
 mod accept;
 mod announced;
 mod answer;
@@ -125,6 +126,7 @@ mod visitor;
 mod websocket;
 mod work;
 
+pub use abroad::{Abroad, Among, Invalidate, Telling};
 pub use bans::BanSeen;
 pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken, Site, SiteRules, Tls};
 pub use counters::Counter;
@@ -140,5 +142,5 @@ pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 pub use origin::{ByHand, MemberSaid, SetUpError, Standing};
 pub use purge_book::{PurgesError, PurgesSeen, check as check_purges};
-pub use server::{Invalidate, Prepared, PurgeError, Purged, Server, StartError};
+pub use server::{Prepared, PurgeError, Purged, Server, StartError};
 pub use site::SitesError;

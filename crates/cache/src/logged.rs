@@ -21,13 +21,14 @@ pub(crate) fn begin(
     transport: &Transport,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    let host = head.authority().map_or("", |authority| authority.host);
+    let host = head.authority().map(|authority| authority.host);
     let came = Came {
         moment,
         head_bytes,
         is_http2: protocol == Protocol::Http2,
         tls: transport.session().and_then(engine::tls::session::Session::version),
-        site: core.sites.table.names_for(host.as_bytes()),
+        host,
+        site: core.sites.table.names_for(host.unwrap_or_default().as_bytes()),
     };
     Draft::client(&came, head, visitor)
 }

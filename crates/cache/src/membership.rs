@@ -10,13 +10,15 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
+use engine::cores::clock;
+
 /// No lease: one accelerator alone, which serves what is stored for as long as it is fresh.
 const ALONE: u64 = u64::MAX;
 
 /// Shared by all cores and by whatever holds the lease.
 #[derive(Debug)]
 pub struct Membership {
-    /// Milliseconds of the monotonic clock at which the lease ends.
+    /// Milliseconds of the clock that goes on while the machine sleeps, at which the lease ends.
     lease_ends_ms: AtomicU64,
     /// The sequence, in the cluster's stream of purges, of the last one that all cores have carried out.
     applied: AtomicU64,
@@ -29,15 +31,39 @@ impl Default for Membership {
 }
 
 impl Membership {
-    /// The lease ends at this point of the monotonic clock, in milliseconds.
-    pub fn lease_until(&self, monotonic_ms: u64) {
-        self.lease_ends_ms.store(monotonic_ms, Release);
+    /// One of several that has no lease yet.
+    pub fn without_lease() -> Self {
+        let membership = Self::default();
+        membership.lease_until(0);
+        membership
     }
 
-    /// Whether what is stored may be served at this point of the monotonic clock without asking its origin. The clock
-    /// is to be read after the request was: between the two the process may have been stopped.
-    pub fn may_serve(&self, monotonic_ms: u64) -> bool {
-        monotonic_ms < self.lease_ends_ms.load(Acquire)
+    /// The lease ends at this point of [`clock::boot_ms`].
+    pub fn lease_until(&self, boot_ms: u64) {
+        self.lease_ends_ms.store(boot_ms, Release);
+    }
+
+    /// No lease is needed: one accelerator alone, or one that serves on whatever becomes of it.
+    pub fn serve_on(&self) {
+        self.lease_until(ALONE);
+    }
+
+    /// Whether what is stored may be served now without asking its origin. To be asked after the request was read:
+    /// between the two the process may have been stopped. Who is alone pays for a load and a comparison.
+    #[inline]
+    pub fn may_serve(&self) -> bool {
+        match self.lease_ends_ms.load(Acquire) {
+            ALONE => true,
+            ends_ms => clock::boot_ms() < ends_ms,
+        }
+    }
+
+    /// For how many milliseconds more that is so; `None`: for as long as anybody likes.
+    pub fn lease_left_ms(&self) -> Option<u64> {
+        match self.lease_ends_ms.load(Acquire) {
+            ALONE => None,
+            ends_ms => Some(ends_ms.saturating_sub(clock::boot_ms())),
+        }
     }
 
     /// All cores have carried out the purges up to this sequence.
@@ -58,10 +84,16 @@ mod tests {
     #[test]
     fn alone_it_serves_for_ever_and_with_a_lease_until_that_ends() {
         let membership = Membership::default();
-        assert!(membership.may_serve(u64::MAX - 1));
-        membership.lease_until(1_000);
-        assert!(membership.may_serve(999));
-        assert!(!membership.may_serve(1_000));
+        assert!(membership.may_serve());
+        assert_eq!(membership.lease_left_ms(), None);
+        membership.lease_until(clock::boot_ms() + 60_000);
+        assert!(membership.may_serve());
+        assert!(membership.lease_left_ms().is_some_and(|left_ms| left_ms > 50_000));
+        membership.lease_until(clock::boot_ms());
+        assert!(!membership.may_serve());
+        assert!(!Membership::without_lease().may_serve());
+        membership.serve_on();
+        assert!(membership.may_serve());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use tokio::{sync::oneshot, time::Instant};
 use wire::filter::Quoted;
 
 use crate::{
+    abroad::Invalidate,
     answer::Answer,
     bans::Ban,
     core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, Unlinked, with_core, with_core_of},
@@ -21,6 +22,7 @@ use crate::{
 
 /// The scheme of `Authorization` that carries a token (RFC 6750).
 const BEARER: &[u8] = b"bearer ";
+const UNAVAILABLE: &str = "503 Service Unavailable";
 const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come back after a crash.\n";
 
 /// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks and who says the
@@ -31,27 +33,63 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
         return synth(Some(request), Fault::PurgeForbidden);
     }
     match with_core_of(request, |core| what_is_asked(core, request)) {
-        Ok(None) => {
+        Ok(Wanted { what: None, told }) => {
             with_core(|core| core.count(Counter::Purges));
-            purge_address(request).await
+            let primary = request.primary().to_vec();
+            carried_out(async move { (purge_address(primary).await, told_abroad(told, false).await) }).await
         }
-        Ok(Some((what, is_soft))) => {
+        Ok(Wanted { what: Some((what, is_soft)), told }) => {
             with_core(|core| core.count(Counter::Purges));
-            // A task of its own: some who purge write their request and are gone, as older versions of Magento.
-            match tokio::spawn(spread(what, is_soft)).await.unwrap_or(Err(Unasked)) {
-                Ok(true) => text("200 OK", "Purged.\n"),
-                Ok(false) => text("503 Service Unavailable", NOT_KEPT),
-                Err(Unasked) => text(
-                    "503 Service Unavailable",
-                    "Not purged everywhere: a core has too much to do. Try again.\n",
-                ),
-            }
+            carried_out(async move {
+                let here = match spread(what, is_soft).await {
+                    Ok(true) => text("200 OK", "Purged.\n"),
+                    Ok(false) => text(UNAVAILABLE, NOT_KEPT),
+                    Err(Unasked) => {
+                        text(UNAVAILABLE, "Not purged everywhere: a core has too much to do. Try again.\n")
+                    }
+                };
+                (here, told_abroad(told, is_soft).await)
+            })
+            .await
         }
         Err(why) => {
             with_core(|core| core.count(Counter::PurgesNotUnderstood));
             text("400 Bad Request", &why)
         }
     }
+}
+
+/// Carries out a purge in a task of its own: some who purge write their request and are gone, as older versions of
+/// Magento. That the other accelerators were not told of it is said before anything else.
+async fn carried_out(
+    purge: impl Future<Output = (Answer<'static>, Result<(), String>)> + Send + 'static,
+) -> Answer<'static> {
+    match tokio::spawn(purge).await {
+        Ok((here, Ok(()))) => here,
+        Ok((_, Err(why))) => {
+            with_core(|core| core.count(Counter::PurgesNotTold));
+            text(UNAVAILABLE, &format!("Purged here, but the other accelerators were not told: {why}.\n"))
+        }
+        Err(_) => text(UNAVAILABLE, "Not purged: it broke off. Try again.\n"),
+    }
+}
+
+/// Tells the other accelerators, where there are any; returns when they will hear of it.
+///
+/// # Errors
+/// Why they will not.
+async fn told_abroad(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
+    let abroad = with_core(|core| core.among.abroad.clone());
+    let Some((abroad, what)) = abroad.zip(told) else { return Ok(()) };
+    abroad.tell(what, is_soft).await
+}
+
+/// What a request asks to have purged.
+struct Wanted {
+    /// And whether softly; `None`: the object under its address.
+    what: Option<(What, bool)>,
+    /// The same, as others are told it; `None`: there are none.
+    told: Option<Invalidate>,
 }
 
 /// Whether the sender of a request may purge. A token that is wrong is worse than none.
@@ -70,15 +108,16 @@ fn may_purge(core: &Core, request: &Request) -> bool {
     core.config.purge_from.iter().any(|network| network.contains(request.visitor.address))
 }
 
-/// What a request asks to have purged, and whether softly; `None`: the object under its address.
+/// What a request asks to have purged.
 ///
 /// # Errors
 /// What its sender is told.
-fn what_is_asked(core: &Core, request: &Request) -> Result<Option<(What, bool)>, String> {
+fn what_is_asked(core: &Core, request: &Request) -> Result<Wanted, String> {
     let head = request.head();
     let Asked { what, is_soft } = asked(&head, key::authority(request.primary()), &core.config.tags)
         .map_err(|why| format!("Nothing was purged: the request is not understood, because {why}.\n"))?;
-    Ok(match what {
+    let told = core.among.abroad.is_some().then(|| as_told(&what, request.primary()));
+    let what = match what {
         Purge::Address if !is_soft => None,
         Purge::Address => Some((What::Address(core.store.hash(request.primary()).word()), is_soft)),
         Purge::Tags(tags) => {
@@ -100,18 +139,32 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<Option<(What, bool)>,
                 ban.map_err(|fault| format!("Nothing was banned: {fault}.\n\n{}\n", fault.marked(&text)))?;
             Some((What::Ban(ban), is_soft))
         }
-    })
+    };
+    Ok(Wanted { what, told })
 }
 
-async fn purge_address(request: &Request) -> Answer<'static> {
-    match unlink_at_owner(request.primary().to_vec(), true).await {
-        Ok(Unlinked { is_kept: false, .. }) => text("503 Service Unavailable", NOT_KEPT),
+/// A purge as it is told to others, whose hashes are not ours.
+fn as_told(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match what {
+        Purge::Address => Invalidate::Url(key::as_url(primary)),
+        // Tags are compared byte by byte, and told as text: one that is none is about all that has tags.
+        Purge::Tags(tags) if tags.iter().any(|tag| str::from_utf8(tag).is_err()) => Invalidate::Tagged,
+        Purge::Tags(tags) => Invalidate::Tags(tags.iter().map(|tag| text(tag)).collect()),
+        Purge::Tagged(_) => Invalidate::Tagged,
+        Purge::All => Invalidate::All,
+        Purge::Ban(ban) => Invalidate::Ban(text(ban)),
+    }
+}
+
+async fn purge_address(primary: Vec<u8>) -> Answer<'static> {
+    match unlink_at_owner(primary, true).await {
+        Ok(Unlinked { is_kept: false, .. }) => text(UNAVAILABLE, NOT_KEPT),
         Ok(Unlinked { was_there: true, .. }) => text("200 OK", "Purged.\n"),
         Ok(Unlinked { was_there: false, .. }) => text("404 Not Found", "There was nothing to purge.\n"),
-        Err(Unasked) => text(
-            "503 Service Unavailable",
-            "Not purged: the core that owns the object has too much to do. Try again.\n",
-        ),
+        Err(Unasked) => {
+            text(UNAVAILABLE, "Not purged: the core that owns the object has too much to do. Try again.\n")
+        }
     }
 }
 

@@ -247,7 +247,7 @@ fn words(what: &What) -> Cow<'_, [u64]> {
     match what {
         What::Tags(tags) => Cow::Borrowed(tags),
         What::Address(hash) => Cow::Borrowed(std::slice::from_ref(hash)),
-        What::All | What::Tagged => Cow::Borrowed(&[]),
+        What::All | What::Tagged | What::Doubted => Cow::Borrowed(&[]),
         What::Ban(ban) => {
             let (whole, rest) = ban.text().as_bytes().as_chunks::<WORD>();
             let mut last = [0; WORD];
@@ -282,6 +282,7 @@ fn append(frame: &mut Vec<u64>, invalidation: &Invalidation) {
         What::All => 3,
         What::Tagged => 4,
         What::Ban(_) => 5,
+        What::Doubted => 6,
     };
     let soft = if *is_soft { SOFT } else { 0 };
     let words = words(what);
@@ -300,6 +301,7 @@ fn parse(mut words: &[u64]) -> Option<Vec<Invalidation>> {
             (3, []) => What::All,
             (4, []) => What::Tagged,
             (5, words) => ban_of(words)?,
+            (6, []) => What::Doubted,
             _ => return None,
         };
         purges.push(Invalidation { number: *number, what, is_soft: kind & SOFT != 0 });

@@ -74,7 +74,7 @@ impl Stored {
             return Self::Usable;
         }
         let reuse = policy::may_reuse(meta.stored(now_s), &RequestDirectives::default());
-        let may_stand_in = !matches!(reuse, Reuse::No(_));
+        let may_stand_in = !matches!(reuse, Reuse::No(_)) && core.among.membership.may_serve();
         if !meta.is_response() || !(may_stand_in || meta.has_validator()) {
             return Self::Nothing;
         }

@@ -30,6 +30,7 @@ use tokio::sync::oneshot;
 use wire::http1::head::HeadLimits;
 
 use crate::{
+    abroad::{Among, Invalidate},
     accept,
     bans::{Ban, BanSeen},
     coding_pool::{self, CodingPool},
@@ -119,19 +120,6 @@ pub enum Purged {
     Absent,
 }
 
-/// What is purged with one word, however much it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Invalidate {
-    /// What has one of these tags.
-    Tags(Vec<String>),
-    /// What is stored under this URL, with all its variants.
-    Url(String),
-    /// Everything.
-    All,
-    /// What this expression holds of (`docs/guide/invalidation.md`).
-    Ban(String),
-}
-
 /// Why a purge was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum PurgeError {
@@ -208,6 +196,7 @@ struct Shared {
     held: Arc<Common>,
     passing: Arc<PassingBudget>,
     loops: usize,
+    among: Among,
 }
 
 impl Server {
@@ -224,6 +213,18 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
+        Self::start_among(config, journal, Among::default())
+    }
+
+    /// The same, as one of several accelerators.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_among(
+        config: Config,
+        journal: Option<&Arc<Journal>>,
+        among: Among,
+    ) -> Result<Self, StartError> {
         let processors = if config.cores.is_empty() {
             cores::available().map_err(StartError::Prepare)?
         } else {
@@ -294,6 +295,7 @@ impl Server {
             held: Arc::default(),
             passing: PassingBudget::new(in_force.config.limits.client_bytes_max),
             loops,
+            among,
         });
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
@@ -444,6 +446,8 @@ impl Server {
                 What::Address(self.store.hash(&key).word())
             }
             Invalidate::All => What::All,
+            Invalidate::Tagged => What::Tagged,
+            Invalidate::Doubted => What::Doubted,
             Invalidate::Ban(text) => {
                 let ban = Ban::parse(text.as_bytes(), &self.in_force().config.tags);
                 What::Ban(ban.map_err(|fault| PurgeError::NotABan(fault.marked(text.as_bytes())))?)
@@ -540,6 +544,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
             shared.loops,
         ),
         passing: Arc::clone(&shared.passing),
+        among: shared.among.clone(),
     });
     let mut accepting = Vec::new();
     for bound in listeners {

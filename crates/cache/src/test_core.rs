@@ -13,6 +13,7 @@ use engine::{
 };
 
 use crate::{
+    abroad::Among,
     config::{Config, Origin},
     core::{Beginning, Core, Message},
     counters::Counter,
@@ -66,6 +67,7 @@ pub(crate) fn install_logged(
         scribe,
         held: Holding::new(Arc::default(), client_bytes_max, cores),
         passing: PassingBudget::new(client_bytes_max),
+        among: Among::default(),
     });
     receivers
 }

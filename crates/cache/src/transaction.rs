@@ -168,6 +168,8 @@ pub(crate) struct Came<'a> {
     pub(crate) is_http2: bool,
     /// The version of TLS.
     pub(crate) tls: Option<&'static str>,
+    /// The host that it is for.
+    pub(crate) host: Option<&'a str>,
     /// The hosts of its site.
     pub(crate) site: &'a str,
 }
@@ -230,8 +232,7 @@ impl Draft {
     ) {
         let Some(inner) = &mut self.0 else { return };
         let out = &mut inner.bytes;
-        let status = head.get(STATUS_AT).and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
-        record::number(Tag::Status, status.unwrap_or(0), out);
+        record::number(Tag::Status, status_in(head), out);
         let word = if is_passed { "pass" } else { word_of(cache_status) };
         record::text(Tag::Cache, word.as_bytes(), out);
         let detail = cache_status.and_then(detail_of).or(reason);
@@ -395,8 +396,8 @@ impl Inner {
         record::text(Tag::Method, head.method.as_bytes(), out);
         let scheme: &[u8] = if head.scheme == Some(Scheme::Https) { b"https" } else { b"http" };
         record::text(Tag::Scheme, scheme, out);
-        if let Some(authority) = head.authority() {
-            record::text(Tag::Host, authority.host.as_bytes(), out);
+        if let Some(host) = came.host {
+            record::text(Tag::Host, host.as_bytes(), out);
         }
         if !came.site.is_empty() {
             record::text(Tag::Site, came.site.as_bytes(), out);
@@ -439,9 +440,15 @@ impl Inner {
         let (in_bytes, body_bytes) = (self.in_bytes + of_content, out_bytes.saturating_sub(self.head_bytes));
         let Self { bytes: out, began_ns, trace, .. } = &mut *self;
         let since_us = |ns: u64| ns.saturating_sub(*began_ns) / 1000;
-        record::number(Tag::BytesIn, in_bytes, out);
-        record::number(Tag::BytesOut, out_bytes, out);
-        record::number(Tag::BytesBody, body_bytes, out);
+        record::numbers(
+            [
+                (Tag::BytesIn, in_bytes),
+                (Tag::BytesOut, out_bytes),
+                (Tag::BytesBody, body_bytes),
+                (Tag::TimeDone, since_us(now_ns)),
+            ],
+            out,
+        );
         if let Some(trace) = trace {
             let asked_ns = trace.asked_ns.load(Relaxed);
             if asked_ns > 0 {
@@ -455,7 +462,6 @@ impl Inner {
         if out_bytes > 0 {
             record::number(Tag::TimeFirstByte, since_us(first_byte_ns), out);
         }
-        record::number(Tag::TimeDone, since_us(now_ns), out);
         if let Some(how) = how {
             record::text(Tag::End, how.as_bytes(), out);
         }
@@ -550,6 +556,12 @@ fn detail_of(status: CacheStatus) -> Option<&'static str> {
         response_head::Outcome::Fwd(fwd) => Some(status.detail.unwrap_or(fwd.token())),
         response_head::Outcome::Hit => status.detail,
     }
+}
+
+/// The status in the line that begins a head of ours; 0: there is none.
+fn status_in(head: &[u8]) -> u64 {
+    let digits = head.get(STATUS_AT).filter(|digits| digits.iter().all(u8::is_ascii_digit));
+    digits.unwrap_or_default().iter().fold(0, |status, digit| status * 10 + u64::from(digit - b'0'))
 }
 
 /// The number that a page of ours shows.

@@ -1,5 +1,11 @@
-//! Turns of a connection that has much to do: a short one as it comes, then a long one in each round of the loop for all of its
-//! address ([`engine::cores::fair`]).
+//! Turns of a connection that has much to do ([`engine::cores::fair`]).
+//!
+//! ```text
+//!   nobody of another address is here ─▶ long turns, one after the other
+//!   somebody is ─▶ a short one as it comes ─▶ then one in each round of the loop for all of its address
+//!                   └ its address has had two of these in this tick of the clock ─▶ a few requests
+//! ```
+//! Who asks one thing at a time never waits, however many it has connections.
 
 use std::{future::poll_fn, task::Poll};
 
@@ -14,11 +20,31 @@ pub(crate) struct Turns<'m> {
     own: Option<Turn<'m>>,
 }
 
+/// How much a connection may do in one turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Nobody of another address is here.
+    Long,
+    /// Others are.
+    Short,
+    /// Others are, and those of its address have had their part.
+    Little,
+}
+
 /// One look at the socket, with which the turn ends.
 pub(crate) struct Look<'m> {
-    _own: Option<Turn<'m>>,
-    /// Nobody waits for it: nobody of another address is here, or it has waited itself.
-    pub(crate) is_long: bool,
+    member: &'m Member,
+    own: Option<Turn<'m>>,
+    pub(crate) length: Length,
+}
+
+impl Look<'_> {
+    /// It was more than a little that was done.
+    pub(crate) fn was_much(&self) {
+        if self.length == Length::Short && self.own.is_none() {
+            self.member.had_unasked();
+        }
+    }
 }
 
 impl<'m> Turns<'m> {
@@ -30,8 +56,14 @@ impl<'m> Turns<'m> {
     #[inline]
     pub(crate) fn look(&mut self) -> Look<'m> {
         let own = self.own.take();
-        let is_long = own.is_some() || self.member.is_alone();
-        Look { _own: own, is_long }
+        let length = if self.member.is_alone() {
+            Length::Long
+        } else if own.is_none() && self.member.has_had_its_part() {
+            Length::Little
+        } else {
+            Length::Short
+        };
+        Look { member: self.member, own, length }
     }
 
     /// Waits for a turn, because there is more to do: in the next round of the loop, or in a later one if others of the address

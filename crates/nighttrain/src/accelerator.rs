@@ -10,11 +10,16 @@ pub(crate) use cache::{
     BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError, Purged,
     RequestOf,
 };
-use engine::{journal::Journal, meter::Registry};
+use cluster::{Look, Outcome, Refused};
+use engine::{
+    journal::Journal,
+    meter::{Registry, Source},
+};
 
 use crate::{
     admin::Operated,
     certificates::{CertificateSaid, Certificates},
+    clustered::Clustered,
     failure::{Failure, Fault},
     savings::Savings,
     settings::{Section, Setting, Settings},
@@ -36,6 +41,22 @@ pub(crate) trait Purges: Send + Sync + 'static {
 
     /// Purges by tags, softly, by a ban, or everything. Blocks until every core has taken it in.
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
+
+    /// Tells the other accelerators of what was purged here. Blocks until they will hear of it, or it holds `everywhere`.
+    /// `None`: there are no others.
+    fn tell(
+        &self,
+        _what: &Invalidate,
+        _is_soft: bool,
+        _everywhere: bool,
+    ) -> Option<Result<Outcome, Refused>> {
+        None
+    }
+
+    /// How its cluster is, and for how many milliseconds more it may serve what is stored, where that has an end.
+    fn cluster(&self) -> Option<(Look, Option<u64>)> {
+        None
+    }
 
     /// The bans that are kept. Blocks until a core has said so.
     fn bans(&self) -> Result<Vec<BanSeen>, PurgeError>;
@@ -67,6 +88,8 @@ pub(crate) struct Accelerator {
     origin_of: OriginOf,
     /// Says once in a while what it saved; none where it is one of several.
     savings: Option<Lock<Savings>>,
+    /// The cluster that it is one accelerator of.
+    clustered: Option<Arc<Clustered>>,
 }
 
 impl Accelerator {
@@ -91,11 +114,14 @@ impl Accelerator {
             ..config
         };
         check_authorities(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let clustered = settings.cluster.config(settings);
+        let clustered = clustered.map_err(|fault| Failure::Configuration(vec![fault]))?.map(Clustered::new);
+        let among = clustered.as_ref().map(Clustered::among).unwrap_or_default();
         let store = config.store.clone().map(|path| (path, config.store_bytes));
-        let server =
-            Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
+        let server = Server::start_among(config, journal, among)
+            .map_err(|error| Failure::Failed(error.to_string()))?;
         certificates.as_ref().map_or(Ok(()), |certificates| certificates.begin())?;
-        Ok(Arc::new(Self {
+        let accelerator = Arc::new(Self {
             addresses: server.addresses(),
             running: Running::new(server),
             in_front_of,
@@ -104,7 +130,17 @@ impl Accelerator {
             origin_of,
             certificates,
             savings: tells_savings.then(Lock::default),
-        }))
+            clustered,
+        });
+        if let Some(clustered) = &accelerator.clustered {
+            clustered.begin(Arc::downgrade(&accelerator))?;
+        }
+        Ok(accelerator)
+    }
+
+    /// What is counted of its cluster.
+    pub(crate) fn cluster_counters(&self) -> Option<Arc<dyn Source>> {
+        self.clustered.as_ref().and_then(|clustered| clustered.counters())
     }
 
     /// Where clients connect.
@@ -113,7 +149,7 @@ impl Accelerator {
     }
 }
 
-/// Settings that only a restart changes, beside those of the authority that certificates are ordered of: where clients
+/// Settings that only a restart changes, beside those of the cluster and of the authority that certificates are ordered of: where clients
 /// connect, the store, and what is reserved at the start.
 const ONLY_AT_START: &[&str] = &[
     "listen",
@@ -176,6 +212,14 @@ impl Purges for Accelerator {
         outcome.unwrap_or(Err(PurgeError::NoAnswer))
     }
 
+    fn tell(&self, what: &Invalidate, is_soft: bool, everywhere: bool) -> Option<Result<Outcome, Refused>> {
+        self.clustered.as_ref().map(|clustered| clustered.tell(what, is_soft, everywhere))
+    }
+
+    fn cluster(&self) -> Option<(Look, Option<u64>)> {
+        self.clustered.as_ref().and_then(|clustered| clustered.look())
+    }
+
     fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
         self.running.ask(Server::bans).unwrap_or(Err(PurgeError::NoAnswer))
     }
@@ -211,6 +255,7 @@ impl Service for Accelerator {
             let size = size_text(*bytes);
             text.push_str(&format!("cache: keeps what it stores in {}, {size}\n", path.display()));
         }
+        text.extend(self.clustered.as_ref().map(|clustered| clustered.announcement()));
         text
     }
 
@@ -220,7 +265,9 @@ impl Service for Accelerator {
 
     fn follows(&self, setting: &Setting) -> bool {
         let has_tls = self.certificates.is_some() || !setting.key.starts_with("tls-");
-        has_tls && !setting.key.starts_with("acme-") && !ONLY_AT_START.contains(&setting.key)
+        has_tls
+            && !["acme-", "cluster"].iter().any(|start| setting.key.starts_with(start))
+            && !ONLY_AT_START.contains(&setting.key)
     }
 
     fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
@@ -257,7 +304,11 @@ impl Service for Accelerator {
     }
 
     fn drain(&self, at_most: Duration) -> Result<bool, Failure> {
-        self.running.drain(at_most)
+        let drained = self.running.drain(at_most);
+        if let Some(clustered) = &self.clustered {
+            clustered.leave();
+        }
+        drained
     }
 
     /// Below the pages of mail, which it may be in front of.

@@ -215,6 +215,18 @@ pub(crate) struct PurgeTask {
     pub tags: Vec<String>,
     #[arg(long, conflicts_with = "tags", help = "Everything")]
     pub all: bool,
+    #[arg(
+        long,
+        conflicts_with_all = ["local", "list"],
+        help = "Waits until no accelerator of the cluster shows it any more, and says so of each"
+    )]
+    pub everywhere: bool,
+    #[arg(
+        long,
+        conflicts_with = "list",
+        help = "Here alone: the other accelerators of the cluster are not told"
+    )]
+    pub local: bool,
     #[arg(long, help = "Softly: it is stale and stays, to be shown while it is fetched anew, or validated")]
     pub soft: bool,
     #[command(flatten)]
@@ -359,7 +371,7 @@ pub(crate) struct AdminFlags(pub Flags);
 pub(crate) struct ServeFlags(pub Flags);
 
 impl ServeFlags {
-    const WANTED: fn(&str, Section) -> bool = |_, section| section == Section::Common;
+    const WANTED: fn(&str, Section) -> bool = |key, section| section == Section::Common || key == "cluster";
 }
 
 impl CacheFlags {

@@ -28,6 +28,8 @@ use crate::{
 
 /// The server answers from its own memory; one that takes longer hangs.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// A purge that is to hold everywhere may wait for two of the longest leases.
+const EVERYWHERE_TIME_MAX: Duration = Duration::from_secs(150);
 
 /// What the server has done: JSON as it says it, or the table.
 pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
@@ -58,16 +60,20 @@ pub(crate) fn journal(settings: &Settings) -> Result<Opened, Failure> {
 
 /// Purges a URL, tags or everything, and says what was done.
 pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Failure> {
-    let PurgeTask { url, tags, ban, all, soft, list, .. } = task;
+    let PurgeTask { url, tags, ban, all, soft, list, everywhere, local, .. } = task;
     let server = Server::new(settings)?;
     if *list {
         return bans(&server);
     }
     let named = url.iter().map(|url| ("url", url)).chain(tags.iter().map(|tag| ("tag", tag)));
     let named = named.chain(ban.iter().map(|ban| ("ban", ban)));
-    let knobs = [("all", all), ("soft", soft)].into_iter().filter(|(_, is_said)| **is_said);
+    let knobs = [("all", all), ("soft", soft), ("everywhere", everywhere), ("local", local)]
+        .into_iter()
+        .filter(|(_, is_said)| **is_said);
     let request = server.agent.post(server.url("/purge")).query_pairs(named);
     let request = request.query_pairs(knobs.map(|(name, _)| (name, "")));
+    let within = if *everywhere { EVERYWHERE_TIME_MAX } else { ANSWER_TIME_MAX };
+    let request = request.config().timeout_global(Some(within)).build();
     let (said, text) = server.said(server.authorized(request).send_empty())?;
     let what = match (url, ban) {
         (Some(url), _) => url.clone(),
@@ -75,13 +81,28 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
         (None, None) if *all => "everything".to_owned(),
         (None, None) => format!("what has the tag {}", tags.join(" or ")),
     };
-    match (said["invalidated"].as_bool(), said["dropped"].as_bool()) {
-        (Some(true), _) if *soft => Ok(format!("Stale from now on: {what}\n")),
-        (Some(true), _) => Ok(format!("Purged {what}\n")),
-        (_, Some(true)) => Ok(format!("Dropped {what}\n")),
-        (_, Some(false)) => Ok(format!("Nothing was stored under {what}\n")),
-        _ => Err(server.unexpected(200, &text)),
+    let mut done = match (said["invalidated"].as_bool(), said["dropped"].as_bool()) {
+        (Some(true), _) if *soft => format!("Stale from now on: {what}\n"),
+        (Some(true), _) => format!("Purged {what}\n"),
+        (_, Some(true)) => format!("Dropped {what}\n"),
+        (_, Some(false)) => format!("Nothing was stored under {what}\n"),
+        _ => return Err(server.unexpected(200, &text)),
+    };
+    for told in said["instances"].as_array().into_iter().flatten() {
+        let name = explained::plain(told["name"].as_str().unwrap_or_default());
+        let standing = match told["standing"].as_str().unwrap_or_default() {
+            "applied" => "has carried it out",
+            "lease-out" => "is cut off, and shows nothing that it stored until it has carried it out",
+            "left" => "has stopped",
+            "serves-on" => "serves on, and may show it: it is told to, and has not carried it out",
+            "serves-on-applied" => {
+                "has carried it out, but is told to serve on when it is cut off: next time it may show it"
+            }
+            _ => "has not carried it out",
+        };
+        done.push_str(&format!("{name} {standing}\n"));
     }
+    Ok(done)
 }
 
 /// The bans that a server keeps, one a line: when, how far its lurker is, and the expression.

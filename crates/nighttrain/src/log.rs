@@ -67,7 +67,9 @@ pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, String> {
              one part's level is such as cache=debug"
         ));
     }
-    EnvFilter::try_new(text).map_err(|error| format!("{error}: a filter is such as info or info,cache=debug"))
+    // What the cluster's library says, `cluster` says in our words, once.
+    EnvFilter::try_new(format!("async_nats=off,{text}"))
+        .map_err(|error| format!("{error}: a filter is such as info or info,cache=debug"))
 }
 
 fn is_level(word: &str) -> bool {

@@ -61,7 +61,13 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     Ok(Started {
         services: vec![Arc::clone(&accelerator) as Arc<dyn Service>],
         certificates: certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates)),
-        beside: Vec::from_iter(certificates.and_then(|certificates| certificates.counters())),
+        beside: [
+            certificates.and_then(|certificates| certificates.counters()),
+            accelerator.cluster_counters(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         purges: Some(accelerator as Arc<dyn Purges>),
         hint,
     })

@@ -19,6 +19,7 @@ use crate::{
     acme_settings::{ACME_SETTINGS, AcmeSaid},
     admin::read_token,
     cache_settings::CACHE_SETTINGS,
+    cluster_settings::{CLUSTER_SETTINGS, ClusterSaid},
     crawler_settings::{self, CRAWLER_SETTINGS},
     failure::{Failure, Fault},
     feed_settings::{FEED_SETTINGS, FeedSettings},
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub tls: TlsSaid,
     /// Certificates that are obtained.
     pub acme: AcmeSaid,
+    /// The cluster that accelerators share purges by.
+    pub cluster: ClusterSaid,
     /// The feed's settings.
     pub feed: FeedSettings,
     /// The mail service's settings.
@@ -82,6 +85,7 @@ impl Default for Settings {
             sites: Vec::new(),
             tls: TlsSaid::default(),
             acme: AcmeSaid::default(),
+            cluster: ClusterSaid::default(),
             feed: FeedSettings::default(),
             mail: MailSettings::default(),
             bots_approved: Vec::new(),
@@ -285,6 +289,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     CRAWLER_SETTINGS,
     TLS_SETTINGS,
     ACME_SETTINGS,
+    CLUSTER_SETTINGS,
     ORIGIN_SETTINGS,
     SITE_SETTINGS,
     FEED_SETTINGS,
@@ -297,6 +302,7 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + CRAWLER_SETTINGS.len()
     + TLS_SETTINGS.len()
     + ACME_SETTINGS.len()
+    + CLUSTER_SETTINGS.len()
     + ORIGIN_SETTINGS.len()
     + SITE_SETTINGS.len()
     + LOG_SETTINGS.len()
@@ -658,6 +664,12 @@ mod tests {
             "websocket-origins" => "https://a.example,https://b.example",
             "leaf" => "nats-leaf://a.example:7422,tls://[::1]:9",
             "leaf-credentials" | "leaf-tls-ca" => "/a/b",
+            "cluster" => "nats://a.example:4222,tls://[::1]:9",
+            "cluster-name" | "cluster-stream" | "cluster-bucket" => "night-1",
+            "cluster-replicas" => "5",
+            "cluster-when-cut-off" => "serve",
+            key if key.starts_with("cluster-tls") => "/a/b",
+            "cluster-credentials" | "cluster-nkey" => "/a/b",
             "server-name" => "night-1",
             "max-connections" | "max-subscriptions" | "ping-max" => "7",
             "max-payload" | "max-control-line" | "max-pending" | "max-pending-total" => "5KiB",

@@ -16,7 +16,7 @@ mod places;
 
 pub(crate) use self::places::GROUPS;
 use self::places::PLACES;
-use crate::{certificates::CertificateSaid, units::size_for_people};
+use crate::{certificates::CertificateSaid, cluster_table, units::size_for_people};
 
 /// Histograms are shown by these quantiles; the last is the maximum.
 const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p999"), (1.0, "max")];
@@ -32,6 +32,8 @@ pub(crate) struct Report {
     pub groups: Vec<Group>,
     /// The certificates that are shown, or are to be.
     pub certificates: Vec<CertificateSaid>,
+    /// The cluster of accelerators, as the admin server says it; none: it is alone.
+    pub cluster: Option<serde_json::Value>,
 }
 
 /// Numbers that answer one question.
@@ -87,7 +89,7 @@ impl Report {
                 entries(family, &name, &mut group.entries);
             }
         }
-        Self { uptime_s, ready, groups, certificates: Vec::new() }
+        Self { uptime_s, ready, groups, certificates: Vec::new(), cluster: None }
     }
 
     /// The number under `group` and `name`.
@@ -133,6 +135,9 @@ impl Report {
         }
         if !self.certificates.is_empty() {
             table.push_str(&format!("\ncertificates\n{}", certificates::text(&self.certificates, now_s())));
+        }
+        if let Some(cluster) = &self.cluster {
+            table.push_str(&format!("\ncluster: {}", cluster_table::text(cluster)));
         }
         if self.is_without_freshness() {
             table.push_str(
@@ -302,6 +307,9 @@ impl Serialize for Report {
             map.serialize_entry(group.name, group)?;
         }
         map.serialize_entry("certificates", &self.certificates)?;
+        if let Some(cluster) = &self.cluster {
+            map.serialize_entry("accelerators", cluster)?;
+        }
         map.end()
     }
 }

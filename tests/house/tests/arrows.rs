@@ -3,7 +3,7 @@
 //! ```text
 //! nighttrain ──▶ cache, feed, mail ──▶ engine, wire ──▶ (engine only) bheap          lab ──▶ any of these but the first
 //!      ├──▶ httpd ◀── mail      httpd ──▶ engine, wire
-//!      └──▶ acme ──▶ engine
+//!      └──▶ acme, cluster ──▶ engine
 //! ```
 //! `engine` and `wire` do not know each other, so that protocols stay pure and the engine stays free of meaning. The
 //! servers do not know each other: they meet over their public protocols. `lab` is a program beside `nighttrain`: it
@@ -20,7 +20,7 @@ use std::{
 use house::metadata;
 
 /// Each crate and the crates of this workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("unify", &[]),
     ("allocations", &[]),
     ("house", &[]),
@@ -29,11 +29,12 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("engine", &["bheap"]),
     ("httpd", &["engine", "wire"]),
     ("acme", &["engine"]),
+    ("cluster", &["engine"]),
     ("cache", &["engine", "wire", "bheap"]),
     ("feed", &["engine", "wire", "bheap"]),
     ("mail", &["httpd", "engine", "wire", "bheap"]),
     ("lab", &["allocations", "bheap", "wire", "engine", "cache", "feed", "mail"]),
-    ("nighttrain", &["bheap", "wire", "engine", "acme", "httpd", "cache", "feed", "mail"]),
+    ("nighttrain", &["bheap", "wire", "engine", "acme", "cluster", "httpd", "cache", "feed", "mail"]),
     ("tests", &["bheap", "wire", "engine", "cache", "feed", "mail", "nighttrain"]),
 ];
 

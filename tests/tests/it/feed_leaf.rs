@@ -363,6 +363,35 @@ async fn f15_the_hub_is_lost_and_returns() -> Outcome {
     Ok(())
 }
 
+/// A cluster of two, of which one is named: when that is killed, the other is joined, of which it has told.
+#[tokio::test(flavor = "multi_thread")]
+async fn f15_another_hub_of_the_cluster_is_joined() -> Outcome {
+    let Some((_, program)) = programs().into_iter().next() else { return Ok(()) };
+    let (mut one, mut two) = (Hub::prepare_by(&program), Hub::prepare_by(&program));
+    for (hub, name, other) in [(&one, "one", &two), (&two, "two", &one)] {
+        let cluster = format!(
+            "cluster {{ name: both, listen: \"127.0.0.1:{{WEB}}\", routes: [\"nats://127.0.0.1:{}\"] }}",
+            other.web_port()
+        );
+        hub.configure(&format!("server_name: {name}\n{cluster}\n{OPEN}"));
+    }
+    one.begin();
+    two.begin();
+    let feed = Feed::start_joined("", &["--leaf", &one.url()]);
+    until_joined(&feed);
+    let (here, there) = (connect(feed.address()).await, connect(two.address()).await);
+    let mut near = here.subscribe("a").await?;
+    until_heard(&there, &mut near, "a").await?;
+    eventually("its other address is learnt", || {
+        feed.page("/leafz")["hubs"][0]["learnt_addresses"].as_u64().is_some_and(|learnt| learnt > 0)
+    });
+    one.kill();
+    eventually("the loss is seen", || joined(&feed) == 0);
+    until_joined(&feed);
+    until_heard(&there, &mut near, "a").await?;
+    Ok(())
+}
+
 /// Numbered messages both ways, while the hub is killed again and again: nothing comes twice or out of its order, and what
 /// is published once it is joined again comes.
 #[tokio::test(flavor = "multi_thread")]
@@ -489,6 +518,11 @@ async fn f9_a_leaf_says_who_it_is() -> Outcome {
             "urls = [\"tls://localhost:{LEAF}\"]\ntls-ca = \"{CA}\"\ntls-handshake-first = true",
         ),
         ("WebSocket", format!("{}\n{ws}", of("")), "urls = [\"ws://127.0.0.1:{WEB}\"]"),
+        (
+            "WebSocket under TLS",
+            format!("{}\nwebsocket {{ listen: \"127.0.0.1:{{WEB}}\", {tls} }}", of("")),
+            "urls = [\"wss://localhost:{WEB}\"]\ntls-ca = \"{CA}\"",
+        ),
         ("JWT", format!("{}\n{}", of(""), operator.lines), "urls = [\"{URL}\"]\ncredentials = \"{CREDS}\""),
         (
             "account",

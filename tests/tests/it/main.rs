@@ -9,6 +9,8 @@ mod bans;
 mod blocks;
 mod client_certificates;
 mod clock_steps;
+mod cluster_history;
+mod cluster_purges;
 mod codings;
 mod conformance;
 mod corpus;

@@ -60,19 +60,23 @@ use crate::{
     taking::Taking,
     transaction::{self, Draft, Moment},
     transport::Transport,
-    turns::{Turns, after_the_others},
+    turns::{Length, Turns, after_the_others},
     visitor::Peer,
 };
 
-/// Requests that one connection has answered in one turn; then it is the others'. About a millisecond's work.
+/// Work, in requests, that one connection has done in one turn; then it is the others'. About a millisecond's.
 const TURN_REQUESTS_MAX: usize = 512;
-/// The same while clients of other addresses are here, for a connection that has not waited for a turn: of a thousand that
-/// bring much at once, each has so much before they wait for each other.
+/// The same while clients of other addresses are here.
 const TURN_REQUESTS_SHARED: usize = 64;
+/// … and its address has had its part: what anybody asks at once who waits for answers.
+const TURN_REQUESTS_LITTLE: usize = 2;
+/// So many bytes of answers count for a request: the kernel's copy of them costs as much.
+const ANSWER_BYTES_A_REQUEST: usize = 2 * 1024;
 /// An answer that is sent by itself counts for so many requests: beside its content they are little.
 const ANSWER_ALONE_REQUESTS: usize = 16;
 /// What such a connection reads at once; the rest may wait in its socket.
 const READ_BYTES_SHARED: usize = 16 * 1024;
+const READ_BYTES_LITTLE: usize = 2 * 1024;
 /// Answers gathered before they are written although more requests are waiting: bounds the scratch, and what a client that
 /// does not read makes us hold.
 const OUT_BYTES_MAX: usize = 64 * 1024;
@@ -100,6 +104,8 @@ pub(super) struct Connection {
     requests: usize,
     /// Work that it has had since it last waited for its client, or for its turn, in requests.
     spent: usize,
+    /// … and in this look at its socket.
+    had: usize,
     /// It may bring no more than those.
     is_last: bool,
     /// What came so far could be the beginning of HTTP/2 by prior knowledge (RFC 9113 §3.3).
@@ -138,8 +144,8 @@ struct Answered {
     bytes: usize,
     /// What is behind them has not been looked at.
     unexamined: bool,
-    /// How many requests that was.
-    requests: usize,
+    /// How much that was, in requests.
+    work: usize,
     /// The turn is over.
     turned: Option<Turned>,
 }
@@ -219,6 +225,7 @@ impl Connection {
             unexamined: false,
             requests: 0,
             spent: 0,
+            had: 0,
             is_last: false,
             may_be_http2: true,
             drafts: Vec::new(),
@@ -230,7 +237,11 @@ impl Connection {
         loop {
             let turned = poll_fn(|cx| {
                 let look = turns.look();
-                self.turn(cx, look.is_long)
+                let turned = self.turn(cx, look.length);
+                if self.had > TURN_REQUESTS_LITTLE {
+                    look.was_much();
+                }
+                turned
             })
             .await;
             if !matches!(turned, Turned::Closed) {
@@ -353,9 +364,14 @@ impl Connection {
         open
     }
 
-    /// Reads once and answers all that can be answered from memory, up to a turn's requests since it last had to wait.
-    fn turn(&mut self, cx: &mut Context<'_>, is_long: bool) -> Poll<Turned> {
-        let requests_max = if is_long { TURN_REQUESTS_MAX } else { TURN_REQUESTS_SHARED };
+    /// Reads once and answers all that can be answered from memory, up to a turn's work since it last had to wait.
+    fn turn(&mut self, cx: &mut Context<'_>, length: Length) -> Poll<Turned> {
+        let (work_max, read_max) = match length {
+            Length::Long => (TURN_REQUESTS_MAX, usize::MAX),
+            Length::Short => (TURN_REQUESTS_SHARED, READ_BYTES_SHARED),
+            Length::Little => (TURN_REQUESTS_LITTLE, READ_BYTES_LITTLE),
+        };
+        self.had = 0;
         self.client.watch.task(cx.waker());
         // What is idle is closed, unless a request has come in just now.
         let closing = self.client.watch.expired();
@@ -370,7 +386,7 @@ impl Connection {
             // Bytes of it that hold no whole request, as far as they have been looked at.
             let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
             loop {
-                if self.spent >= requests_max {
+                if self.spent >= work_max {
                     core.count(Counter::TurnsCut);
                     self.pending.clear();
                     self.pending.extend_from_slice(&scratch.read[..have]);
@@ -380,7 +396,7 @@ impl Connection {
                 }
                 if seen == have {
                     let room = &mut scratch.read[have..];
-                    let most = if is_long { room.len() } else { room.len().min(READ_BYTES_SHARED) };
+                    let most = room.len().min(read_max);
                     match self.client.transport.poll_read(cx, &mut room[..most]) {
                         Poll::Pending if closing => return Poll::Ready(Turned::Closed),
                         Poll::Pending => {
@@ -413,12 +429,13 @@ impl Connection {
                 // A head that comes byte by byte is parsed when it may be complete, not at each byte.
                 let limits = head_limits(&core.config);
                 let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
-                    Answered { bytes: 0, unexamined: false, requests: 0, turned: None }
+                    Answered { bytes: 0, unexamined: false, work: 0, turned: None }
                 } else {
-                    self.answer_all(core, scratch, have, requests_max - self.spent)
+                    self.answer_all(core, scratch, have, work_max - self.spent)
                 };
-                let Answered { bytes: answered, unexamined, requests: more, turned } = answered;
+                let Answered { bytes: answered, unexamined, work: more, turned } = answered;
                 self.spent += more;
+                self.had += more;
                 if let Some(turned) = turned {
                     // What is behind the request that is being answered waits for its turn.
                     self.pending.clear();
@@ -433,13 +450,13 @@ impl Connection {
         })
     }
 
-    /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself, at most so many.
+    /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself, at most so much work.
     fn answer_all(
         &mut self,
         core: &Core,
         scratch: &mut Scratch,
         have: usize,
-        requests_max: usize,
+        work_max: usize,
     ) -> Answered {
         let Scratch { read, head: stored_head, out, slots, key, drafts } = scratch;
         let limits = head_limits(&core.config);
@@ -454,7 +471,7 @@ impl Connection {
         let mut stopped = None;
         // Begun when the turn is over and the answers are out.
         let mut refreshes = Vec::new();
-        while at < have && stopped.is_none() && requests < requests_max {
+        while at < have && stopped.is_none() && requests + out.len() / ANSWER_BYTES_A_REQUEST < work_max {
             let ((head, visitor), head_bytes) = match parse_request(&read[at..have], slots, &limits) {
                 Ok(Progress::NeedMore) => break,
                 Ok(Progress::Complete((head, bytes))) => (self.peer.asks(head, proxies), bytes),
@@ -539,14 +556,15 @@ impl Connection {
                 }
             }
         }
-        let is_stopped = stopped.is_some() || requests == requests_max;
+        let work = requests + out.len() / ANSWER_BYTES_A_REQUEST;
+        let is_stopped = stopped.is_some() || work >= work_max;
         let turned = self.write_out(core, out, stopped);
         transaction::end_sent(drafts, self.client.sent_bytes, &mut self.drafts);
         drop(turn);
         refreshes.into_iter().for_each(|request| fetch::refresh(core, request));
         // The socket took at once the body that the requests behind it were kept back for.
         let unexamined = is_stopped && turned.is_none();
-        Answered { bytes: at, unexamined, requests, turned }
+        Answered { bytes: at, unexamined, work, turned }
     }
 
     /// Writes what was gathered, once; what the socket refuses is left to be sent.

@@ -45,7 +45,7 @@ use crate::{
     taking::Taking,
     transaction::Draft,
     transport::Transport,
-    turns::Turns,
+    turns::{Length, Turns},
     visitor::Peer,
 };
 
@@ -54,8 +54,10 @@ use crate::{
 const OUT_BYTES_MAX: usize = 128 * 1024;
 /// Frames that one connection has looked at in one turn; then it is the others'.
 const TURN_FRAMES_MAX: usize = 2048;
-/// The same while clients of other addresses are here, for a connection that has not waited for a turn.
+/// The same while clients of other addresses are here.
 const TURN_FRAMES_SHARED: usize = 128;
+/// … and its address has had its part.
+const TURN_FRAMES_LITTLE: usize = 8;
 /// How often a connection with open streams is looked at, whether one of them is stalled.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a client may take to read our last words.
@@ -108,7 +110,17 @@ pub(crate) async fn serve(
     let end = loop {
         let turned = poll_fn(|cx| {
             let look = turns.look();
-            turn(client, &watch, if look.is_long { TURN_FRAMES_MAX } else { TURN_FRAMES_SHARED }, cx)
+            let frames_max = match look.length {
+                Length::Long => TURN_FRAMES_MAX,
+                Length::Short => TURN_FRAMES_SHARED,
+                Length::Little => TURN_FRAMES_LITTLE,
+            };
+            let mut frames_left = frames_max;
+            let turned = turn(client, &watch, &mut frames_left, cx);
+            if frames_max - frames_left > TURN_FRAMES_LITTLE {
+                look.was_much();
+            }
+            turned
         });
         match turned.await {
             Err(end) => break end,
@@ -202,9 +214,14 @@ async fn say_goodbye(mut multiplex: Multiplex, end: End) {
 /// A connection has had its part, and has more to do.
 struct Cut;
 
-/// Writes what waits, reads once, and answers all that can be answered from memory; again, until it has to wait, or has had so
-/// many frames looked at.
-fn turn(client: Client, watch: &Watch, frames_max: usize, cx: &mut Context<'_>) -> Poll<Result<Cut, End>> {
+/// Writes what waits, reads once, and answers all that can be answered from memory; again, until it has to wait, or no frame is
+/// left to it.
+fn turn(
+    client: Client,
+    watch: &Watch,
+    frames_left: &mut usize,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Cut, End>> {
     watch.task(cx.waker());
     with_core(|core| {
         let mut all = core.multiplexes.borrow_mut();
@@ -212,7 +229,7 @@ fn turn(client: Client, watch: &Watch, frames_max: usize, cx: &mut Context<'_>) 
         if multiplex.waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
             multiplex.waker = Some(cx.waker().clone());
         }
-        match go_on(core, multiplex, client, watch, frames_max, cx) {
+        match go_on(core, multiplex, client, watch, frames_left, cx) {
             Ok(None) => Poll::Pending,
             Ok(Some(cut)) => Poll::Ready(Ok(cut)),
             Err(end) => Poll::Ready(Err(end)),
@@ -225,7 +242,7 @@ fn go_on(
     multiplex: &mut Multiplex,
     client: Client,
     watch: &Watch,
-    frames_max: usize,
+    frames_left: &mut usize,
     cx: &mut Context<'_>,
 ) -> Result<Option<Cut>, End> {
     if let Some(ended) = multiplex.ended.take() {
@@ -235,7 +252,6 @@ fn go_on(
     if watch.expired() {
         look(core, multiplex, watch, now_ms)?;
     }
-    let mut frames_left = frames_max;
     loop {
         if !multiplex.flush()? {
             match multiplex.transport.poll_write_ready(cx) {
@@ -253,13 +269,13 @@ fn go_on(
         if multiplex.is_draining && multiplex.streams.is_empty() && multiplex.wire.streams() == 0 {
             return Err(End::Done);
         }
-        if frames_left == 0 {
+        if *frames_left == 0 {
             core.count(Counter::TurnsCut);
             multiplex.unexamined = true;
             watch.work();
             return Ok(Some(Cut));
         }
-        if !read(core, multiplex, client, cx, &mut frames_left)? {
+        if !read(core, multiplex, client, cx, frames_left)? {
             wait(core, multiplex, watch, now_ms);
             return Ok(None);
         }

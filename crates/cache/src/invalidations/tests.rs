@@ -11,7 +11,7 @@ struct Twin(Vec<Invalidation>);
 impl Twin {
     fn verdict(&self, since: u64, address: u64, tags: &[u64]) -> Verdict {
         let is_about = |what: &What| match what {
-            What::All => true,
+            What::All | What::Doubted => true,
             What::Tagged => !tags.is_empty(),
             What::Address(purged) => *purged == address,
             What::Tags(purged) => purged.iter().any(|tag| tags.contains(tag)),
@@ -20,7 +20,7 @@ impl Twin {
         let later = self.0.iter().filter(|purge| purge.number > since && is_about(&purge.what));
         later
             .map(|purge| {
-                if purge.is_soft && purge.what != What::Tagged {
+                if purge.is_soft && purge.what != What::Tagged || purge.what == What::Doubted {
                     Verdict::Soft(purge.number)
                 } else {
                     Verdict::Hard
@@ -46,6 +46,7 @@ fn what() -> impl Strategy<Value = What> {
         3 => (100u64..110).prop_map(What::Address),
         1 => Just(What::All),
         1 => Just(What::Tagged),
+        1 => Just(What::Doubted),
     ]
 }
 

@@ -151,8 +151,11 @@ impl SiteTable {
 
     /// The hosts that the site of a host names, whose letters may be of any case; empty for the default one.
     pub(crate) fn names_for(&self, host: &[u8]) -> &str {
+        if self.rules.len() <= 1 {
+            return "";
+        }
         let mut lower = [0; HOST_BYTES_MAX];
-        let Some(lower) = lower.get_mut(..host.len()).filter(|_| self.rules.len() > 1) else { return "" };
+        let Some(lower) = lower.get_mut(..host.len()) else { return "" };
         lower.copy_from_slice(host);
         lower.make_ascii_lowercase();
         self.names(self.of_host(lower))

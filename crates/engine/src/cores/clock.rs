@@ -5,7 +5,7 @@
 //! | question | cost | resolution |
 //! |---|---|---|
 //! | [`unix_s`], [`unix_ms`], [`monotonic_ms`] | 5–8 ns | one tick of the kernel (1–10 ms), always a little in the past |
-//! | [`now`], [`now_system`], [`monotonic_ns`], [`unix_ns`] | 40–45 ns | 1 ns |
+//! | [`now`], [`now_system`], [`monotonic_ns`], [`unix_ns`], [`boot_ms`] | 40–45 ns | 1 ns |
 //!
 //! The UNIX time jumps when somebody sets the clock: it is for what peers and files are told (`Date`, `Age`, expiry).
 //! Deadlines and durations of our own are taken from the monotonic clock.
@@ -66,6 +66,14 @@ pub fn now_system() -> SystemTime {
 #[must_use]
 pub fn monotonic_ms() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
+    time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+/// Milliseconds since the machine was started, by a clock that goes on while it sleeps (`CLOCK_BOOTTIME`), and exactly: for
+/// leases, which end although nobody was there to see it.
+#[must_use]
+pub fn boot_ms() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.unsigned_abs() * 1000 + time.tv_nsec.unsigned_abs() / 1_000_000
 }
 

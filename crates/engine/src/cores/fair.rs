@@ -7,7 +7,9 @@
 //! A loop serves connections in the order in which they are ready, so whoever opens more of them has more of it: a line
 //! of somebody else's waits behind a large turn of each. With this it waits behind one turn of each address. No time of
 //! the loop is lost: who alone has something to do has every round. Whoever has little to do never comes here; nor does
-//! anybody while all connections are one address's, and were. *Memory:* places of a fixed number, chosen by a hash; who
+//! anybody while all connections are one address's, and were. What is done without waiting for a turn has a bound for an
+//! address, too ([`Member::has_had_its_part`]): of a thousand connections that come at once, each of which has some work
+//! before it waits, the others would wait for a thousand times that. *Memory:* places of a fixed number, chosen by a hash; who
 //! shares one shares its turns. *Who waits:* the connection that floods, behind those of its own address that did before;
 //! [`Turn::has_waited`] is for its server's count. Figures: `docs/decisions/026-siege.md`.
 #![expect(
@@ -33,6 +35,11 @@ use super::clock;
 const SHARED_FOR_MS: u64 = 10_000;
 /// Places for addresses.
 const PLACES: usize = 256;
+/// What an address has in one tick of the coarse clock (1–10 ms) of turns that were not waited for, in parts of the largest
+/// such turn.
+const UNASKED_TURNS_MAX: u64 = 2;
+/// The bits of a place's account that count turns; the others are the tick.
+const TURN_BITS: u32 = 8;
 
 /// The places of one loop. Only its thread uses them; a lock that nobody else takes is what lets tasks of any kind hold a
 /// [`Member`].
@@ -41,6 +48,8 @@ pub struct Fair {
     /// So that nobody can aim at another's place.
     seed: RandomState,
     inner: Mutex<Inner>,
+    /// Large turns that nobody waited for, by place, and the tick in which they were.
+    unasked: Box<[AtomicU64]>,
     /// Places that connections belong to.
     in_use: AtomicUsize,
     /// Until then turns are taken although one address is alone: who was here may come again. 0: nobody was.
@@ -91,6 +100,7 @@ impl Default for Fair {
         Self {
             seed: RandomState::new(),
             inner: inner.into(),
+            unasked: std::iter::repeat_with(AtomicU64::default).take(PLACES).collect(),
             in_use: AtomicUsize::new(0),
             shared_until_ms: AtomicU64::new(0),
         }
@@ -133,6 +143,25 @@ impl Member {
     #[inline]
     pub fn is_alone(&self) -> bool {
         self.fair.is_one_address()
+    }
+
+    /// Whether the connections of its address have had as many large turns in this tick of the clock as they may have
+    /// without waiting for one; then this one has a small one, and waits for more.
+    #[inline]
+    pub fn has_had_its_part(&self) -> bool {
+        let account = self.fair.unasked[self.place].load(Relaxed);
+        account >> TURN_BITS == clock::monotonic_ms() && account & ((1 << TURN_BITS) - 1) >= UNASKED_TURNS_MAX
+    }
+
+    /// It had a large turn for which it did not wait.
+    #[inline]
+    pub fn had_unasked(&self) {
+        let tick = clock::monotonic_ms();
+        let account = &self.fair.unasked[self.place];
+        let before = account.load(Relaxed);
+        // Nobody asks beyond the bound, so that the turns do not run over into the tick.
+        let turns = if before >> TURN_BITS == tick { before & ((1 << TURN_BITS) - 1) } else { 0 };
+        account.store(tick << TURN_BITS | (turns + 1).min((1 << TURN_BITS) - 1), Relaxed);
     }
 
     /// Waits for a turn, if others of the address want one too and connections of another address are here.
@@ -287,6 +316,28 @@ mod tests {
         }
         drop(quiet);
         assert_eq!(fair.in_use.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn an_address_has_two_large_turns_in_a_tick_for_which_it_did_not_wait() {
+        let fair = Arc::new(Fair::default());
+        let (one, two, other) = (fair.join(address(1)), fair.join(address(1)), fair.join(address(2)));
+        // The clock may tick between two lines: then it is tried again.
+        let is_seen = (0..1000).any(|_| {
+            let tick = clock::monotonic_ms();
+            let before = one.has_had_its_part();
+            one.had_unasked();
+            two.had_unasked();
+            let after = [one.has_had_its_part(), two.has_had_its_part(), other.has_had_its_part()];
+            let is_one_tick = clock::monotonic_ms() == tick;
+            let is_right = !before && after == [true, true, false];
+            while clock::monotonic_ms() == tick {
+                std::hint::spin_loop();
+            }
+            assert!(!one.has_had_its_part(), "a new tick");
+            is_one_tick && is_right
+        });
+        assert!(is_seen);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -20,6 +20,8 @@
 //! | `POST /purge?url=` | drops one URL from the store |
 //! | `POST /purge?tag=&tag=`, `?all` | purges what has one of these tags, or everything |
 //! | `POST /purge?ban=` | purges what an expression holds of |
+//! | … `&everywhere`, `&local` | … and waits until it holds on each accelerator of the cluster; here alone |
+//! | `/cluster` | JSON: how the cluster of accelerators is, and who is in it |
 //! | … `&soft` | … softly, of a URL, too: it is stale and stays |
 //! | `GET /purge` | the bans that are kept, as JSON |
 //! | `/explain?url=&method=&header=` | JSON: what would become of such a request, and which rule says so |
@@ -38,6 +40,7 @@ mod port;
 
 use std::{sync::Arc, time::Instant};
 
+use ::cluster::{Outcome, Refused, Told};
 use axum::{
     Json, Router,
     extract::{Query, RawQuery, Request, State},
@@ -51,11 +54,13 @@ use engine::{
     journal::Journal,
     meter::{Registry, prometheus},
 };
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::{
     accelerator::{BanSeen, Invalidate, PurgeError, Purged, Purges},
     certificates::CertificateSaid,
+    cluster_table,
     stat::Report,
 };
 
@@ -105,10 +110,11 @@ pub(crate) fn pages(
     if accelerator.is_some() {
         guarded = guarded
             .route("/purge", post(purge).get(bans))
+            .route("/cluster", get(cluster))
             .route("/explain", get(explain::explain))
             .route("/objects", get(objects::objects))
             .route("/origins", get(origins::origins).post(origins::set));
-        known = "/, /metrics, /stat, /log, /purge, /explain, /objects, /origins, /healthz, /readyz";
+        known = "/, /metrics, /stat, /log, /purge, /cluster, /explain, /objects, /origins, /healthz, /readyz";
     }
     let guarded = guarded.layer(middleware::from_fn_with_state(access, access::check));
     let purges = Arc::new(Semaphore::new(PURGES_MAX));
@@ -149,7 +155,9 @@ impl Admin {
             self.operated.is_ready(),
             self.started.elapsed().as_secs(),
         );
-        Report { certificates: self.operated.certificates(), ..report }
+        let cluster = self.accelerator.as_ref().and_then(|accelerator| accelerator.cluster());
+        let cluster = cluster.map(|(look, left_ms)| cluster_table::said(&look, left_ms));
+        Report { certificates: self.operated.certificates(), cluster, ..report }
     }
 }
 
@@ -182,6 +190,18 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
 struct Wanted {
     what: Invalidate,
     is_soft: bool,
+    reach: Reach,
+}
+
+/// Where a purge is to hold when it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Here, and nobody else is told.
+    Local,
+    /// Here; and in the cluster's stream, where there is one.
+    Told,
+    /// On each accelerator of the cluster.
+    Everywhere,
 }
 
 impl Wanted {
@@ -189,6 +209,7 @@ impl Wanted {
     fn of(query: Vec<(String, String)>) -> Option<Self> {
         let (mut urls, mut tags, mut bans) = (Vec::new(), Vec::new(), Vec::new());
         let (mut is_all, mut is_soft) = (false, false);
+        let mut reach = Reach::Told;
         for (name, value) in query {
             match &*name {
                 "url" => urls.push(value),
@@ -196,6 +217,8 @@ impl Wanted {
                 "ban" => bans.push(value),
                 "all" => is_all = true,
                 "soft" => is_soft = true,
+                "everywhere" if reach != Reach::Local => reach = Reach::Everywhere,
+                "local" if reach != Reach::Everywhere => reach = Reach::Local,
                 _ => return None,
             }
         }
@@ -210,7 +233,7 @@ impl Wanted {
             (None, None) if tags.len() <= TAGS_ASKED_MAX => Invalidate::Tags(tags),
             _ => return None,
         };
-        Some(Self { what, is_soft })
+        Some(Self { what, is_soft, reach })
     }
 }
 
@@ -253,16 +276,19 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
              ?ban=req.url+~+%5E/news or ?all, each with &soft or without",
         );
     };
-    let asked = admin.ask(move |accelerator| match &wanted {
-        Wanted { what: Invalidate::Url(url), is_soft: false } => {
-            accelerator.purge(url).map(|purged| serde_json::json!({ "dropped": purged == Purged::Dropped }))
+    if wanted.reach == Reach::Everywhere
+        && admin.accelerator.as_ref().is_none_or(|one| one.cluster().is_none())
+    {
+        let message = "there is no cluster here, so everywhere is here: leave that out, or name the cluster (cluster in \
+                       [cache])";
+        return error(StatusCode::BAD_REQUEST, message);
+    }
+    match admin.ask(move |accelerator| carry_out(accelerator, &wanted)).await {
+        Ok(Ok((done, None))) => Json(done).into_response(),
+        Ok(Ok((mut done, Some(why)))) => {
+            done["error"] = why.into();
+            (StatusCode::SERVICE_UNAVAILABLE, Json(done)).into_response()
         }
-        Wanted { what, is_soft } => {
-            accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))
-        }
-    });
-    match asked.await {
-        Ok(Ok(done)) => Json(done).into_response(),
         Ok(Err(wrong @ (PurgeError::NotAUrl(_) | PurgeError::NotABan(_)))) => {
             error(StatusCode::BAD_REQUEST, &wrong.to_string())
         }
@@ -270,6 +296,48 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
             error(StatusCode::SERVICE_UNAVAILABLE, &late.to_string())
         }
         Err(answer) => answer,
+    }
+}
+
+/// Purges here, then tells the others; what is answered, and what of it has not been done.
+fn carry_out(accelerator: &dyn Purges, wanted: &Wanted) -> Result<(Value, Option<String>), PurgeError> {
+    let Wanted { what, is_soft, reach } = wanted;
+    let mut done = match what {
+        Invalidate::Url(url) if !is_soft => accelerator
+            .purge(url)
+            .map(|purged| serde_json::json!({ "dropped": purged == Purged::Dropped }))?,
+        what => {
+            accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))?
+        }
+    };
+    if *reach == Reach::Local {
+        return Ok((done, None));
+    }
+    let is_everywhere = *reach == Reach::Everywhere;
+    let (outcome, why) = match accelerator.tell(what, *is_soft, is_everywhere) {
+        None => return Ok((done, None)),
+        Some(Ok(outcome)) => (Some(outcome), None),
+        Some(Err(refused)) => {
+            let why = format!("purged here; {refused}");
+            let outcome = if let Refused::NotYet(outcome) = refused { Some(outcome) } else { None };
+            (outcome, Some(why))
+        }
+    };
+    if let Some(Outcome { sequence, instances }) = outcome {
+        done["sequence"] = sequence.into();
+        if is_everywhere {
+            let one = |told: Told| serde_json::json!({ "name": told.name, "standing": told.standing.name() });
+            done["instances"] = instances.into_iter().map(one).collect();
+        }
+    }
+    Ok((done, why))
+}
+
+/// How the cluster of accelerators is.
+async fn cluster(State(admin): State<Arc<Admin>>) -> Response {
+    match admin.accelerator.as_ref().and_then(|accelerator| accelerator.cluster()) {
+        Some((look, left_ms)) => Json(cluster_table::said(&look, left_ms)).into_response(),
+        None => error(StatusCode::NOT_FOUND, "there is no cluster here (cluster in [cache])"),
     }
 }
 

@@ -100,6 +100,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
         _ => String::new(),
     };
     let mut beside = vec![web, announcer.counters(), feed.monitor_counters()];
+    beside.extend(accelerator.cluster_counters());
     beside.extend(certificates.as_ref().and_then(|certificates| certificates.counters()));
     Ok(Started {
         beside,

@@ -1,11 +1,12 @@
 //! Where each family that is counted is shown: its group, and its name there.
 
 /// The groups, with the heading of each.
-pub(crate) const GROUPS: [(&str, &str); 9] = [
+pub(crate) const GROUPS: [(&str, &str); 10] = [
     ("requests", "Requests"),
     ("messages", "Messages"),
     ("bytes", "Bytes"),
     ("store", "Store"),
+    ("cluster", "Cluster"),
     ("loops", "Loops"),
     ("limits", "Limits hit"),
     ("errors", "Errors"),
@@ -52,6 +53,19 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("cache_passes_narrowed", "limits", "passes_narrowed"),
     ("cache_without_freshness", "requests", "without_freshness"),
     ("cache_shared_pages_differ", "requests", "shared_pages_differ"),
+    ("cache_leases_out", "cluster", "hits_validated"),
+    ("cache_purges_not_told", "cluster", "purges_not_told"),
+    ("cluster_joins", "cluster", "joins"),
+    ("cluster_renewals", "cluster", "renewals"),
+    ("cluster_lapses", "cluster", "lapses"),
+    ("cluster_failures", "cluster", "failures"),
+    ("cluster_purges_told", "cluster", "purges_told"),
+    ("cluster_purges_applied", "cluster", "purges_applied"),
+    ("cluster_purges_retried", "cluster", "purges_retried"),
+    ("cluster_purges_unknown", "cluster", "purges_unknown"),
+    ("cluster_purges_refused", "limits", "cluster_purges"),
+    ("cluster_purges_late", "cluster", "purges_late"),
+    ("cluster_doubts", "cluster", "doubts"),
     ("cache_purges", "requests", "purges"),
     ("cache_invalidations", "requests", "invalidations"),
     ("cache_invalidated_dropped", "requests", "invalidated_dropped"),

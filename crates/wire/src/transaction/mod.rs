@@ -154,10 +154,7 @@ const CUT: u16 = 1 << 15;
 /// Appends the beginning of a record.
 #[inline]
 pub fn begin(kind: Kind, id: u64, parent: u64, began_us: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&(kind as u64 + 1).to_le_bytes());
-    for word in [id, parent, began_us] {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
+    out.extend_from_slice([kind as u64 + 1, id, parent, began_us].map(u64::to_le_bytes).as_flattened());
 }
 
 #[inline]
@@ -181,7 +178,17 @@ pub fn text(tag: Tag, value: &[u8], out: &mut Vec<u8>) {
 /// Appends a number, of whatever unit its tag has.
 #[inline]
 pub fn number(tag: Tag, value: u64, out: &mut Vec<u8>) {
-    append(tag, 0, &value.to_le_bytes(), out);
+    numbers([(tag, value)], out);
+}
+
+/// Appends numbers, in one piece: on the loops' path each piece counts.
+#[inline]
+pub fn numbers<const N: usize>(values: [(Tag, u64); N], out: &mut Vec<u8>) {
+    let pairs = values.map(|(tag, value)| {
+        let [b0, b1, b2, b3, b4, b5, b6, b7] = value.to_le_bytes();
+        [tag as u8 + 1, WORD_BYTES as u8, 0, b0, b1, b2, b3, b4, b5, b6, b7]
+    });
+    out.extend_from_slice(pairs.as_flattened());
 }
 
 /// Appends an address.

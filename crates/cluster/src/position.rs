@@ -1,0 +1,104 @@
+//! How far an instance is in the stream, beside its store: so that it knows what it has missed when it comes back.
+//!
+//! ```text
+//! word 0 magic "NTcluste" · 1 version · 2 generation · 3 stream made at, ns · 4 sequence · 5, 6 instance · 7 XXH3-64 of 0–6
+//! ```
+//! Words of 8 bytes, little-endian. It is written over in one go after what it tells of is on the disk, and not waited
+//! for: an older one has too much purged again, and a torn one everything.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt as _,
+    path::Path,
+};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"NTcluste");
+const VERSION: u64 = 1;
+const WORDS: usize = 8;
+
+/// A place in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Which of the streams that were under this name.
+    pub(crate) generation: u64,
+    /// When it was made, as its servers say: nothing is compared with it but itself.
+    pub(crate) made_ns: u64,
+    /// Everything up to this has been carried out.
+    pub(crate) applied: u64,
+}
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct PositionFile {
+    file: File,
+    instance: u128,
+}
+
+impl PositionFile {
+    /// Opens it for a process; what the process before left: where it was, and which it was.
+    pub(crate) fn open(path: &Path, instance: u128) -> io::Result<(Self, Option<(Position, u128)>)> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut bytes = [0; WORDS * 8];
+        let before = file.read_exact_at(&mut bytes, 0).ok().and_then(|()| read(&bytes));
+        Ok((Self { file, instance }, before))
+    }
+
+    /// Writes it over.
+    pub(crate) fn write(&self, position: Position) -> io::Result<()> {
+        self.file.write_all_at(&written(position, self.instance), 0)
+    }
+}
+
+fn written(position: Position, instance: u128) -> [u8; WORDS * 8] {
+    let Position { generation, made_ns, applied } = position;
+    let mut bytes = [0; WORDS * 8];
+    let words = [MAGIC, VERSION, generation, made_ns, applied, instance as u64, (instance >> 64) as u64];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let (of, sum) = bytes.split_at_mut((WORDS - 1) * 8);
+    sum.copy_from_slice(&xxh3_64(of).to_le_bytes());
+    bytes
+}
+
+fn read(bytes: &[u8; WORDS * 8]) -> Option<(Position, u128)> {
+    let word = |at: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[at]);
+    let is_whole = word(0) == MAGIC && word(1) == VERSION && word(7) == xxh3_64(&bytes[..(WORDS - 1) * 8]);
+    is_whole.then(|| {
+        let position = Position { generation: word(2), made_ns: word(3), applied: word(4) };
+        (position, u128::from(word(5)) | u128::from(word(6)) << 64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POSITION: Position = Position { generation: 2, made_ns: 3, applied: 4 };
+
+    #[test]
+    fn what_is_written_is_read_by_the_next() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("position");
+        let (file, before) = PositionFile::open(&path, 5 << 70 | 6).expect("a file");
+        assert_eq!(before, None);
+        file.write(Position { applied: 1, ..POSITION }).expect("it is written");
+        file.write(POSITION).expect("it is written");
+        let (_, before) = PositionFile::open(&path, 7).expect("a file");
+        assert_eq!(before, Some((POSITION, 5 << 70 | 6)));
+    }
+
+    #[test]
+    fn a_torn_one_is_none() {
+        let whole = written(POSITION, 9);
+        assert_eq!(read(&whole), Some((POSITION, 9)));
+        for at in 0..whole.len() {
+            let mut torn = whole;
+            torn[at] ^= 1;
+            assert_eq!(read(&torn), None, "{at}");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! What this process has seen of the bucket, and what that says of a purge.
+//!
+//! ```text
+//!  one watcher ─▶ entries, in the order of their revisions ─▶ View ─▶ of each instance: has it · waits · its lease is out
+//! ```
+//! **Who is waited for.** A purge was published, then we wrote our card, and the watcher has brought that card: so it has
+//! brought every card that was written before, and who wrote its first one later reads the stream from behind the purge.
+//!
+//! **When a lease is out.** An instance counts a renewal only if it knows that it was taken while the lease before it was
+//! running ([`lease`](crate::lease)); so what it counts was taken by then. Its card has not changed, by our clock, for its
+//! lease and a margin since we learned of it; *after* that we wrote our own card, and the watcher has brought it, with
+//! nothing of that instance before it. Our clock here is the monotonic one, which stands still while the machine sleeps: we
+//! wait longer for that, never shorter. The instance's goes on. Nobody's time of day is looked at.
+//!
+//! *Bound:* [`INSTANCES_MAX`] entries; beyond that no purge is acknowledged everywhere, and why is said.
+
+use std::collections::BTreeMap;
+
+use crate::{card::Card, record::Carried};
+
+/// Instances that are known, alive or not.
+pub const INSTANCES_MAX: usize = 4096;
+
+/// How an instance is to a purge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It has carried it out.
+    Applied,
+    /// It is told not to be waited for, and may show what was purged: whether it has carried it out.
+    ServesOn {
+        /// It has.
+        has_applied: bool,
+    },
+    /// It has stopped.
+    Left,
+    /// It has not, and serves nothing of what it stored until it has.
+    LeaseOut,
+    /// It has not, and may still serve what was purged.
+    Waiting,
+}
+
+impl Standing {
+    /// A stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::ServesOn { has_applied: true } => "serves-on-applied",
+            Self::ServesOn { has_applied: false } => "serves-on",
+            Self::Left => "left",
+            Self::LeaseOut => "lease-out",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// What is seen of an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its name.
+    pub name: String,
+    /// Which process it is.
+    pub instance: String,
+    /// It has carried out everything up to this.
+    pub applied: u64,
+    /// Its program's version.
+    pub version: String,
+    /// Where peers reach it.
+    pub address: String,
+    /// Milliseconds since its card changed.
+    pub quiet_ms: u64,
+    /// Its lease.
+    pub lease_ms: u64,
+    /// It serves what is stored although its lease is out.
+    pub serves_on: bool,
+    /// It has stopped.
+    pub left: bool,
+    /// It is this one.
+    pub is_own: bool,
+}
+
+/// What is to be seen from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Look {
+    /// Whether it has joined, or why not.
+    pub state: String,
+    /// It has, and has caught up.
+    pub is_joined: bool,
+    /// Everything up to this was carried out here.
+    pub applied: u64,
+    /// Which of the streams of this name that is of.
+    pub generation: u64,
+    /// Those that are known.
+    pub instances: Vec<Seen>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    /// `None`: it cannot be read, or was deleted, perhaps by somebody else.
+    card: Option<Card>,
+    /// The longest lease that it may have.
+    lease_ms: u64,
+    learned_ms: u64,
+}
+
+/// Our own card, as the watcher brought it.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    sent_ms: u64,
+    generation: u64,
+    applied: u64,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct View {
+    entries: BTreeMap<String, Entry>,
+    own: Option<Own>,
+    /// Since when it is watched in one go.
+    since_ms: u64,
+    generation: u64,
+    is_full: bool,
+}
+
+/// What is said of a purge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) instances: Vec<(String, Standing)>,
+    /// It holds everywhere.
+    pub(crate) is_settled: bool,
+    /// When our card, written anew, may say more.
+    pub(crate) again_ms: Option<u64>,
+}
+
+/// What a lease is waited for beyond its length: clocks do not run alike.
+pub(crate) fn with_margin(lease_ms: u64) -> u64 {
+    lease_ms + (lease_ms / 10).max(20)
+}
+
+impl View {
+    /// Another bucket may be there: who has joined under the old one and not under this is known for as long as its lease may
+    /// run.
+    pub(crate) fn watch_begins(&mut self, now_ms: u64) {
+        self.since_ms = now_ms;
+        self.own = None;
+    }
+
+    /// A card has come. `card`: none where it is deleted, or none that can be read.
+    pub(crate) fn see(&mut self, name: &str, card: Option<Card>, longest_ms: u64, now_ms: u64) {
+        let before = self.entries.get(name).map_or(0, |entry| entry.lease_ms);
+        if before == 0 && self.entries.len() >= INSTANCES_MAX {
+            self.is_full = true;
+            return;
+        }
+        let lease_ms = match &card {
+            Some(card) => card.lease_ms(),
+            None if before > 0 => before,
+            None => longest_ms,
+        };
+        let mut card = card;
+        if let Some((card, before)) =
+            card.as_mut().zip(self.entries.get(name).and_then(|entry| entry.card.as_ref()))
+            && (&card.instance, card.generation) == (&before.instance, before.generation)
+        {
+            // It has said so since it wrote this.
+            card.applied = card.applied.max(before.applied);
+        }
+        self.generation = self.generation.max(card.as_ref().map_or(0, |card| card.generation));
+        self.entries.insert(name.to_owned(), Entry { card, lease_ms, learned_ms: now_ms });
+    }
+
+    /// An instance says that it has carried out more than its card says. Of its lease that says nothing.
+    pub(crate) fn hear(&mut self, carried: &Carried) {
+        if let Some(card) = self.entries.get_mut(&carried.name).and_then(|entry| entry.card.as_mut())
+            && (&card.instance, card.generation) == (&carried.instance, carried.generation)
+        {
+            card.applied = card.applied.max(carried.applied);
+        }
+    }
+
+    /// Our own has, which was sent then.
+    pub(crate) fn see_own(&mut self, card: &Card, sent_ms: u64) {
+        self.own = Some(Own { sent_ms, generation: card.generation, applied: card.applied });
+    }
+
+    /// The greatest that was seen.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Forgets who has been silent for so long.
+    pub(crate) fn forget(&mut self, older_than_ms: u64, now_ms: u64) {
+        self.entries.retain(|_, entry| now_ms.saturating_sub(entry.learned_ms) < older_than_ms);
+        self.is_full = false;
+    }
+
+    /// How each instance is to the purge with this sequence. `own_lease_ms` is ours.
+    pub(crate) fn judge(&self, own_name: &str, own_lease_ms: u64, sequence: u64) -> Said {
+        let own = self.own.unwrap_or(Own { sent_ms: 0, generation: 0, applied: 0 });
+        // We have it ourselves, and know of all who were there before we said so.
+        let is_ours = self.own.is_some() && own.applied >= sequence && own.generation == self.generation;
+        // Who was in a bucket that is gone may run on until then.
+        let known_ms = self.since_ms + with_margin(own_lease_ms);
+        let (mut again_ms, mut instances) = (None, Vec::with_capacity(self.entries.len()));
+        let mut wait_until =
+            |at_ms: u64| again_ms = Some(again_ms.map_or(at_ms, |before: u64| before.min(at_ms)));
+        let mut is_settled = is_ours && !self.is_full && own.sent_ms >= known_ms;
+        if own.sent_ms < known_ms {
+            wait_until(known_ms);
+        }
+        for (name, entry) in &self.entries {
+            let out_ms = entry.learned_ms + with_margin(entry.lease_ms);
+            let has_applied = entry
+                .card
+                .as_ref()
+                .is_some_and(|card| card.generation == self.generation && card.applied >= sequence);
+            let standing = match &entry.card {
+                Some(_) if name == own_name => {
+                    if is_ours {
+                        Standing::Applied
+                    } else {
+                        Standing::Waiting
+                    }
+                }
+                Some(card) if card.left => Standing::Left,
+                Some(card) if card.serves_on => Standing::ServesOn { has_applied },
+                _ if has_applied => Standing::Applied,
+                _ if is_ours && own.sent_ms >= out_ms => Standing::LeaseOut,
+                _ => {
+                    wait_until(out_ms);
+                    Standing::Waiting
+                }
+            };
+            is_settled &= standing != Standing::Waiting;
+            instances.push((name.clone(), standing));
+        }
+        Said { instances, is_settled, again_ms }
+    }
+
+    /// What is known of each.
+    pub(crate) fn seen(&self, own_name: &str, now_ms: u64) -> Vec<Seen> {
+        let seen = |(name, entry): (&String, &Entry)| {
+            let card = entry.card.as_ref();
+            let text = |of: fn(&Card) -> &String| card.map(of).cloned().unwrap_or_default();
+            Seen {
+                name: name.clone(),
+                instance: text(|card| &card.instance),
+                applied: card.map_or(0, |card| card.applied),
+                version: text(|card| &card.version),
+                address: text(|card| &card.address),
+                quiet_ms: now_ms.saturating_sub(entry.learned_ms),
+                lease_ms: entry.lease_ms,
+                serves_on: card.is_some_and(|card| card.serves_on),
+                left: card.is_some_and(|card| card.left),
+                is_own: name == own_name,
+            }
+        };
+        self.entries.iter().map(seen).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LEASE: u64 = 1_000;
+    /// With its margin.
+    const OUT: u64 = 1_100;
+
+    fn card(applied: u64) -> Card {
+        let card = Card::new("i".into(), Duration::from_millis(LEASE), false, String::new());
+        Card { applied, ..card }
+    }
+
+    /// Ours was sent at 10,000 with everything up to 7, and all have been watched for long; b has `of_b`, learned at that time.
+    fn seen(of_b: Card, learned_ms: u64) -> View {
+        let mut view = View::default();
+        view.see("a", Some(card(7)), LEASE, 10_000);
+        view.see_own(&card(7), 10_000);
+        view.see("b", Some(of_b), LEASE, learned_ms);
+        view
+    }
+
+    fn of_b(view: &View) -> (Standing, bool) {
+        let said = view.judge("a", LEASE, 7);
+        (said.instances[1].1, said.is_settled)
+    }
+
+    #[test]
+    fn each_instance_has_it_or_its_lease_is_out() {
+        let left = Card { left: true, ..card(0) };
+        let serves_on = Card { serves_on: true, ..card(0) };
+        for (card, learned_ms, want, is_settled) in [
+            (card(7), 10_000, Standing::Applied, true),
+            (card(6), 10_000 - OUT + 1, Standing::Waiting, false),
+            (card(6), 10_000 - OUT, Standing::LeaseOut, true),
+            (left, 10_000, Standing::Left, true),
+            (serves_on, 10_000, Standing::ServesOn { has_applied: false }, true),
+        ] {
+            assert_eq!(of_b(&seen(card.clone(), learned_ms)), (want, is_settled), "{card:?} {learned_ms}");
+        }
+    }
+
+    #[test]
+    fn time_passes_for_others_only_with_a_card_of_ours_that_has_come_back() {
+        let mut view = seen(card(6), 9_500);
+        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        assert_eq!(view.judge("a", LEASE, 7).again_ms, Some(9_500 + OUT));
+        // However late it is: our card was sent before its lease was out.
+        view.see("a", Some(card(7)), LEASE, 99_000);
+        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        view.see_own(&card(7), 9_500 + OUT);
+        assert_eq!(of_b(&view), (Standing::LeaseOut, true));
+    }
+
+    #[test]
+    fn nobody_is_done_before_we_are() {
+        let view = seen(card(7), 10_000);
+        assert!(!view.judge("a", LEASE, 8).is_settled);
+        let mut view = seen(card(7), 10_000);
+        view.watch_begins(10_000);
+        assert!(!view.judge("a", LEASE, 7).is_settled, "our card has not come back");
+    }
+
+    #[test]
+    fn a_bucket_made_anew_is_not_believed_before_leases_of_the_old_one_are_out() {
+        let mut view = seen(card(7), 10_000);
+        view.watch_begins(20_000);
+        view.see_own(&card(7), 20_000 + OUT - 1);
+        assert_eq!(view.judge("a", LEASE, 7).again_ms, Some(20_000 + OUT));
+        assert!(!view.judge("a", LEASE, 7).is_settled);
+        view.see_own(&card(7), 20_000 + OUT);
+        assert!(view.judge("a", LEASE, 7).is_settled);
+    }
+
+    #[test]
+    fn sequences_of_another_stream_are_none() {
+        let mut view = seen(card(9), 10_000);
+        let younger = |applied| Card { generation: 1, ..card(applied) };
+        view.see("a", Some(younger(7)), LEASE, 10_000);
+        view.see_own(&younger(7), 10_000);
+        assert_eq!(of_b(&view), (Standing::Waiting, false), "its nine is of the stream before");
+        view.see("b", Some(younger(7)), LEASE, 10_000);
+        assert_eq!(of_b(&view), (Standing::Applied, true));
+    }
+
+    #[test]
+    fn what_an_instance_says_past_the_bucket_counts_for_that_process_and_stream_alone() {
+        let carried = |instance: &str, generation, applied| Carried {
+            name: "b".into(),
+            instance: instance.into(),
+            generation,
+            applied,
+        };
+        let mut view = seen(card(6), 10_000);
+        view.hear(&carried("another", 0, 7));
+        view.hear(&carried("i", 1, 7));
+        view.hear(&Carried { name: "nobody".into(), ..carried("i", 0, 7) });
+        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        view.hear(&carried("i", 0, 7));
+        assert_eq!(of_b(&view), (Standing::Applied, true));
+        // A card that was written before it comes after it.
+        view.see("b", Some(card(6)), LEASE, 10_001);
+        view.hear(&carried("i", 0, 3));
+        assert_eq!(of_b(&view), (Standing::Applied, true));
+    }
+
+    #[test]
+    fn what_is_deleted_or_cannot_be_read_is_waited_for() {
+        let mut view = seen(card(7), 10_000);
+        view.see("b", None, 60_000, 10_000);
+        assert_eq!(of_b(&view), (Standing::Waiting, false));
+        view.see_own(&card(7), 10_000 + OUT);
+        assert_eq!(of_b(&view), (Standing::LeaseOut, true), "by the lease that it had");
+        view.see("c", None, 60_000, 10_000);
+        let said = view.judge("a", LEASE, 7);
+        assert_eq!((said.instances[2].1, said.again_ms), (Standing::Waiting, Some(10_000 + 66_000)));
+    }
+
+    #[test]
+    fn too_many_are_never_said_to_be_all() {
+        let mut view = seen(card(7), 10_000);
+        for number in 0..=INSTANCES_MAX {
+            view.see(&number.to_string(), Some(card(7)), LEASE, 10_000);
+        }
+        assert!(!view.judge("a", LEASE, 7).is_settled);
+        view.forget(1_000, 11_000);
+        assert_eq!(view.seen("a", 11_000), []);
+    }
+}

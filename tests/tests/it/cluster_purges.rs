@@ -1,0 +1,441 @@
+//! Row A38: several accelerators, one purge, on a real cluster of three nats-servers that keep everything three times.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use async_nats::jetstream;
+use rustix::process::Signal;
+use tests::{
+    Accelerator, Answer, Request, Response, ScriptedOrigin,
+    accelerator::Setup,
+    eventually,
+    nats_cluster::{NatsCluster, Way},
+};
+
+const HOST: &str = "shop.example";
+/// Short, so that a test does not wait long for one that is out.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// An origin whose every page is a number, with a validator.
+struct Numbered {
+    origin: ScriptedOrigin,
+    version: Arc<AtomicU64>,
+}
+
+impl Numbered {
+    fn start() -> Self {
+        let (origin, version) = (ScriptedOrigin::start(), Arc::new(AtomicU64::new(1)));
+        let now = Arc::clone(&version);
+        origin.otherwise(move |seen, reply| {
+            let version = now.load(SeqCst);
+            let etag = format!("\"{version}\"");
+            let answer = if seen.header("if-none-match") == Some(&etag) {
+                Answer::new(304, "")
+            } else {
+                Answer::new(200, version.to_string())
+            };
+            let answer =
+                answer.header("Cache-Control", "max-age=600, stale-while-revalidate=600, stale-if-error=600");
+            reply.answer(&answer.header("ETag", &etag).header("Surrogate-Key", "all"))
+        });
+        Self { origin, version }
+    }
+
+    fn raise(&self) -> u64 {
+        self.version.fetch_add(1, SeqCst) + 1
+    }
+}
+
+fn setup(origin: &Numbered, servers: &str, name: &str) -> Setup {
+    Accelerator::before(&origin.origin.url())
+        .flag("--purge-from", "127.0.0.1")
+        .flag("--cluster", servers)
+        .flag("--cluster-name", name)
+        .flag("--cluster-lease", "1s")
+}
+
+fn on_file(setup: Setup, store: &Path) -> Setup {
+    setup.flag("--memory", "16MiB").store_in(store, "128MiB")
+}
+
+fn look(instance: &Accelerator) -> serde_json::Value {
+    serde_json::from_slice(&instance.admin_get("/cluster").body).expect("JSON")
+}
+
+fn is_joined(instance: &Accelerator) -> bool {
+    look(instance)["joined"] == true
+}
+
+fn until_joined(instance: &Accelerator) {
+    eventually("it has joined", || is_joined(instance));
+}
+
+fn start(origin: &Numbered, servers: &str, name: &str) -> Accelerator {
+    let instance = setup(origin, servers, name).start();
+    until_joined(&instance);
+    instance
+}
+
+fn page(path: &str) -> Request {
+    Request::get(path).header("Host", HOST)
+}
+
+fn url(path: &str) -> String {
+    format!("http://{HOST}{path}")
+}
+
+fn get(instance: &Accelerator, path: &str) -> Response {
+    instance.fetch(&page(path)).expect_status(200)
+}
+
+fn version(instance: &Accelerator, path: &str) -> u64 {
+    get(instance, path).text().parse().expect("a number")
+}
+
+fn is_hit(response: &Response) -> bool {
+    response.header("cache-status").is_some_and(|status| status.contains("; hit"))
+}
+
+/// Has a page stored.
+fn store(instance: &Accelerator, path: &str) {
+    eventually("it is answered from the store", || is_hit(&get(instance, path)));
+}
+
+/// Purges everywhere; what the command says, and whether it succeeded.
+fn purge_everywhere(instance: &Accelerator, more: &[&str]) -> (bool, String) {
+    let output = instance.ask(&[&["purge", "--everywhere"], more].concat());
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    (output.status.success(), String::from_utf8(said).expect("text"))
+}
+
+fn must_purge_everywhere(instance: &Accelerator, more: &[&str]) -> String {
+    let (is_done, said) = purge_everywhere(instance, more);
+    assert!(is_done, "{said}");
+    said
+}
+
+async fn jetstream(cluster: &NatsCluster) -> jetstream::Context {
+    let client = async_nats::connect(cluster.address(0).to_string()).await.expect("it is let in");
+    jetstream::new(client)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(future)
+}
+
+#[test]
+fn a38_a_purge_of_any_sort_that_any_instance_is_asked_for_holds_on_all() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let all = ["a", "b", "c"].map(|name| start(&origin, &cluster.urls(), name));
+    let each = |of: &dyn Fn(&Accelerator)| all.iter().for_each(of);
+    each(&|one| store(one, "/p"));
+    for (from, how) in [
+        (0, &[&url("/p")[..]][..]),
+        (1, &["--tag", "all"]),
+        (2, &["--ban", "req.url ~ ^/p"]),
+        (0, &["--all"]),
+    ] {
+        let version_now = origin.raise();
+        each(&|one| assert_eq!(version(one, "/p"), version_now - 1, "it is stored, before {how:?}"));
+        let said = must_purge_everywhere(&all[from], how);
+        for name in ["a", "b", "c"] {
+            assert!(said.contains(&format!("{name} has carried it out")), "{said}");
+        }
+        each(&|one| assert_eq!(version(one, "/p"), version_now, "after {how:?}"));
+        each(&|one| store(one, "/p"));
+    }
+    // Softly: it may be shown once more, while it is fetched.
+    let version_now = origin.raise();
+    must_purge_everywhere(&all[1], &["--soft", &url("/p")]);
+    each(&|one| eventually("it is fetched anew", || version(one, "/p") == version_now));
+
+    // A visitor's request reaches the others in its own time.
+    let version_now = origin.raise();
+    all[2].fetch(&Request::new("PURGE", "/p").header("Host", HOST)).expect_status(200);
+    assert_eq!(version(&all[2], "/p"), version_now);
+    each(&|one| eventually("it has heard of it", || version(one, "/p") == version_now));
+    let version_now = origin.raise();
+    let purge = Request::new("PURGE", "/").header("Host", HOST).header("Surrogate-Key", "all");
+    all[0].fetch(&purge).expect_status(200);
+    each(&|one| eventually("it has heard of it", || version(one, "/p") == version_now));
+
+    // Here alone.
+    origin.raise();
+    each(&|one| store(one, "/p"));
+    let before = version(&all[1], "/p");
+    assert!(all[0].ask(&["purge", "--local", &url("/p")]).status.success());
+    assert_eq!(version(&all[0], "/p"), origin.version.load(SeqCst));
+    assert_eq!(version(&all[1], "/p"), before);
+
+    let stat = all[1].stat();
+    assert!(stat.count("cluster.renewals") > 0 && stat.count("cluster.purges_applied") >= 4);
+    assert_eq!(stat.document()["cluster"]["instances"].as_array().map(Vec::len), None, "numbers alone");
+    let table = String::from_utf8(all[1].ask(&["stat"]).stdout).expect("text");
+    assert!(table.contains("b (this one)"), "{table}");
+}
+
+#[test]
+fn a38_an_instance_that_is_stopped_is_waited_for_until_its_lease_is_out_and_shows_nothing_stale() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
+    [&a, &b].into_iter().for_each(|one| store(one, "/p"));
+    let mut asking = b.connect();
+    asking.exchange(&page("/p")).expect_status(200);
+    for round in 0..3 {
+        b.signal(Signal::STOP);
+        let (version_now, began) = (origin.raise(), Instant::now());
+        let said = must_purge_everywhere(&a, &[&url("/p")]);
+        assert!(said.contains("b is cut off") && said.contains("a has carried it out"), "{said}");
+        assert!(began.elapsed() >= LEASE / 2, "{:?}", began.elapsed());
+        // It waits in the socket of one that is stopped: three at once, on two connections.
+        let pipelined = [page("/p").bytes(), page("/p").bytes()].concat();
+        asking.send(&pipelined);
+        let mut other = b.connect();
+        other.send(&page("/p").bytes());
+        thread::sleep(Duration::from_millis(20 * round));
+        b.signal(Signal::CONT);
+        for client in [&mut asking, &mut other] {
+            let answer = client.response("GET");
+            assert_eq!(answer.text(), version_now.to_string(), "round {round}");
+        }
+        assert_eq!(asking.response("GET").text(), version_now.to_string());
+        until_joined(&b);
+        eventually("it serves again", || is_hit(&get(&b, "/p")));
+    }
+    assert!(b.stat().count("cluster.lapses") >= 3);
+}
+
+#[test]
+fn a38_one_that_was_killed_catches_up_before_it_serves() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let store_file = directory.path().join("store");
+    let origin = Numbered::start();
+    let a = start(&origin, &cluster.urls(), "a");
+    let begin = || {
+        let b = on_file(setup(&origin, &cluster.urls(), "b"), &store_file).start().warm();
+        until_joined(&b);
+        b
+    };
+    let mut b = begin();
+    for path in ["/p", "/q"] {
+        store(&b, path);
+    }
+    tests::purging::is_all_on_file(&b, 2);
+    b.signal(Signal::KILL);
+    b.wait();
+    let version_now = origin.raise();
+    must_purge_everywhere(&a, &[&url("/p")]);
+    drop(b);
+    let b = begin();
+    assert_eq!(version(&b, "/p"), version_now);
+    assert_eq!(version(&b, "/q"), 1, "what was not purged is there");
+    assert_eq!(b.stat().count("cluster.doubts"), 0);
+    drop(b);
+
+    // It was away for longer than the stream keeps purges.
+    origin.raise();
+    must_purge_everywhere(&a, &[&url("/q")]);
+    block_on(async {
+        let stream = jetstream(&cluster).await.get_stream("NIGHTTRAIN_PURGES").await.expect("it is there");
+        stream.purge().await.expect("it is emptied");
+    });
+    let b = begin();
+    assert_eq!(version(&b, "/q"), origin.version.load(SeqCst), "it is validated, and is another");
+    assert_eq!(b.stat().count("cluster.doubts"), 1);
+    let printed = b.printed();
+    assert!(printed.contains("does not have all any more"), "{printed}");
+}
+
+#[test]
+fn a38_one_that_is_cut_off_validates_and_catches_up_within_a_second() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let way = Way::to(cluster.address(1));
+    let a = start(&origin, &cluster.urls(), "a");
+    let b = start(&origin, &format!("nats://{}", way.address()), "b");
+    store(&b, "/p");
+    way.cut();
+    let version_now = origin.raise();
+    let said = must_purge_everywhere(&a, &[&url("/p")]);
+    assert!(said.contains("b is cut off"), "{said}");
+    assert_eq!(version(&b, "/p"), version_now);
+    // What has not changed is validated by each who asks, and not fetched.
+    let answer = get(&b, "/p");
+    assert!(!is_hit(&answer), "{}", answer.text_of_head());
+    assert!(b.stat().count("cluster.hits_validated") > 0);
+    let (is_done, said) = purge_everywhere(&b, &["--tag", "x"]);
+    assert!(!is_done && said.contains("purged here; the cluster has not taken it"), "{said}");
+    // The origin is down: nothing that may have been purged stands in for it.
+    let answer = b.fetch(&page("/p").header("Cache-Control", "only-if-cached"));
+    assert_ne!(answer.status(), 200);
+
+    origin.raise();
+    must_purge_everywhere(&a, &[&url("/p")]);
+    way.open();
+    let began = Instant::now();
+    eventually("it has joined again", || is_joined(&b));
+    eventually("it serves again", || is_hit(&get(&b, "/p")));
+    assert_eq!(version(&b, "/p"), origin.version.load(SeqCst));
+    println!("back after {:?}", began.elapsed());
+}
+
+#[test]
+fn a38_a_cluster_that_cannot_be_reached_stops_nothing_but_hits() {
+    let Some(mut cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    // Nobody listens there.
+    let nobody = tests::origin::NobodyThere::new();
+    let servers = format!("nats://{},{}", nobody.address(), cluster.urls());
+    (0..3).for_each(|index| cluster.kill(index));
+    let a = setup(&origin, &servers, "a").start();
+    assert_eq!(version(&a, "/p"), 1);
+    assert!(!is_hit(&get(&a, "/p")));
+    eventually("it says why", || {
+        look(&a)["state"].as_str().is_some_and(|state| state.contains("cannot be reached"))
+    });
+    let (is_done, said) = purge_everywhere(&a, &[&url("/p")]);
+    assert!(!is_done && said.contains("cannot be reached"), "{said}");
+    assert!(a.ask(&["purge", "--local", &url("/p")]).status.success());
+    let answer = a.fetch(&Request::new("PURGE", "/p").header("Host", HOST));
+    assert!(answer.status() == 503 && answer.text().contains("were not told"), "{}", answer.text());
+
+    (0..3).for_each(|index| cluster.begin(index));
+    until_joined(&a);
+    eventually("it serves", || is_hit(&get(&a, "/p")));
+
+    // One server of three: the others would have to agree.
+    cluster.kill(1);
+    cluster.kill(2);
+    eventually("its lease is out", || !is_hit(&get(&a, "/p")));
+    let (is_done, said) = purge_everywhere(&a, &[&url("/p")]);
+    assert!(!is_done && said.contains("purged here; "), "{said}");
+    cluster.begin(1);
+    until_joined(&a);
+    must_purge_everywhere(&a, &[&url("/p")]);
+}
+
+#[test]
+fn a38_a_stream_or_a_bucket_that_is_deleted_is_made_anew_and_nothing_purged_is_shown() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
+    for deleted in ["NIGHTTRAIN_PURGES", "KV_NIGHTTRAIN_INSTANCES"] {
+        [&a, &b].into_iter().for_each(|one| store(one, "/p"));
+        block_on(async {
+            jetstream(&cluster).await.delete_stream(deleted).await.expect("it was there");
+        });
+        let version_now = origin.raise();
+        eventually("a purge holds everywhere again", || purge_everywhere(&a, &[&url("/p")]).0);
+        for one in [&a, &b] {
+            assert_eq!(version(one, "/p"), version_now, "{deleted}");
+        }
+        [&a, &b].into_iter().for_each(until_joined);
+    }
+    assert!(a.stat().count("cluster.doubts") >= 1 && b.stat().count("cluster.doubts") >= 1);
+}
+
+#[test]
+fn a38_two_instances_of_one_name_are_told_apart_and_the_second_does_not_serve() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let a = start(&origin, &cluster.urls(), "a");
+    let second = setup(&origin, &cluster.urls(), "a").start();
+    eventually("it says so", || {
+        look(&second)["state"].as_str().is_some_and(|state| state.contains("another instance has the name a"))
+    });
+    assert_eq!(version(&second, "/p"), 1);
+    assert!(!is_hit(&get(&second, "/p")));
+    store(&a, "/p");
+    let version_now = origin.raise();
+    must_purge_everywhere(&a, &[&url("/p")]);
+    assert_eq!((version(&a, "/p"), version(&second, "/p")), (version_now, version_now));
+    // The first one stops: the name is free at once.
+    a.signal(Signal::TERM);
+    until_joined(&second);
+}
+
+#[test]
+fn a38_one_that_serves_on_is_named_at_each_purge() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let way = Way::to(cluster.address(2));
+    let a = start(&origin, &cluster.urls(), "a");
+    let b = setup(&origin, &format!("nats://{}", way.address()), "b")
+        .flag("--cluster-when-cut-off", "serve")
+        .start();
+    until_joined(&b);
+    let said = must_purge_everywhere(&a, &["--tag", "x"]);
+    assert!(said.contains("b ") && said.contains("told to serve on"), "{said}");
+    store(&b, "/p");
+    way.cut();
+    origin.raise();
+    let said = must_purge_everywhere(&a, &[&url("/p")]);
+    assert!(said.contains("b serves on, and may show it"), "{said}");
+    thread::sleep(LEASE * 2);
+    assert!(is_hit(&get(&b, "/p")));
+    way.open();
+    eventually("it has heard of it", || version(&b, "/p") == origin.version.load(SeqCst));
+}
+
+#[test]
+fn a38_what_a_younger_version_says_purges_everything() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let a = start(&origin, &cluster.urls(), "a");
+    store(&a, "/p");
+    let version_now = origin.raise();
+    block_on(async {
+        let record = r#"{"v":2,"id":"x","by":"younger","kind":"galaxy","of":["m31"]}"#;
+        // Without it nobody would hear the answer.
+        let context = jetstream(&cluster).await;
+        let told = context.publish("NIGHTTRAIN_PURGES", record.into()).await.expect("it is sent");
+        told.await.expect("it is taken");
+    });
+    eventually("everything is purged", || version(&a, "/p") == version_now);
+    assert_eq!(a.stat().count("cluster.purges_unknown"), 1);
+    assert!(a.printed().contains("which this version does not know"), "{}", a.printed());
+}
+
+#[test]
+fn a38_who_the_cluster_does_not_let_in_is_told_why() {
+    let users = "authorization { users: [ { user: right, password: word }, \
+                 { user: weak, password: word, permissions: { publish: [\"x\"], subscribe: [\"_INBOX.>\"] } } ] }";
+    let Some(cluster) = NatsCluster::start_with(users) else { return };
+    let origin = Numbered::start();
+    let servers = |login: &str| format!("nats://{login}@{}", cluster.address(0));
+    for (login, says) in
+        [("right:wrong", "does not let us in"), ("weak:word", "the stream cannot be asked for")]
+    {
+        let a = setup(&origin, &servers(login), "a").start();
+        eventually("it says why", || look(&a)["state"].as_str().is_some_and(|state| state.contains(says)));
+        let printed = a.printed();
+        assert!(!printed.contains("wrong@") && !printed.contains(":word"), "{printed}");
+        assert_eq!(version(&a, "/p"), 1);
+    }
+    start(&origin, &servers("right:word"), "a");
+}
+
+#[test]
+fn a38_everywhere_is_refused_where_there_is_no_cluster() {
+    let origin = Numbered::start();
+    let a = Accelerator::before(&origin.origin.url()).start();
+    let (is_done, said) = purge_everywhere(&a, &[&url("/p")]);
+    assert!(!is_done && said.contains("there is no cluster here"), "{said}");
+    assert_eq!(a.admin_get("/cluster").status(), 404);
+}
