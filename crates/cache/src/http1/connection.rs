@@ -451,13 +451,7 @@ impl Connection {
     }
 
     /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself, at most so much work.
-    fn answer_all(
-        &mut self,
-        core: &Core,
-        scratch: &mut Scratch,
-        have: usize,
-        work_max: usize,
-    ) -> Answered {
+    fn answer_all(&mut self, core: &Core, scratch: &mut Scratch, have: usize, work_max: usize) -> Answered {
         let Scratch { read, head: stored_head, out, slots, key, drafts } = scratch;
         let limits = head_limits(&core.config);
         let proxies = &core.config.trusted_proxies[..];
