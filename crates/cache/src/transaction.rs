@@ -21,7 +21,7 @@ use std::{
     fmt::Display,
     net::IpAddr,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -39,6 +39,7 @@ use wire::{
 
 use crate::{
     response_head::{self, CacheStatus, Fwd},
+    site::Sites,
     visitor::Visitor,
 };
 
@@ -110,8 +111,7 @@ impl Moment {
     }
 
     fn taken() -> Self {
-        let since = clock::now_system().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self { ns: clock::monotonic_ns(), unix_us: u64::try_from(since.as_micros()).unwrap_or(u64::MAX) }
+        Self { ns: clock::monotonic_ns(), unix_us: clock::unix_ns() / 1000 }
     }
 }
 
@@ -174,6 +174,61 @@ pub(crate) struct Came<'a> {
     pub(crate) site: &'a str,
 }
 
+/// What the log says of a connection's last request, all but its target: who asks the same of another target is not taken
+/// apart again. (Browsers, balancers and other caches do, a page's parts one after the other.)
+#[derive(Default)]
+pub(crate) struct LastSaid {
+    /// The method and a space, then what came behind the target.
+    asked: Vec<u8>,
+    /// Who asked.
+    visitor: Option<Visitor>,
+    /// By which table of sites; held, so that no later one lies in its place.
+    sites: Weak<Sites>,
+    /// The tags of it.
+    tags: Vec<u8>,
+}
+
+/// A longer head is not remembered: so much twice is what a connection keeps, while somebody reads.
+const LAST_SAID_BYTES_MAX: usize = 1024;
+
+impl LastSaid {
+    /// The tags, where they are those of this request, too: its bytes, cut around its target.
+    #[inline]
+    fn tags(&self, (before, after): (&[u8], &[u8]), visitor: Visitor, sites: &Arc<Sites>) -> Option<&[u8]> {
+        let (method, rest) = self.asked.split_at_checked(before.len())?;
+        let is_same = rest == after
+            && method == before
+            && self.visitor == Some(visitor)
+            && std::ptr::eq(self.sites.as_ptr(), Arc::as_ptr(sites));
+        is_same.then_some(&self.tags)
+    }
+
+    fn keep(&mut self, (before, after): (&[u8], &[u8]), visitor: Visitor, sites: &Arc<Sites>, tags: &[u8]) {
+        self.asked.clear();
+        self.tags.clear();
+        if before.len() + after.len().max(tags.len()) > LAST_SAID_BYTES_MAX {
+            self.visitor = None;
+            return;
+        }
+        self.asked.extend_from_slice(before);
+        self.asked.extend_from_slice(after);
+        self.tags.extend_from_slice(tags);
+        self.visitor = Some(visitor);
+        self.sites = Arc::downgrade(sites);
+    }
+}
+
+/// A head's bytes before and behind its target; `None`: it is not at once behind the method, or is no path.
+#[inline]
+fn around<'b>(bytes: &'b [u8], head: &RequestHead<'_, '_>) -> Option<(&'b [u8], &'b [u8])> {
+    let (before, rest) = bytes.split_at_checked(head.method.len() + 1)?;
+    let (target, after) = rest.split_at_checked(head.target.len())?;
+    let is_so = head.target.starts_with('/')
+        && before.strip_suffix(b" ") == Some(head.method.as_bytes())
+        && target == head.target.as_bytes();
+    is_so.then_some((before, after))
+}
+
 /// The memory of one.
 struct Inner {
     /// The record so far.
@@ -219,7 +274,32 @@ impl Draft {
     pub(crate) fn client(came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) -> Self {
         let mut inner = Inner::begin(Kind::Client, 0, came.moment);
         inner.in_bytes = came.head_bytes as u64;
+        inner.target(head);
         inner.request(came, head, visitor);
+        Self(Some(inner))
+    }
+
+    /// Of a request that may say what its connection's last one did; `came`: what is to be said of it, if it does not.
+    #[inline]
+    pub(crate) fn client_again<'a>(
+        moment: Moment,
+        (head, bytes): (&RequestHead<'_, '_>, &[u8]),
+        visitor: Visitor,
+        sites: &Arc<Sites>,
+        last: &mut LastSaid,
+        came: impl FnOnce() -> Came<'a>,
+    ) -> Self {
+        let Some(around) = around(bytes, head) else { return Self::client(&came(), head, visitor) };
+        let mut inner = Inner::begin(Kind::Client, 0, moment);
+        inner.in_bytes = bytes.len() as u64;
+        inner.target(head);
+        if let Some(tags) = last.tags(around, visitor, sites) {
+            inner.bytes.extend_from_slice(tags);
+        } else {
+            let from = inner.bytes.len();
+            inner.request(&came(), head, visitor);
+            last.keep(around, visitor, sites, &inner.bytes[from..]);
+        }
         Self(Some(inner))
     }
 
@@ -386,7 +466,18 @@ impl Inner {
         inner
     }
 
+    /// What is asked for, which is all that changes from one request to the next of many clients.
     #[inline]
+    fn target(&mut self, head: &RequestHead<'_, '_>) {
+        let target = if head.target.starts_with('/') {
+            head.target
+        } else {
+            Target::parse(head.method, head.target).map_or(head.target, |(_, target)| target.path_and_query)
+        };
+        url(Tag::Url, target.as_bytes(), &mut self.bytes);
+    }
+
+    /// Who asks, how, and where, without its target.
     fn request(&mut self, came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) {
         let out = &mut self.bytes;
         record::address(Tag::Client, visitor.address, out);
@@ -402,12 +493,6 @@ impl Inner {
         if !came.site.is_empty() {
             record::text(Tag::Site, came.site.as_bytes(), out);
         }
-        let target = if head.target.starts_with('/') {
-            head.target
-        } else {
-            Target::parse(head.method, head.target).map_or(head.target, |(_, target)| target.path_and_query)
-        };
-        url(Tag::Url, target.as_bytes(), out);
         let protocol: &[u8] = match (came.is_http2, head.version) {
             (true, _) => b"HTTP/2.0",
             (_, Version::Http10) => b"HTTP/1.0",
@@ -441,12 +526,13 @@ impl Inner {
         let Self { bytes: out, began_ns, trace, .. } = &mut *self;
         let since_us = |ns: u64| ns.saturating_sub(*began_ns) / 1000;
         record::numbers(
-            [
+            &[
                 (Tag::BytesIn, in_bytes),
                 (Tag::BytesOut, out_bytes),
                 (Tag::BytesBody, body_bytes),
                 (Tag::TimeDone, since_us(now_ns)),
-            ],
+                (Tag::TimeFirstByte, since_us(first_byte_ns)),
+            ][..if out_bytes > 0 { 5 } else { 4 }],
             out,
         );
         if let Some(trace) = trace {
@@ -458,9 +544,6 @@ impl Inner {
             if fetch > 0 {
                 record::number(Tag::Fetch, fetch, out);
             }
-        }
-        if out_bytes > 0 {
-            record::number(Tag::TimeFirstByte, since_us(first_byte_ns), out);
         }
         if let Some(how) = how {
             record::text(Tag::End, how.as_bytes(), out);
