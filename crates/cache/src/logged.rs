@@ -4,7 +4,8 @@ use wire::http1::head::RequestHead;
 
 use crate::{
     core::Core,
-    transaction::{Came, Draft, LastSaid, Moment},
+    last_said::LastSaid,
+    transaction::{Came, Draft, Moment},
     transport::Transport,
     visitor::Visitor,
 };

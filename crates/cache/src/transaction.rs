@@ -21,7 +21,7 @@ use std::{
     fmt::Display,
     net::IpAddr,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -38,6 +38,7 @@ use wire::{
 };
 
 use crate::{
+    last_said::{LastSaid, around},
     response_head::{self, CacheStatus, Fwd},
     site::Sites,
     visitor::Visitor,
@@ -172,61 +173,6 @@ pub(crate) struct Came<'a> {
     pub(crate) host: Option<&'a str>,
     /// The hosts of its site.
     pub(crate) site: &'a str,
-}
-
-/// What the log says of a connection's last request, all but its target: who asks the same of another target is not taken
-/// apart again. (Browsers, balancers and other caches do, a page's parts one after the other.)
-#[derive(Default)]
-pub(crate) struct LastSaid {
-    /// The method and a space, then what came behind the target.
-    asked: Vec<u8>,
-    /// Who asked.
-    visitor: Option<Visitor>,
-    /// By which table of sites; held, so that no later one lies in its place.
-    sites: Weak<Sites>,
-    /// The tags of it.
-    tags: Vec<u8>,
-}
-
-/// A longer head is not remembered: so much twice is what a connection keeps, while somebody reads.
-const LAST_SAID_BYTES_MAX: usize = 1024;
-
-impl LastSaid {
-    /// The tags, where they are those of this request, too: its bytes, cut around its target.
-    #[inline]
-    fn tags(&self, (before, after): (&[u8], &[u8]), visitor: Visitor, sites: &Arc<Sites>) -> Option<&[u8]> {
-        let (method, rest) = self.asked.split_at_checked(before.len())?;
-        let is_same = rest == after
-            && method == before
-            && self.visitor == Some(visitor)
-            && std::ptr::eq(self.sites.as_ptr(), Arc::as_ptr(sites));
-        is_same.then_some(&self.tags)
-    }
-
-    fn keep(&mut self, (before, after): (&[u8], &[u8]), visitor: Visitor, sites: &Arc<Sites>, tags: &[u8]) {
-        self.asked.clear();
-        self.tags.clear();
-        if before.len() + after.len().max(tags.len()) > LAST_SAID_BYTES_MAX {
-            self.visitor = None;
-            return;
-        }
-        self.asked.extend_from_slice(before);
-        self.asked.extend_from_slice(after);
-        self.tags.extend_from_slice(tags);
-        self.visitor = Some(visitor);
-        self.sites = Arc::downgrade(sites);
-    }
-}
-
-/// A head's bytes before and behind its target; `None`: it is not at once behind the method, or is no path.
-#[inline]
-fn around<'b>(bytes: &'b [u8], head: &RequestHead<'_, '_>) -> Option<(&'b [u8], &'b [u8])> {
-    let (before, rest) = bytes.split_at_checked(head.method.len() + 1)?;
-    let (target, after) = rest.split_at_checked(head.target.len())?;
-    let is_so = head.target.starts_with('/')
-        && before.strip_suffix(b" ") == Some(head.method.as_bytes())
-        && target == head.target.as_bytes();
-    is_so.then_some((before, after))
 }
 
 /// The memory of one.
