@@ -77,10 +77,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use proptest::prelude::*;
-    use wire::http1::{
-        head::{HeadLimits, Progress, parse_request},
-        header_slots::HeaderSlots,
-    };
+    use wire::http1::head::{HeadLimits, HeaderSlots, Progress, parse_request};
 
     use super::*;
     use crate::{config::Config, in_force::InForce};

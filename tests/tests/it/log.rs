@@ -349,7 +349,7 @@ fn a26_a_reader_ends_with_the_server_and_with_its_own_reader() {
 #[test]
 fn a26_each_request_of_a_connection_is_logged_as_itself() {
     let origin = origin();
-    let accelerator = Accelerator::before(&origin.url()).flag("trusted-proxies", "127.0.0.1").start();
+    let accelerator = Accelerator::before(&origin.url()).flag("--trusted-proxies", "127.0.0.1").start();
     let reader = Reader::start(accelerator.admin(), &["--json", "kind == client"]);
     let asked = [
         ("GET /page", "Host: a\r\nUser-Agent: one\r\n"),
