@@ -80,7 +80,14 @@ mod tests {
     use wire::http1::head::{HeadLimits, HeaderSlots, Progress, parse_request};
 
     use super::*;
-    use crate::{config::Config, in_force::InForce};
+    use crate::{
+        config::{Config, Origin},
+        in_force::InForce,
+    };
+
+    fn config() -> Config {
+        Config::new(Origin::at(std::net::SocketAddr::from(([127, 0, 0, 1], 1))))
+    }
 
     /// A request, who it is for, and by which of two tables of sites.
     type Asked = (&'static str, &'static str, &'static str, u8, usize);
@@ -100,7 +107,7 @@ mod tests {
         fn a26_what_is_said_again_is_of_a_request_that_differs_in_its_target_alone(
             all in proptest::collection::vec(asked(), 1..12),
         ) {
-            let tables = [(), ()].map(|()| Arc::clone(&InForce::of_test(Config::default(), 1).sites));
+            let tables = [(), ()].map(|()| Arc::clone(&InForce::of_test(config(), 1).sites));
             let limits = HeadLimits::default();
             let (mut last, mut twin) = (LastSaid::default(), None);
             for (method, target, after, client, table) in all {
@@ -127,7 +134,7 @@ mod tests {
 
     #[test]
     fn a26_a_long_head_is_not_kept_and_what_was_is_forgotten() {
-        let sites = Arc::clone(&InForce::of_test(Config::default(), 1).sites);
+        let sites = Arc::clone(&InForce::of_test(config(), 1).sites);
         let visitor = Visitor::alone(IpAddr::from([127, 0, 0, 1]));
         let mut last = LastSaid::default();
         last.keep((b"GET ", b"short"), visitor, &sites, b"tags");
