@@ -37,6 +37,7 @@ mod http2_requests;
 mod idle;
 mod keys;
 mod lab_page;
+mod leaf_soak;
 mod lifecycle;
 mod limits;
 mod log;
