@@ -39,10 +39,17 @@ const INSTANCES: &str = "NIGHTTRAIN_INSTANCES";
 const CUT: Duration = Duration::from_secs(3);
 const CUT_SOAK: Duration = Duration::from_secs(60);
 
-/// What an instance says of its cluster, once it says this.
+/// Waits until an instance says this of its cluster; what it says before that is printed.
 fn until_said(instance: &Accelerator, words: &str) {
-    let said = || look(instance)["state"].as_str().unwrap_or_default().to_owned();
-    eventually(words, || said().contains(words));
+    let mut said = String::new();
+    eventually(words, || {
+        let now = look(instance)["state"].as_str().unwrap_or_default().to_owned();
+        if now != said {
+            println!("{now}");
+            said = now;
+        }
+        said.contains(words)
+    });
 }
 
 /// Two instances that are let in by these flags tell each other of a purge.
@@ -108,7 +115,7 @@ fn a38_tls_to_the_cluster_with_a_certificate_of_ours() {
             setup.flag(flag, file.to_str().expect("a path in UTF-8"))
         });
         let a = setup.start();
-        eventually("it says why", || look(&a)["state"].as_str().is_some_and(|state| state.contains("TLS")));
+        until_said(&a, "TLS");
         assert!(!is_joined(&a));
         assert_eq!(version(&a, "/p"), 1);
     }
@@ -219,7 +226,7 @@ fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
     });
     let d = setup(&origin, &cluster.urls(), "d").start();
     until_said(&d, "it forgets a card after");
-    assert_eq!(version(&d, "/p"), 1);
+    assert_eq!(version(&d, "/p"), version_now);
 }
 
 /// All servers stop, and come back with the files that somebody had copied before the last purges.
