@@ -4,7 +4,9 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
+use engine::cores::clock;
 use tokio::sync::Notify;
+use wire::nats::credentials::{expires, parts};
 
 use crate::{
     config::{Config, Login},
@@ -67,8 +69,15 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
     match &config.login {
         Login::None => {}
         Login::Credentials(path) => {
-            let wrong = |error| Fault::Cannot(format!("{}: {error}", path.display()));
-            options = options.credentials(&read(path)?).map_err(wrong)?;
+            let text = read(path)?;
+            let wrong = |error: &dyn std::fmt::Display| Fault::Cannot(format!("{}: {error}", path.display()));
+            // A server refuses it without a word on why.
+            let expired = parts(&text).next().and_then(expires).filter(|at| *at <= clock::now_system());
+            if let Some(at) = expired {
+                let at = humantime::format_rfc3339_seconds(at);
+                return Err(wrong(&format!("the user's JWT expired at {at}: another one is needed")));
+            }
+            options = options.credentials(&text).map_err(|error| wrong(&error))?;
         }
         Login::Nkey(path) => {
             let text = read(path)?;

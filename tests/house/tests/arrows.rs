@@ -3,7 +3,7 @@
 //! ```text
 //! nighttrain ──▶ cache, feed, mail ──▶ engine, wire ──▶ (engine only) bheap          lab ──▶ any of these but the first
 //!      ├──▶ httpd ◀── mail      httpd ──▶ engine, wire
-//!      └──▶ acme, cluster ──▶ engine
+//!      └──▶ acme, cluster ──▶ engine, wire
 //! ```
 //! `engine` and `wire` do not know each other, so that protocols stay pure and the engine stays free of meaning. The
 //! servers do not know each other: they meet over their public protocols. `lab` is a program beside `nighttrain`: it
@@ -29,7 +29,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("engine", &["bheap"]),
     ("httpd", &["engine", "wire"]),
     ("acme", &["engine"]),
-    ("cluster", &["engine"]),
+    ("cluster", &["engine", "wire"]),
     ("cache", &["engine", "wire", "bheap"]),
     ("feed", &["engine", "wire", "bheap"]),
     ("mail", &["httpd", "engine", "wire", "bheap"]),

@@ -1,13 +1,10 @@
 //! How we say who we are: a user's JWT is passed on as it is, and the hub's nonce signed with the seed beside it.
 
-use std::{
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::{path::Path, time::SystemTime};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use nkeys::KeyPair;
-use serde::Deserialize;
+use wire::nats::credentials::{expires, parts};
 
 use super::remote::Login;
 
@@ -66,31 +63,10 @@ fn read(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// What stands between lines of dashes, in its order.
-fn parts(text: &str) -> impl Iterator<Item = &str> {
-    let mut is_inside = false;
-    text.lines().map(str::trim).filter(move |line| {
-        let is_dashes = line.starts_with("---");
-        if is_dashes {
-            is_inside = line.contains("BEGIN");
-        }
-        is_inside && !is_dashes && !line.is_empty()
-    })
-}
-
-/// When a JWT is no longer good, if it says so; what cannot be read is the hub's to refuse.
-fn expires(jwt: &str) -> Option<SystemTime> {
-    #[derive(Deserialize)]
-    struct Claims {
-        exp: Option<u64>,
-    }
-    let claims = URL_SAFE_NO_PAD.decode(jwt.split('.').nth(1)?.trim_end_matches('=')).ok()?;
-    let claims: Claims = serde_json::from_slice(&claims).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(claims.exp.filter(|exp| *exp > 0)?))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn file(directory: &tempfile::TempDir, name: &str, text: &str) -> std::path::PathBuf {

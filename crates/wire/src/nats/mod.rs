@@ -10,6 +10,7 @@
 //! - [`client`]: what clients send (CONNECT, PUB, HPUB, SUB, UNSUB, PING, PONG).
 //! - [`server`]: what servers send (INFO, MSG, HMSG, PING, PONG, +OK, -ERR).
 //! - [`leaf`]: what a leaf node and its hub send each other (LS+, LS-, LMSG, HMSG, INFO, CONNECT, PING, PONG, -ERR).
+//! - [`credentials`]: what a file of credentials holds, and until when it is good.
 //! - [`subject`]: subjects and patterns: which are valid, which match.
 //! - [`rejection`]: what a server says when a client breaks a rule, and whether it then closes.
 //! - [`stamp`](mod@stamp): a payload that whoever receives it can verify, for tools and tests.
@@ -22,6 +23,7 @@
 //! can be passed on before all of it has come. Values borrow from the caller's buffer; nothing is copied or allocated.
 
 pub mod client;
+pub mod credentials;
 pub mod leaf;
 mod line;
 pub mod rejection;
