@@ -76,7 +76,15 @@ impl Mailpit {
             listener.local_addr().expect("an address").to_string()
         });
         let child = Command::new(program)
-            .args(["--listen", &http, "--smtp", &smtp, "--disable-version-check", "--smtp-disable-rdns", "--quiet"])
+            .args([
+                "--listen",
+                &http,
+                "--smtp",
+                &smtp,
+                "--disable-version-check",
+                "--smtp-disable-rdns",
+                "--quiet",
+            ])
             .arg("--database")
             .arg(directory.path().join("mailpit.db"))
             .spawn()

@@ -54,7 +54,8 @@ pub(super) fn start<M: Mailboxes>(
     thread::Builder::new().name("mail-gists".to_owned()).spawn(move || {
         behind_others();
         let events = app.mailboxes.events();
-        let mut ahead = Ahead { app, events, waiting: VecDeque::new(), arrived: 0, since_ms: 0, is_rush: false };
+        let mut ahead =
+            Ahead { app, events, waiting: VecDeque::new(), arrived: 0, since_ms: 0, is_rush: false };
         let mut stopped = stopping;
         runtime.block_on(async {
             tokio::select! {
@@ -135,7 +136,9 @@ impl<M: Mailboxes> Ahead<M> {
         if self.app.gists.has(letter) {
             return;
         }
-        let Ok(Some((mail, ()))) = self.app.mailboxes.mail_into(&Scope::All, letter, ()).await else { return };
+        let Ok(Some((mail, ()))) = self.app.mailboxes.mail_into(&Scope::All, letter, ()).await else {
+            return;
+        };
         self.app.gists.keep(letter, &Arc::new(Gist::new(&mail)));
         self.app.counters.add(Counter::GistsMade, 1);
     }

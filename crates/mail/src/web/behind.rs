@@ -33,7 +33,10 @@ impl Behind {
     }
 
     /// Does work on one of them.
-    pub(super) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         match &self.0 {
             Some(runtime) => runtime.spawn_blocking(work),
             None => tokio::task::spawn_blocking(work),

@@ -11,7 +11,10 @@
 //! them ahead. A gist goes with its mail.
 //!
 //! It is the mail's and not an inbox's: one for all inboxes that have it.
-#![expect(clippy::disallowed_types, reason = "held for a few look-ups, by the web's thread and one of low priority")]
+#![expect(
+    clippy::disallowed_types,
+    reason = "held for a few look-ups, by the web's thread and one of low priority"
+)]
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, process::Command};
 
 use lab::{
-    paired::{
-        place::{find, workspace},
-        tree::pinned,
-    },
+    paired::place::{find, workspace},
     peers::{
         PeerError,
         mail::{
@@ -39,7 +36,7 @@ impl Bench {
         };
         let mut rows = Vec::new();
         for (name, running) in self.start(&[Contender::Ours, Contender::Mailpit])? {
-            let mut command = pinned(&self.load, "node");
+            let mut command = Command::new("node");
             command
                 .arg(workspace().join("tests/browser/figures.cjs"))
                 .env("NODE_PATH", &libraries)
@@ -50,7 +47,14 @@ impl Bench {
             for (what, mut took_ms) in told {
                 took_ms.sort_unstable_by(f64::total_cmp);
                 let at = |part| format!("{:.1}", quantile(&took_ms, part));
-                rows.push(vec![name.clone(), what.clone(), took_ms.len().to_string(), at(0.5), at(0.99), at(1.0)]);
+                rows.push(vec![
+                    name.clone(),
+                    what.clone(),
+                    took_ms.len().to_string(),
+                    at(0.5),
+                    at(0.99),
+                    at(1.0),
+                ]);
                 if let Some((_, part, most)) =
                     BOUNDS.iter().find(|(bound, ..)| *bound == what && running.is_ours())
                 {
@@ -59,7 +63,8 @@ impl Bench {
                 }
             }
         }
-        let columns = [("", ""), ("what", ""), ("times", ""), ("p50 ms", ""), ("p99 ms", ""), ("longest ms", "")];
+        let columns =
+            [("", ""), ("what", ""), ("times", ""), ("p50 ms", ""), ("p99 ms", ""), ("longest ms", "")];
         self.tables.push(table("In a browser", &columns, rows));
         Ok(())
     }
@@ -74,13 +79,19 @@ impl Bench {
         let output = command
             .env("MAIL_URL", format!("http://{}", running.pages()?))
             .env("MAIL_SMTP", running.address.to_string())
-            .envs([("ROUNDS", rounds), ("MAILS", mails), ("ARRIVALS", arrivals)].map(|(name, n)| (name, n.to_string())))
+            .envs(
+                [("ROUNDS", rounds), ("MAILS", mails), ("ARRIVALS", arrivals)]
+                    .map(|(name, n)| (name, n.to_string())),
+            )
             .output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         let told = said.lines().next_back().map(serde_json::from_str);
         match told {
             Some(Ok(told)) if output.status.success() => Ok(told),
-            _ => Err(PeerError::failed(format!("the browser: {said}{}", String::from_utf8_lossy(&output.stderr)))),
+            _ => Err(PeerError::failed(format!(
+                "the browser: {said}{}",
+                String::from_utf8_lossy(&output.stderr)
+            ))),
         }
     }
 }

@@ -57,14 +57,16 @@ impl Bench {
             .iter()
             .flat_map(|(name, contender)| {
                 let first = (name.clone(), (contender, false));
-                std::iter::once(first).chain(contender.is_ours().then(|| (format!("{name}, again"), (contender, true))))
+                std::iter::once(first)
+                    .chain(contender.is_ours().then(|| (format!("{name}, again"), (contender, true))))
             })
             .collect();
         let letter = newsletter(NEWSLETTER_BYTES);
         let series = interleave(&all, self.rounds(), |(contender, again): &(&Running, bool), round| {
             let mut asking = Pages::connect(contender.pages()?)?;
             if !again {
-                let mails = (0..count).map(|n| ("news@bench.test".to_owned(), html(&format!("{round}, {n}"), &letter)));
+                let mails = (0..count)
+                    .map(|n| ("news@bench.test".to_owned(), html(&format!("{round}, {n}"), &letter)));
                 load::handed(contender.address, mails)?;
             }
             let names = names(&mut asking, count)?;
@@ -108,25 +110,36 @@ impl Bench {
         let mut of_kind = Vec::new();
         let mut rows = Vec::new();
         for (what, slow) in &kinds {
-            let mails = (0..copies).map(|n| ("slow@bench.test".to_owned(), html(&format!("{what} {n}"), slow)));
+            let mails =
+                (0..copies).map(|n| ("slow@bench.test".to_owned(), html(&format!("{what} {n}"), slow)));
             load::handed(ours.address, mails)?;
             let names = names(&mut asking, copies)?;
             let begun = Instant::now();
-            asking.ask(&format!("/inbox/slow@bench.test/{}/frame?remote=load&dark=1", names[0]), &mut io::sink())?;
-            rows.push(vec![format!("made to be slow: {what}"), format!("{:.1}", begun.elapsed().as_secs_f64() * 1e3)]);
+            asking.ask(
+                &format!("/inbox/slow@bench.test/{}/frame?remote=load&dark=1", names[0]),
+                &mut io::sink(),
+            )?;
+            rows.push(vec![
+                format!("made to be slow: {what}"),
+                format!("{:.1}", begun.elapsed().as_secs_f64() * 1e3),
+            ]);
             of_kind.push(names);
         }
         let letter = newsletter(NEWSLETTER_BYTES);
         let [mut alone, mut beside] = [Vec::new(), Vec::new()];
         for (is_beside, took) in [(false, &mut alone), (true, &mut beside)] {
-            let mails = (0..honest).map(|n| ("ann@bench.test".to_owned(), html(&format!("news {is_beside} {n}"), &letter)));
+            let mails = (0..honest)
+                .map(|n| ("ann@bench.test".to_owned(), html(&format!("news {is_beside} {n}"), &letter)));
             load::handed(ours.address, mails)?;
             let names = names(&mut asking, honest)?;
             *took = looked_at(ours.pages()?, &names, if is_beside { &of_kind } else { &[] })?;
         }
         for (name, took) in [("an honest mail alone", &alone), ("beside four slow ones", &beside)] {
             let at = |part| format!("{:.1}", quantile(took, part));
-            rows.push(vec![format!("{name}: p50, p99, longest"), format!("{}, {}, {}", at(0.5), at(0.99), at(1.0))]);
+            rows.push(vec![
+                format!("{name}: p50, p99, longest"),
+                format!("{}, {}, {}", at(0.5), at(0.99), at(1.0)),
+            ]);
         }
         self.tables.push(table("Mails made to be slow", &[("what", ""), ("ms", "")], rows));
         let delay_ms = quantile(&beside, 0.99) - quantile(&alone, 0.5);

@@ -117,7 +117,11 @@ impl Bench {
             }
             let after = contender.tree.usage()?;
             let cpu_s = after.cpu_user_s + after.cpu_system_s - before.cpu_user_s - before.cpu_system_s;
-            rows.push(vec![name.clone(), starts.len().to_string(), format!("{:.0}", cpu_s * 1e6 / starts.len() as f64)]);
+            rows.push(vec![
+                name.clone(),
+                starts.len().to_string(),
+                format!("{:.0}", cpu_s * 1e6 / starts.len() as f64),
+            ]);
         }
         let columns = [("", ""), ("lists", ""), ("CPU µs each", "")];
         self.tables.push(table("Lists of 100 that nobody has asked for before", &columns, rows));

@@ -22,18 +22,13 @@ mod lists;
 mod search;
 mod taking;
 
-use std::{
-    collections::BTreeMap,
-    net::Ipv4Addr,
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use lab::{
     paired::{
         machine,
-        place::workspace,
+        place::{ours, workspace},
         record::{Comparison, Figure, Record},
         spread::median,
         tree::Cores,
@@ -135,7 +130,9 @@ fn run(options: &Options) -> Result<(), PeerError> {
         ("pipelined", Bench::pipelined),
         ("idle", Bench::idle),
     ];
-    if let Some(unknown) = options.scenario.iter().find(|name| scenarios.iter().all(|(known, _)| known != name)) {
+    if let Some(unknown) =
+        options.scenario.iter().find(|name| scenarios.iter().all(|(known, _)| known != name))
+    {
         let known = scenarios.map(|(name, _)| name).join(", ");
         return Err(PeerError::Failed(format!("there is no scenario {unknown}; there are {known}")));
     }
@@ -153,6 +150,7 @@ fn run(options: &Options) -> Result<(), PeerError> {
             "bodies",
             "all mails have one body; ours stores each whole (--share-bodies=false), ours-shared once a segment".to_owned(),
         ),
+        ("build", built()),
         ("rounds", bench.rounds().to_string()),
     ];
     let record = Record {
@@ -243,6 +241,13 @@ impl Bench {
             ));
         }
     }
+}
+
+/// The profile that ours was built by, which its directory is named by.
+fn built() -> String {
+    let ours = ours().unwrap_or_default();
+    let profile = ours.parent().and_then(|directory| directory.file_name());
+    profile.map_or_else(String::new, |profile| profile.to_string_lossy().into_owned())
 }
 
 fn table(title: impl Into<String>, columns: &[(&str, &str)], rows: Vec<Vec<String>>) -> Table {

@@ -72,7 +72,14 @@ impl Bench {
         let memory_mib = with.saturating_sub(without) as f64 / f64::from(1 << 20);
         self.tables.push(table(
             "Index for searches",
-            &[("mails", ""), ("their MiB", ""), ("index MiB", ""), ("%", ""), ("memory MiB at most", ""), ("indexed in s", "")],
+            &[
+                ("mails", ""),
+                ("their MiB", ""),
+                ("index MiB", ""),
+                ("%", ""),
+                ("memory MiB at most", ""),
+                ("indexed in s", ""),
+            ],
             vec![vec![
                 mails.to_string(),
                 format!("{:.0}", stored / f64::from(1 << 20)),
@@ -83,7 +90,11 @@ impl Bench {
             ]],
         ));
         self.judged("the index on the disk, of the mails' bytes", (percent, INDEX_PERCENT_MAX), "%");
-        self.judged("memory of the index, at most beside a server without one", (memory_mib, INDEX_MEMORY_MIB_MAX), "MiB");
+        self.judged(
+            "memory of the index, at most beside a server without one",
+            (memory_mib, INDEX_MEMORY_MIB_MAX),
+            "MiB",
+        );
         Ok(())
     }
 
@@ -101,7 +112,10 @@ impl Bench {
         took_ms.sort_unstable_by(f64::total_cmp);
         let at = |part| format!("{:.1}", quantile(&took_ms, part));
         self.tables.push(table(
-            format!("A rare word over {mails} mails, each of {} words found in its {RARE_MAILS} mails", RARE.len()),
+            format!(
+                "A rare word over {mails} mails, each of {} words found in its {RARE_MAILS} mails",
+                RARE.len()
+            ),
             &[("searches", ""), ("p50 ms", ""), ("p99 ms", ""), ("longest ms", "")],
             vec![vec![took_ms.len().to_string(), at(0.5), at(0.99), at(1.0)]],
         ));

@@ -236,10 +236,8 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
         stop.arg("-c").arg(directory.path().join("etc")).arg("stop");
         stop
     });
-    let is_ours = matches!(
-        contender,
-        Contender::Ours | Contender::Other | Contender::Shared | Contender::Unindexed
-    );
+    let is_ours =
+        matches!(contender, Contender::Ours | Contender::Other | Contender::Shared | Contender::Unindexed);
     let is_slow = !is_ours && contender != Contender::Sink;
     let mut running = Running { tree, address, version, is_slow, admin, http, stop, directory };
     running.wait()?;

@@ -17,7 +17,14 @@ const GUIDES: [&str; 6] = [
 ];
 /// Words that no guide has, as somebody may search for: a name, a product, a street.
 pub const RARE: [&str; 8] = [
-    "quarzbruch", "Wolfenstieg", "hyazinthe", "xylograph", "Jablonski", "marzipankugel", "zwiebelturm", "okapi7741",
+    "quarzbruch",
+    "Wolfenstieg",
+    "hyazinthe",
+    "xylograph",
+    "Jablonski",
+    "marzipankugel",
+    "zwiebelturm",
+    "okapi7741",
 ];
 /// Mails that have one of [`RARE`].
 pub const RARE_MAILS: u64 = 3;
@@ -128,10 +135,15 @@ pub fn newsletter(bytes: usize) -> String {
 /// HTML that is made to be slow, each below what is refused for its size: what it is, and itself.
 #[must_use]
 pub fn slow() -> [(&'static str, String); 4] {
-    let left_open = "<b class=a title=b><i><u>\r\n".repeat(40) + &"<p>x\r\n".repeat(350);
-    let tables = "<table><tr><td>".repeat(150) + &"<table>x<tr>y\r\n".repeat(1_500);
+    // Made again in each paragraph that follows: forty thousand elements.
+    let open: String = (0..100).map(|n| format!("<b a={n}>\r\n")).collect();
+    let left_open = format!("<p>{open}</p>\r\n{}", "<p>x</p>\r\n".repeat(400));
+    // What may not stand in a table is put before it.
+    let tables = "<table>\r\n".to_owned() + &"<b>x</b><tr>\r\n".repeat(1_800);
     let rules: String = (0..4_900)
-        .map(|n| format!(".a{n} .b>.c:not(.d):hover,#e{n}{{color:rgb(1,2,{n});margin:calc(1px + {n}px)}}\r\n"))
+        .map(|n| {
+            format!(".a{n} .b>.c:not(.d):hover,#e{n}{{color:rgb(1,2,{n});margin:calc(1px + {n}px)}}\r\n")
+        })
         .take_while({
             let mut bytes = 0;
             move |rule| {
