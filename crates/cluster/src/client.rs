@@ -80,6 +80,10 @@ impl Common {
         self.applied.load(Ordering::Acquire)
     }
 
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_at(&self, position: Position) {
         self.applied.store(position.applied, Ordering::Release);
         self.generation.store(position.generation, Ordering::Release);
@@ -168,7 +172,7 @@ impl Cluster {
             state: words,
             is_joined,
             applied: common.applied(),
-            generation: common.generation.load(Ordering::Acquire),
+            generation: common.generation(),
             instances,
         }
     }
