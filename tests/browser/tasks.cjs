@@ -85,20 +85,20 @@ const SITES = {
   },
   mailpit: {
     list: "/",
-    row: (subject) => `#message-page .message:has-text("${subject}")`,
-    open: (page, act, subject) => act(() => page.click(`#message-page .message:has-text("${subject}")`)),
+    row: (subject) => `#message-page .message:has(.subject b:text-is("${subject}"))`,
+    open: (page, act, subject) => act(() => page.click(`#message-page .message:has(.subject b:text-is("${subject}"))`)),
     async code(page) {
       await page.frameLocator("#preview-html").locator("text=493021").waitFor();
     },
     async deleteTwo(page, act) {
       for (const subject of ["Fourth", "Fifth"]) {
-        await act(() => page.click(`#message-page .message:has-text("${subject}")`, { modifiers: ["Control"] }));
+        await act(() => page.click(`#message-page .message:has(.subject b:text-is("${subject}"))`, { modifiers: ["Control"] }));
       }
       await act(() => page.click("button:visible:has-text('Delete selected')"));
     },
-    attachment: (page) => page.locator("a:visible", { hasText: "ticket.txt" }).first().click(),
+    attachment: (page) => page.click("a.attachment"),
     async phone(page, act) {
-      await act(() => page.locator("#responsive-view, .bi-phone-fill").first().click());
+      await act(() => page.locator("button:visible:has(.bi-phone)").first().click());
     },
     async search(page, act, words) {
       await act(() => page.fill("input[placeholder^='Search']", words));
@@ -112,7 +112,7 @@ const SITES = {
     },
     async source(page, act) {
       await act(() => page.click("#nav-raw-tab"));
-      await page.waitForSelector("text=multipart/mixed");
+      await page.waitForSelector("#nav-raw.active");
     },
     async clear(page, act) {
       await act(() => page.locator("button:visible", { hasText: /Delete all/ }).first().click());
@@ -150,7 +150,10 @@ async function tasks(browser, kind, url) {
   });
   await each("open the attachment", async (page, act) => {
     await site.open(page, act, "Second");
-    const opened = Promise.race([page.waitForEvent("download"), page.context().waitForEvent("page")]);
+    const opened = new Promise((done) => {
+      page.once("download", done);
+      page.context().once("page", done);
+    });
     await act(() => site.attachment(page));
     await opened;
   });

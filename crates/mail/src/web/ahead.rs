@@ -143,3 +143,18 @@ impl<M: Mailboxes> Ahead<M> {
         self.app.counters.add(Counter::GistsMade, 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::web::tests::Site;
+
+    #[test]
+    fn what_a_list_shows_is_made_before_it_is_asked_for() {
+        let site = Site::new();
+        site.deliver("ann", "Subject: x\r\n\r\nfirst words\r\n");
+        site.until("mail_web_gists_made_total 1");
+        let listed = site.get("/inbox/ann@night.test/api/v1/messages").json();
+        assert_eq!(listed["messages"][0]["Snippet"], "first words");
+        assert!(site.counts("mail_web_gists_made_total 1"), "it was made once");
+    }
+}

@@ -41,7 +41,7 @@ pub struct Letters {
 }
 
 impl Letters {
-    /// `mails` of so many bytes each, to so many inboxes.
+    /// `mails` of about so many bytes each, to so many inboxes.
     #[must_use]
     pub fn new(mails: u64, mail_bytes: usize, inboxes: u64) -> Self {
         let words = GUIDES.iter().flat_map(|guide| guide.split_whitespace());
@@ -174,7 +174,7 @@ mod tests {
         for number in 0..1_000 {
             let mut mail = Vec::new();
             assert_eq!(letters.write(number, &mut mail), number % 10);
-            assert_eq!(mail.len(), 4096);
+            assert!((4096..4099).contains(&mail.len()), "{}", mail.len());
             let text = String::from_utf8(mail).expect("ASCII");
             for (count, rare) in found.iter_mut().zip(RARE) {
                 *count += u64::from(text.contains(rare));
