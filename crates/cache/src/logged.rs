@@ -1,12 +1,12 @@
 //! A request that comes, as the log hears of it.
 
+use engine::tls::session::Session;
 use wire::http1::head::RequestHead;
 
 use crate::{
     core::Core,
     deliver::Protocol,
     transaction::{Came, Draft, Moment},
-    transport::Transport,
     visitor::Visitor,
 };
 
@@ -18,7 +18,7 @@ pub(crate) fn begin(
     (head, head_bytes): (&RequestHead<'_, '_>, usize),
     visitor: Visitor,
     protocol: Protocol,
-    transport: &Transport,
+    session: Option<&Session>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
     let host = head.authority().map(|authority| authority.host);
@@ -26,7 +26,7 @@ pub(crate) fn begin(
         moment,
         head_bytes,
         is_http2: protocol == Protocol::Http2,
-        tls: transport.session().and_then(engine::tls::session::Session::version),
+        tls: session.and_then(Session::version),
         host,
         site: core.sites.table.names_for(host.unwrap_or_default().as_bytes()),
     };

@@ -80,6 +80,10 @@ impl Common {
         self.applied.load(Ordering::Acquire)
     }
 
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_at(&self, position: Position) {
         self.applied.store(position.applied, Ordering::Release);
         self.generation.store(position.generation, Ordering::Release);

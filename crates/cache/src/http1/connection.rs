@@ -483,7 +483,7 @@ impl Connection {
                 (&head, head_bytes),
                 visitor,
                 asked.protocol,
-                &self.client.transport,
+                self.client.transport.session(),
             );
             let framing = match request_framing(&head) {
                 Ok(framing) => framing,
@@ -519,7 +519,7 @@ impl Connection {
                 trust: Trust::Fresh,
                 address: visitor.address,
                 came: self.client.transport.came(),
-                as_sent: false,
+                showing: hit::Showing::Accepted,
             };
             match hit::answer(core, &turn, &looked_up, now_s, buffers) {
                 Ok(answer) => {
