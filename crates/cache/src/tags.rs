@@ -87,6 +87,7 @@ pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
         extra.extend_from_slice(&WORDS_SECTION.to_le_bytes());
         extra.extend_from_slice(&u32::try_from(words.len()).unwrap_or(u32::MAX).to_le_bytes());
         extra.extend_from_slice(words);
+        extra.resize(extra.len().next_multiple_of(WORD), 0);
     }
     extra
 }
