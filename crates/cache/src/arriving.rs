@@ -104,6 +104,9 @@ fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -
     };
     // What a peer has said is for one, it has not stored either.
     let storing = storing.filter(|_| !arrived.is_for_one);
+    if arrived.is_for_one && response.is_stored() {
+        response.standing = Standing::Refused { too_large: false };
+    }
     // Where it is to be decoded, that is done with what is stored.
     arrived.is_kept |= response.meta.flags.has(Flags::MAY_BE_DECODED);
     if let Some(storing) = &storing

@@ -646,7 +646,7 @@ fn in_cluster(origin: &ScriptedOrigin, cluster: &NatsCluster, secret: &tempfile:
         .flag("--purge-from", "127.0.0.1")
         .flag("--cluster", &cluster.urls())
         .flag("--cluster-name", name)
-        .flag("--cluster-lease", "1s")
+        .flag("--cluster-lease", "3s")
         .flag("--peers-listen", &format!("127.0.0.1:{port}"));
     with_peers(setup, secret).start()
 }

@@ -386,8 +386,9 @@ fn of_peer(
     visitor: Visitor,
 ) -> Request {
     let who = (visitor, Came::Plain);
-    let request = Request::new(head, key, keyed, Framing::None, who, &core.in_force);
-    Request { is_of_peer: true, ..request }
+    let mut request = Request::new(head, key, keyed, Framing::None, who, &core.in_force);
+    request.is_of_peer = true;
+    request
 }
 
 /// Who waits on the other side.
