@@ -304,7 +304,10 @@ impl Walk<'_> {
         let (decision, words) = if *peer.name == peers.rules.name {
             ("own", "the key is of this accelerator: the others ask it before the origin".to_owned())
         } else {
-            ("peer", format!("the key is of {}, which is asked before the origin, at {}", peer.name, peer.address))
+            (
+                "peer",
+                format!("the key is of {}, which is asked before the origin, at {}", peer.name, peer.address),
+            )
         };
         self.say("owner", decision, words, "").text("name", &*peer.name);
     }

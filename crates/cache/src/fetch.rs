@@ -165,7 +165,8 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
     // Counted among the keys that we fetch, for as long as it lasts.
     let mut load = None;
     loop {
-        let arrived = match ask_before_origin(&request, known.as_ref(), &mut asking, &mut reply, &entry).await {
+        let arrived = match ask_before_origin(&request, known.as_ref(), &mut asking, &mut reply, &entry).await
+        {
             Some(arrived) => Ok(arrived),
             None => {
                 let fetches = with_core(|core| core.peers.as_ref().map(|peers| peers.fetches()));

@@ -516,7 +516,9 @@ fn of_object<'a>(
             match content.pin() {
                 Some(object) => Body::Pinned { object, range },
                 None if coding == Coding::AsSent => return Err(NotNow::Gone),
-                None if coding == Coding::Decoded && showing == Showing::Accepted => return Err(NotNow::Undecoded),
+                None if coding == Coding::Decoded && showing == Showing::Accepted => {
+                    return Err(NotNow::Undecoded);
+                }
                 // The twin's memory is being freed, and not the object's.
                 None => {
                     shown = Shown::Stored;

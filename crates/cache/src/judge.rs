@@ -275,7 +275,15 @@ pub(crate) fn kept(
         meta.flags = meta.flags.with(flag).with_if(says_vary, Flags::SAYS_VARY);
         meta.coding = sent.unwrap_or_default();
     }
-    Response { head: bytes, meta, length, standing: Standing::Stored, tags: Vec::new(), tag_words: Vec::new(), variant: None }
+    Response {
+        head: bytes,
+        meta,
+        length,
+        standing: Standing::Stored,
+        tags: Vec::new(),
+        tag_words: Vec::new(),
+        variant: None,
+    }
 }
 
 /// Whether another entity tag can be made of the one in a head, if there is one: a tag of 64 KiB is not known as one.

@@ -130,7 +130,8 @@ mod work;
 pub use abroad::{Abroad, Among, Invalidate, Telling};
 pub use bans::BanSeen;
 pub use config::{
-    ClientRule, Config, CookieRule, Limits, Origin, PEERS_MAX, PeerAt, PeerRules, PeerSecret, PurgeToken, Site, SiteRules, Tls,
+    ClientRule, Config, CookieRule, Limits, Origin, PEERS_MAX, PeerAt, PeerRules, PeerSecret, PurgeToken,
+    Site, SiteRules, Tls,
 };
 pub use counters::Counter;
 pub use engine::{

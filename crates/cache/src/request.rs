@@ -100,7 +100,17 @@ impl Request {
     /// The same request under the key of another variant.
     pub(crate) fn under(&self, key: &[u8], hash: Hash) -> Self {
         let Self {
-            head, primary_bytes, framing, visitor, came, is_known, in_force, site, trace, is_of_peer, ..
+            head,
+            primary_bytes,
+            framing,
+            visitor,
+            came,
+            is_known,
+            in_force,
+            site,
+            trace,
+            is_of_peer,
+            ..
         } = self;
         Self {
             head: Arc::clone(head),

@@ -65,10 +65,7 @@ pub(crate) fn of<'h>(
 }
 
 /// The tags in these fields as words, as a field has them.
-pub(crate) fn text<'h>(
-    headers: impl Iterator<Item = (&'h str, &'h [u8])>,
-    fields: &[Box<str>],
-) -> Vec<u8> {
+pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>, fields: &[Box<str>]) -> Vec<u8> {
     let mut text = Vec::new();
     for (_, value) in headers.filter(|(name, _)| is_field(fields, name)) {
         for word in words(value) {

@@ -60,7 +60,11 @@ mod tests {
             hits: asks / 2,
             failures: 0,
         };
-        let peers = [peer("a", PeerStanding::Own, 0), peer("b", PeerStanding::Up, 2_468), peer("c", PeerStanding::Out, 7)];
+        let peers = [
+            peer("a", PeerStanding::Own, 0),
+            peer("b", PeerStanding::Up, 2_468),
+            peer("c", PeerStanding::Out, 7),
+        ];
         assert_eq!(
             text(&said(&peers)),
             "standing  asked   hits  failures  peer\n\

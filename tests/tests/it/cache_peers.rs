@@ -48,7 +48,6 @@ const SECRET: &str = "what three of them know, and no others";
 /// Accelerators that share keys, in front of one origin.
 struct Sharing {
     all: Vec<Accelerator>,
-    addresses: Vec<SocketAddr>,
     _secret: tempfile::NamedTempFile,
 }
 
@@ -79,7 +78,7 @@ fn start_with(origin: &ScriptedOrigin, cores: &str, more: impl Fn(Setup) -> Setu
             .flag("--peers-members", &members.join(","));
         more(with_peers(setup, &secret)).start()
     };
-    Sharing { all: addresses.iter().map(one).collect(), addresses, _secret: secret }
+    Sharing { all: addresses.iter().map(one).collect(), _secret: secret }
 }
 
 /// Whose the key of a path is, by name.
@@ -436,7 +435,10 @@ fn a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with(cores: &str) {
     let (held, counted) = (gate.clone(), Arc::clone(&rests));
     origin.otherwise(move |seen, reply| {
         let head = |answer: Answer| {
-            answer.header("Cache-Control", "max-age=600").header("ETag", "\"film\"").header("Accept-Ranges", "bytes")
+            answer
+                .header("Cache-Control", "max-age=600")
+                .header("ETag", "\"film\"")
+                .header("Accept-Ranges", "bytes")
         };
         if let Some((first, last)) = part(seen, BYTES) {
             assert_eq!(seen.header("if-range"), Some("\"film\""));
@@ -571,11 +573,17 @@ fn a38_only_who_knows_the_secret_is_answered_and_each_request_once() {
 
     let asked = overheard.last();
     let text = String::from_utf8(asked.clone()).expect("text");
-    assert!(text.contains("Nighttrain-Peer: v1;asker=a;") && !text.contains(&SECRET.replace(' ', "-")), "{text}");
+    assert!(
+        text.contains("Nighttrain-Peer: v1;asker=a;") && !text.contains(&SECRET.replace(' ', "-")),
+        "{text}"
+    );
     let plain = "GET / HTTP/1.1\r\nHost: site.test\r\n\r\n".to_owned();
     let forged = [
         plain.clone(),
-        plain.replace("\r\n\r\n", "\r\nNighttrain-Peer: v1;asker=a;id=1;number=1;epoch=0;sequence=0;mac=AA\r\n\r\n"),
+        plain.replace(
+            "\r\n\r\n",
+            "\r\nNighttrain-Peer: v1;asker=a;id=1;number=1;epoch=0;sequence=0;mac=AA\r\n\r\n",
+        ),
         text.replacen(&path, "/other", 1),
         text.replacen("site.test", "site.tesu", 1),
         text.replace(";sequence=0", ";sequence=9"),
@@ -599,7 +607,8 @@ fn a38_only_who_knows_the_secret_is_answered_and_each_request_once() {
     let mut wrong = tempfile::NamedTempFile::new().expect("a file");
     writeln!(wrong, "another-secret-of-twenty-four-letters").expect("written");
     let other = with_peers(other, &wrong).start();
-    let path = (0..).map(|number| format!("/q{number}")).find(|path| owner(&other, path) == "b").expect("one");
+    let path =
+        (0..).map(|number| format!("/q{number}")).find(|path| owner(&other, path) == "b").expect("one");
     assert_eq!(other.get(&path).expect_status(200).text(), "x");
     assert_eq!((origin.count(&path), standing(&other, "b")), (1, "out".to_owned()));
 }
@@ -640,7 +649,12 @@ fn a38_two_that_think_each_other_the_owner_do_not_wait_for_each_other() {
     assert!(origin.count(&path) <= 2, "{}", origin.count(&path));
 }
 
-fn in_cluster(origin: &ScriptedOrigin, cluster: &NatsCluster, secret: &tempfile::NamedTempFile, name: &str) -> Accelerator {
+fn in_cluster(
+    origin: &ScriptedOrigin,
+    cluster: &NatsCluster,
+    secret: &tempfile::NamedTempFile,
+    name: &str,
+) -> Accelerator {
     let [port] = free_ports();
     let setup = Accelerator::before(&origin.url())
         .flag("--purge-from", "127.0.0.1")
@@ -653,7 +667,8 @@ fn in_cluster(origin: &ScriptedOrigin, cluster: &NatsCluster, secret: &tempfile:
 
 fn knows(instance: &Accelerator, names: &[&str]) -> bool {
     let said: Value = serde_json::from_slice(&instance.admin_get("/cluster").body).expect("JSON");
-    let peers: Vec<_> = said["peers"].as_array().expect("a list").iter().map(|peer| peer["name"].clone()).collect();
+    let peers: Vec<_> =
+        said["peers"].as_array().expect("a list").iter().map(|peer| peer["name"].clone()).collect();
     said["joined"] == true && peers == names
 }
 
@@ -693,7 +708,8 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
     assert_eq!(origin.count("/page"), 1);
 
     // A fetch by way of a peer is under way while everything is purged: it is for who began it alone.
-    let path = (0..).map(|number| format!("/slow{number}")).find(|path| owner(&all[0], path) == "b").expect("one");
+    let path =
+        (0..).map(|number| format!("/slow{number}")).find(|path| owner(&all[0], path) == "b").expect("one");
     version.store(2, SeqCst);
     purge(&all[0], &["--all"]);
     let early: Vec<_> = [0, 1, 2]
@@ -710,7 +726,11 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
     version.store(3, SeqCst);
     purge(&all[2], &[&format!("http://site.test{path}")]);
     for one in &all {
-        assert_eq!(one.get(&path).expect_status(200).text(), "3", "who asks after the purge has nothing older");
+        assert_eq!(
+            one.get(&path).expect_status(200).text(),
+            "3",
+            "who asks after the purge has nothing older"
+        );
     }
     gate.open();
     for client in early {
@@ -721,7 +741,9 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
     all_get(&all, &path, 3);
 
     // Purges of each sort, from each: one fetch each time.
-    for (from, what) in [(0, &["http://site.test/page"][..]), (1, &["--ban", "req.url ~ ^/page"]), (2, &["--all"])] {
+    for (from, what) in
+        [(0, &["http://site.test/page"][..]), (1, &["--ban", "req.url ~ ^/page"]), (2, &["--all"])]
+    {
         let (now, before) = (version.fetch_add(1, SeqCst) + 1, origin.count("/page"));
         purge(&all[from], what);
         all_get(&all, "/page", now);

@@ -36,8 +36,7 @@ use crate::{
     credentials::Came,
     deliver::{self, Asked},
     downstream::{Broken, Downstream},
-    fetch,
-    hit, key,
+    fetch, hit, key,
     keyed::Keyed,
     logged,
     peers::{
@@ -50,8 +49,8 @@ use crate::{
     response_head::Fwd,
     sink::Sink as _,
     state::{Slow, State, Trust},
-    taking::Taking,
     tags,
+    taking::Taking,
     transaction::{Draft, Moment},
     transport::{Transport, is_over},
     visitor::{Peer, Visitor},
@@ -66,14 +65,14 @@ pub(crate) async fn serve_peer(stream: TcpStream, watch: Arc<Watch>, address: So
         let limits = &core.config.limits;
         let heads = HeadLimits {
             head_bytes_max: limits.request_head_bytes_max + HEAD_BYTES_MORE,
-            line_bytes_max: limits.request_line_bytes_max.min(limits.request_head_bytes_max) + HEAD_BYTES_MORE,
+            line_bytes_max: limits.request_line_bytes_max.min(limits.request_head_bytes_max)
+                + HEAD_BYTES_MORE,
         };
         let taking = Taking::new(limits);
         (core.peers.clone(), heads, limits.send_stall_max, taking, limits.idle_time_max)
     });
     let Some(peers) = peers else { return };
-    let client =
-        Client { transport: Transport::plain(stream), watch, send_stall_max, sent_bytes: 0, taking };
+    let client = Client { transport: Transport::plain(stream), watch, send_stall_max, sent_bytes: 0, taking };
     let mut serving = Serving { peers, client, address, limits, idle_time_max };
     let mut came = Vec::new();
     while let Some(head_bytes) = serving.head(&mut came).await {
@@ -97,8 +96,14 @@ struct Serving {
 /// What a request comes to at a first look.
 enum Looked {
     /// Whether the connection goes on.
-    Refused { lines: String, goes_on: bool },
-    Declined { how: How, counter: Counter },
+    Refused {
+        lines: String,
+        goes_on: bool,
+    },
+    Declined {
+        how: How,
+        counter: Counter,
+    },
     Answer(Box<Answer<'static>>, Option<Vec<u8>>, Draft),
     Slow(Box<Request>, State, Fwd, Draft),
 }
@@ -215,7 +220,13 @@ impl Serving {
     }
 
     /// Sends an answer with our mark, and with the words of its tags.
-    async fn deliver(&mut self, answer: Answer<'static>, tags: &[u8], mut draft: Draft, known: &Known) -> bool {
+    async fn deliver(
+        &mut self,
+        answer: Answer<'static>,
+        tags: &[u8],
+        mut draft: Draft,
+        known: &Known,
+    ) -> bool {
         let how = how(&answer);
         let answer = Answer { varies: false, hsts_s: None, refresh: None, ..answer };
         let (prefix, sending) = with_core(|core| {
@@ -340,16 +351,15 @@ fn look(
         let site = key::of_request(&head, &core.sites.table, key);
         Keyed { hash: turn.hash(key), primary_bytes: key.len(), site, is_known: false }
     };
-    let draft = || {
-        logged::begin(core, moment, (&head, head_bytes), visitor, known.asked.protocol, None)
-    };
+    let draft = || logged::begin(core, moment, (&head, head_bytes), visitor, known.asked.protocol, None);
     let (keyed, state, fwd) = match found {
         Ok(_) if is_anew => {
             let keyed = of_request(&mut key);
             (keyed, State::Miss { anew: true, alone: false, only_if_cached: false }, Fwd::Request)
         }
         Ok(mut answer) if is_an_answer(&answer) => {
-            let refresh = answer.refresh.take().map(|keyed| of_peer(core, (&head, head_bytes), &key, keyed, visitor));
+            let refresh =
+                answer.refresh.take().map(|keyed| of_peer(core, (&head, head_bytes), &key, keyed, visitor));
             let Keyed { primary_bytes, site, .. } = of_request(&mut key);
             let ruled = core.sites.table.ruled(site, &head, key::path(&key[..primary_bytes]));
             let tags = tags_of(&turn, &head, &key[..primary_bytes], ruled.is_without_cookies);

@@ -98,8 +98,14 @@ pub(super) fn answer(
         }
     };
     let moment = Moment::now();
-    let mut draft =
-        logged::begin(core, moment, (&head, head_bytes), visitor, Protocol::Http2, multiplex.transport.session());
+    let mut draft = logged::begin(
+        core,
+        moment,
+        (&head, head_bytes),
+        visitor,
+        Protocol::Http2,
+        multiplex.transport.session(),
+    );
     let framing = match request_framing(&head) {
         Ok(framing) => framing,
         Err(error) => {

@@ -35,10 +35,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{
-    cores::clock,
-    store::Hash,
-};
+use engine::{cores::clock, store::Hash};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::{
@@ -46,11 +43,11 @@ pub(crate) use self::{
     peer::{Load, Peer},
     resume::resume,
 };
-pub use self::{peer::PeerSeen, peer::PeerStanding};
 use self::{
     choice::{Candidate, owner},
     mark::{Ask, Mac, Numbers, Refused, Signing, Told},
 };
+pub use self::{peer::PeerSeen, peer::PeerStanding};
 use crate::{
     config::{Limits, PEERS_MAX, PeerAt, PeerRules},
     origin::{Names, SetUpError},
@@ -174,12 +171,7 @@ impl Peers {
         self.chosen(primary, clock::monotonic_ms(), |_| true)
     }
 
-    fn chosen(
-        &self,
-        primary: &[u8],
-        now_ms: u64,
-        may_be_asked: impl Fn(&Peer) -> bool,
-    ) -> Option<Arc<Peer>> {
+    fn chosen(&self, primary: &[u8], now_ms: u64, may_be_asked: impl Fn(&Peer) -> bool) -> Option<Arc<Peer>> {
         let table = self.table();
         let mut up: Vec<&Arc<Peer>> = table.peers.iter().filter(|peer| peer.is_up(now_ms)).collect();
         // The same in every process, as the store's hashes are not.

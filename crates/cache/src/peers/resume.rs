@@ -100,7 +100,8 @@ impl Rest {
 
     /// Whether an answer is that, of the same version.
     fn is(&self, head: &ResponseHead<'_, '_>, framing: Framing) -> bool {
-        let is_same = strong_tag(&head.headers).is_some() && head.known(KnownHeader::Etag) == Some(&*self.etag);
+        let is_same =
+            strong_tag(&head.headers).is_some() && head.known(KnownHeader::Etag) == Some(&*self.etag);
         let mut ranges = head.headers("content-range");
         let range = ranges.next().and_then(ContentRange::parse).filter(|_| ranges.next().is_none());
         let Some(ContentRange { first, last, complete: Some(complete) }) = range else { return false };
@@ -143,7 +144,12 @@ mod tests {
     use super::*;
     use crate::policy::test_heads::with_response;
 
-    fn rest(fields: &str, block: Option<std::ops::Range<u64>>, complete: Option<u64>, came: u64) -> Option<Rest> {
+    fn rest(
+        fields: &str,
+        block: Option<std::ops::Range<u64>>,
+        complete: Option<u64>,
+        came: u64,
+    ) -> Option<Rest> {
         let status = if block.is_some() { "206 Partial Content" } else { "200 OK" };
         with_response(status, fields, |head| Rest::after(head, block, complete, came))
     }
@@ -159,10 +165,7 @@ mod tests {
         }
         assert_eq!(rest("ETag: \"v\"", None, Some(10), 10), None, "nothing is missing");
         let text = |rest: Option<Rest>| String::from_utf8(rest.expect("some").conditions()).expect("text");
-        assert_eq!(
-            text(rest("ETag: \"v\"", None, Some(10), 4)),
-            "Range: bytes=4-\r\nIf-Range: \"v\"\r\n"
-        );
+        assert_eq!(text(rest("ETag: \"v\"", None, Some(10), 4)), "Range: bytes=4-\r\nIf-Range: \"v\"\r\n");
         assert_eq!(
             text(rest("ETag: \"v\"", Some(100..200), Some(1_000), 4)),
             "Range: bytes=104-199\r\nIf-Range: \"v\"\r\n"

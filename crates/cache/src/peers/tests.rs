@@ -100,7 +100,8 @@ fn a_view_that_changes_moves_no_more_than_it_must_and_forgets_nobody_who_stays()
 fn a_load_that_is_told_is_believed_for_a_while() {
     let one = peers("a", &["a", "b"]);
     let b = one.table().peers[1].clone();
-    let (now_ms, told) = (clock::monotonic_ms(), Told { how: mark::How::Hit, sequence: 0, load: 500, epoch: 1 });
+    let (now_ms, told) =
+        (clock::monotonic_ms(), Told { how: mark::How::Hit, sequence: 0, load: 500, epoch: 1 });
     b.answered(&told, true);
     assert_eq!(b.load(now_ms), 500);
     assert!(keys().iter().all(|key| owner_of(&one, key) == "a"), "the other has its part already");
@@ -251,8 +252,7 @@ proptest! {
 fn the_model_finds_what_would_be_stale() {
     use Step::{Answer, Apply, Ask, Begin, Core, Fetch, Publish};
     // b has the page; a begins with its purge, its core drops it and asks again before the others know of the purge.
-    let stale =
-        [Fetch(true), Publish, Begin(false), Core(false), Ask(false), Answer(false), Apply(false)];
+    let stale = [Fetch(true), Publish, Begin(false), Core(false), Ask(false), Answer(false), Apply(false)];
     assert!(!nothing_stale(&stale, Membership::applied), "an asker that goes by what it has carried out");
     assert!(!nothing_stale(&stale, |_| 0), "or by nothing");
     assert!(nothing_stale(&stale, Membership::begun));
