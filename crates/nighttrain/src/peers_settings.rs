@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a38_what_does_not_go_together_is_said() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
-        file.write_all(b"a secret of twenty-four!\n").expect("written");
+        file.write_all(b"a-secret-of-twenty-four!\n").expect("written");
         let secret = ("peers-secret", file.path().to_str().expect("a path"));
         let listen = ("peers-listen", "10.0.0.1:6080");
         let members = ("peers-members", "web1=10.0.0.1:6080, web2=web2.internal:6080");
