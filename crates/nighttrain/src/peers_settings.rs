@@ -18,6 +18,8 @@ use crate::{
 const PEERS: &str = "Several accelerators, one fetch";
 /// Where peers are asked where no port is said.
 const PORT: u16 = 6080;
+/// The shortest patience.
+const PATIENCE_MIN: Duration = Duration::from_millis(300);
 /// Characters of a name, as a cluster's.
 const NAME_CHARS_MAX: usize = 64;
 
@@ -169,7 +171,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         value_name: "TIME",
         help: "For how long one may say nothing (while it waits for the origin it says so ten times a second) before the \
                origin is asked and it is left out for a while",
-        access: value!(peers.patience, parse = some_time, show = duration_text),
+        access: value!(peers.patience, parse = patience, show = duration_text),
     },
     Setting {
         key: "peers-connections-max",
@@ -190,6 +192,15 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         access: value!(peers.requests_max, parse = one_or_more, show = plain),
     },
 ];
+
+fn patience(text: &str) -> Result<Duration, String> {
+    let time = some_time(text)?;
+    if time < PATIENCE_MIN {
+        let least = duration_text(PATIENCE_MIN);
+        return Err(format!("at least {least}: one that waits says so each tenth of a second"));
+    }
+    Ok(time)
+}
 
 /// A host and a port.
 fn address(text: &str) -> Result<String, String> {
@@ -265,6 +276,7 @@ mod tests {
             (&[("peers-address", "http://a:1/")], None, "an address is such as"),
             (&[("peers-address", "a:0")], None, "an address is such as"),
             (&[("peers-connections-max", "0")], None, "peers-connections-max"),
+            (&[("peers-patience", "100ms")], None, "at least 300ms"),
         ] {
             let wrong = said(lines, cluster).expect_err(says);
             assert!(wrong.contains(says), "{wrong}");

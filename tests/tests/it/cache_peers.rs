@@ -1,8 +1,9 @@
 //! Row A38: several accelerators, one fetch.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
+    reason = "a test may block, lock, and stop at the first surprise"
 )]
 
 use std::{
@@ -130,11 +131,11 @@ fn a38_the_owner_is_asked_first_and_what_is_asked_for_again_is_kept(cores: &str)
     let origin = ScriptedOrigin::start();
     origin.otherwise(|_, reply| reply.answer(&page("hello")));
     let sharing = start(&origin, cores);
-    for index in 0..3 {
+    for (index, name) in NAMES.iter().enumerate() {
         let (x, y) = ((index + 1) % 3, (index + 2) % 3);
         let path = sharing.path_of(index, "page");
         for one in &sharing.all {
-            assert_eq!(owner(one, &path), NAMES[index], "all see the same");
+            assert_eq!(owner(one, &path), *name, "all see the same");
         }
         let first = sharing.all[x].get(&path).expect_status(200);
         assert_eq!(first.text(), "hello");
@@ -532,7 +533,7 @@ impl Overheard {
         let heard = self.heard.lock().expect("no thread panics with it").clone();
         let text = String::from_utf8(heard).expect("heads alone");
         let at = text.rfind("GET ").expect("one has come");
-        text[at..].as_bytes().to_vec()
+        text.as_bytes()[at..].to_vec()
     }
 }
 

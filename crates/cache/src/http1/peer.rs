@@ -21,7 +21,7 @@ use engine::{
 use tokio::{
     net::TcpStream,
     sync::mpsc,
-    time::{Instant, MissedTickBehavior, interval_at},
+    time::{Instant, MissedTickBehavior, interval_at, sleep},
 };
 use wire::http1::{
     framing::{Framing, request_framing},
@@ -58,6 +58,9 @@ use crate::{
 
 /// What an origin says before its answer and was not passed on yet: so many heads; more are left out.
 const INTERIMS_MAX: usize = 4;
+/// How long a purge is waited for that who asks has begun with, and we have not carried out; and how often it is looked.
+const BEHIND_MAX: Duration = Duration::from_millis(100);
+const BEHIND_PAUSE: Duration = Duration::from_millis(2);
 
 /// Serves a peer until it leaves.
 pub(crate) async fn serve_peer(stream: TcpStream, watch: Arc<Watch>, address: SocketAddr) {
@@ -145,7 +148,12 @@ impl Serving {
     /// Answers one request; whether another can follow.
     async fn answer(&mut self, head: &[u8]) -> bool {
         let leave = self.peers.serve();
-        let (looked, known) = with_core(|core| look(core, &self.peers, self.address, head, leave.is_some()));
+        let asked = self.peers.asked(head);
+        if let Ok((Ask { sequence, .. }, _)) = &asked {
+            come_to(*sequence).await;
+        }
+        let (looked, known) =
+            with_core(|core| look(core, &self.peers, self.address, (head, asked), leave.is_some()));
         match (looked, known) {
             (Looked::Refused { lines, goes_on }, _) => {
                 let connection = if goes_on { "" } else { "Connection: close\r\n" };
@@ -291,15 +299,24 @@ fn tags_of(
     tags::stored_words(object.extra()).ok().flatten()
 }
 
-/// Looks whose request it is, and what there is for it. Who asks is waited for by nobody yet.
+/// Waits a little for a purge that who asks has begun with: all hear of it within milliseconds.
+async fn come_to(sequence: u64) {
+    let is_there = || with_core(|core| core.among.membership.applied() >= sequence);
+    let until = Instant::now() + BEHIND_MAX;
+    while !is_there() && Instant::now() < until {
+        sleep(BEHIND_PAUSE).await;
+    }
+}
+
+/// Looks whose request it is, and what there is for it.
 fn look(
     core: &Core,
     peers: &Peers,
     address: SocketAddr,
-    bytes: &[u8],
+    (bytes, asked): (&[u8], Result<(Ask<'_>, Mac), Refused>),
     has_leave: bool,
 ) -> (Looked, Option<Known>) {
-    let (Ask { sequence: theirs, is_anew, .. }, mac) = match peers.asked(bytes) {
+    let (Ask { sequence: theirs, is_anew, .. }, mac) = match asked {
         Ok(asked) => asked,
         Err(Refused::Forged) => {
             core.count(Counter::PeerForged);
