@@ -614,6 +614,36 @@ fn a38_only_who_knows_the_secret_is_answered_and_each_request_once() {
     assert_eq!((origin.count(&path), standing(&other, "b")), (1, "out".to_owned()));
 }
 
+/// Beyond what one may be asked at once, and over so many connections, the origin is.
+#[test]
+fn a38_what_is_too_much_for_a_peer_is_the_origins() {
+    for (bound, counted) in [
+        ("--peers-requests-max", "limits.peers_requests"),
+        ("--peers-connections-max", "limits.peers_connections"),
+    ] {
+        let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
+        let held = gate.clone();
+        origin.otherwise(move |seen, reply| {
+            // What comes by way of the owner is slow.
+            if seen.headers.joined("via").contains(',') {
+                held.pass();
+            }
+            reply.answer(&page("x"))
+        });
+        let sharing = start_with(&origin, &tests::cores(1).expect("one"), |setup| setup.flag(bound, "1"));
+        let paths: Vec<_> = ["one", "two"].iter().map(|prefix| sharing.path_of(1, prefix)).collect();
+        let (address, request) = (sharing.all[0].address(), Request::get(&paths[0]));
+        let first = thread::spawn(move || tests::client::fetch(address, &request));
+        eventually("the owner fetches it", || origin.count(&paths[0]) == 1);
+        assert_eq!(sharing.all[0].get(&paths[1]).expect_status(200).text(), "x");
+        assert_eq!(origin.seen(&paths[1])[0].headers.joined("via").split(',').count(), 1);
+        assert_eq!(sharing.sum(counted), 1, "{bound}");
+        assert_eq!(standing(&sharing.all[0], "b"), "up", "that is no fault of it");
+        gate.open();
+        assert_eq!(first.join().expect("no thread panics").expect_status(200).text(), "x");
+    }
+}
+
 /// One that fetches many keys is passed over; and the other, which has not heard of that, asks it: each for the same key.
 #[test]
 fn a38_two_that_think_each_other_the_owner_do_not_wait_for_each_other() {
