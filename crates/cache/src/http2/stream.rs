@@ -98,7 +98,8 @@ pub(super) fn answer(
         }
     };
     let moment = Moment::now();
-    let mut draft = logged::begin(core, moment, (&head, head_bytes), visitor, &multiplex.transport);
+    let mut draft =
+        logged::begin(core, moment, (&head, head_bytes), visitor, true, multiplex.transport.session());
     let framing = match request_framing(&head) {
         Ok(framing) => framing,
         Err(error) => {
@@ -124,7 +125,7 @@ pub(super) fn answer(
         trust: Trust::Fresh,
         address: visitor.address,
         came: multiplex.transport.came(),
-        as_sent: false,
+        showing: hit::Showing::Accepted,
     };
     let buffers = hit::Buffers { key: &mut *key, head: stored_head };
     match hit::answer(core, turn, &asked, clock::unix_s(), buffers) {
