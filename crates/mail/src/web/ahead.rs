@@ -20,7 +20,7 @@ use tokio::sync::{
     watch,
 };
 
-use super::{app::App, counters::Counter, gists::Gist};
+use super::{app::App, gists::Gist};
 use crate::mailboxes::{Event, MailId, Mailboxes, Scope};
 
 /// Mails that wait.
@@ -140,7 +140,6 @@ impl<M: Mailboxes> Ahead<M> {
             return;
         };
         self.app.gists.keep(letter, &Arc::new(Gist::new(&mail)));
-        self.app.counters.add(Counter::GistsMade, 1);
     }
 }
 

@@ -144,12 +144,16 @@ impl Gists {
         self.state().of.contains_key(&letter)
     }
 
+    /// Keeps it, and counts those that somebody else did not make in the same moment.
     pub(super) fn keep(&self, letter: MailId, gist: &Arc<Gist>) {
         let bytes = gist.bytes();
+        let mut state = self.state();
+        if !state.of.contains_key(&letter) {
+            self.counters.add(Counter::GistsMade, 1);
+        }
         if bytes > GIST_BYTES_MAX {
             return;
         }
-        let mut state = self.state();
         match state.of.insert(letter, Arc::clone(gist)) {
             // Two who asked at once.
             Some(before) => state.bytes -= before.bytes(),
@@ -200,7 +204,6 @@ impl<M: Mailboxes> App<M> {
         let Some(mail) = self.mail_in(client, &Scope::All, letter).await? else { return Ok(None) };
         let gist = Arc::new(self.render(client, mail, |mail, _| Gist::new(mail)).await?);
         self.gists.keep(letter, &gist);
-        self.counters.add(Counter::GistsMade, 1);
         Ok(Some(gist))
     }
 }
