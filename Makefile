@@ -116,8 +116,8 @@ SOAK_FLIPS ?= 10000
 SOAK_RUNS ?= 3000
 SOAK_MAIL_CRASHES ?= 50
 soak: toolchain nextest ## The long tests: ten minutes of a feed's clients (SOAK_SECONDS=600), a thousand purges of a cluster, a store's crashes in full
-	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test it feed_soak -- --nocapture
-	NIGHTTRAIN_SOAK_PURGES=1000 $(CARGO) test --release --package tests --test it cluster_history -- --nocapture
+	NIGHTTRAIN_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --package tests --test it _soak:: -- --nocapture --test-threads 1
+	NIGHTTRAIN_SOAK_PURGES=1000 $(CARGO) test --release --package tests --test it cluster_ -- --nocapture --test-threads 2
 	LOG_KILLS=$(SOAK_KILLS) LOG_FLIPS=$(SOAK_FLIPS) LOG_RUNS=$(SOAK_RUNS) \
 		$(CARGO) test --release --package engine --test it -- log_kill log_damage log_model io_reads
 	PARTS_RUNS=$(SOAK_KILLS) $(CARGO) test --release --package engine --test it store_parts

@@ -125,6 +125,12 @@ impl NatsCluster {
         self.servers.iter().map(|server| format!("nats://{}", server.address)).collect::<Vec<_>>().join(",")
     }
 
+    /// Where the servers keep what they keep.
+    #[must_use]
+    pub fn files(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
     /// What a server has printed.
     #[must_use]
     pub fn printed(&self, index: usize) -> String {

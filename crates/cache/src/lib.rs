@@ -70,6 +70,7 @@ mod judge;
 mod key;
 mod keyed;
 mod large;
+mod last_said;
 mod lately;
 mod listener;
 mod listing;

@@ -5,30 +5,67 @@ use wire::http1::head::RequestHead;
 
 use crate::{
     core::Core,
-    deliver::Protocol,
+    last_said::LastSaid,
     transaction::{Came, Draft, Moment},
+    transport::Transport,
     visitor::Visitor,
 };
 
-/// What the log will say of a request that came at this moment, with so many bytes of head; nothing where nobody reads.
+/// What the log will say of a request over HTTP/2 that came at this moment, with so many bytes of head; nothing where nobody
+/// reads.
 #[inline]
 pub(crate) fn begin(
     core: &Core,
     moment: Option<Moment>,
     (head, head_bytes): (&RequestHead<'_, '_>, usize),
     visitor: Visitor,
-    protocol: Protocol,
-    session: Option<&Session>,
+    transport: &Transport,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
+    Draft::client(&came(core, moment, (head, head_bytes), true, transport.session()), head, visitor)
+}
+
+/// What the log will say of a request of a peer, over HTTP/1 without TLS.
+pub(crate) fn begin_of_peer(
+    core: &Core,
+    moment: Option<Moment>,
+    (head, head_bytes): (&RequestHead<'_, '_>, usize),
+    visitor: Visitor,
+) -> Draft {
+    let Some(moment) = moment else { return Draft::none() };
+    Draft::client(&came(core, moment, (head, head_bytes), false, None), head, visitor)
+}
+
+/// The same over HTTP/1, of which these are the head's bytes; `last` is what the connection's last request said.
+#[inline]
+pub(crate) fn begin_http1(
+    core: &Core,
+    moment: Option<Moment>,
+    (head, bytes): (&RequestHead<'_, '_>, &[u8]),
+    visitor: Visitor,
+    transport: &Transport,
+    last: &mut Option<Box<LastSaid>>,
+) -> Draft {
+    let Some(moment) = moment else { return Draft::none() };
+    let came = || came(core, moment, (head, bytes.len()), false, transport.session());
+    let last = last.get_or_insert_default();
+    Draft::client_again(moment, (head, bytes), visitor, &core.sites, last, came)
+}
+
+fn came<'a>(
+    core: &'a Core,
+    moment: Moment,
+    (head, head_bytes): (&'a RequestHead<'_, '_>, usize),
+    is_http2: bool,
+    session: Option<&Session>,
+) -> Came<'a> {
     let host = head.authority().map(|authority| authority.host);
-    let came = Came {
+    Came {
         moment,
         head_bytes,
-        is_http2: protocol == Protocol::Http2,
+        is_http2,
         tls: session.and_then(Session::version),
         host,
         site: core.sites.table.names_for(host.unwrap_or_default().as_bytes()),
-    };
-    Draft::client(&came, head, visitor)
+    }
 }

@@ -38,7 +38,9 @@ use wire::{
 };
 
 use crate::{
+    last_said::{LastSaid, around},
     response_head::{self, CacheStatus, Fwd},
+    site::Sites,
     visitor::Visitor,
 };
 
@@ -110,8 +112,7 @@ impl Moment {
     }
 
     fn taken() -> Self {
-        let since = clock::now_system().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self { ns: clock::monotonic_ns(), unix_us: u64::try_from(since.as_micros()).unwrap_or(u64::MAX) }
+        Self { ns: clock::monotonic_ns(), unix_us: clock::unix_ns() / 1000 }
     }
 }
 
@@ -219,7 +220,32 @@ impl Draft {
     pub(crate) fn client(came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) -> Self {
         let mut inner = Inner::begin(Kind::Client, 0, came.moment);
         inner.in_bytes = came.head_bytes as u64;
+        inner.target(head);
         inner.request(came, head, visitor);
+        Self(Some(inner))
+    }
+
+    /// Of a request that may say what its connection's last one did; `came`: what is to be said of it, if it does not.
+    #[inline]
+    pub(crate) fn client_again<'a>(
+        moment: Moment,
+        (head, bytes): (&RequestHead<'_, '_>, &[u8]),
+        visitor: Visitor,
+        sites: &Arc<Sites>,
+        last: &mut LastSaid,
+        came: impl FnOnce() -> Came<'a>,
+    ) -> Self {
+        let Some(around) = around(bytes, head) else { return Self::client(&came(), head, visitor) };
+        let mut inner = Inner::begin(Kind::Client, 0, moment);
+        inner.in_bytes = bytes.len() as u64;
+        inner.target(head);
+        if let Some(tags) = last.tags(around, visitor, sites) {
+            inner.bytes.extend_from_slice(tags);
+        } else {
+            let from = inner.bytes.len();
+            inner.request(&came(), head, visitor);
+            last.keep(around, visitor, sites, &inner.bytes[from..]);
+        }
         Self(Some(inner))
     }
 
@@ -386,7 +412,18 @@ impl Inner {
         inner
     }
 
+    /// What is asked for, which is all that changes from one request to the next of many clients.
     #[inline]
+    fn target(&mut self, head: &RequestHead<'_, '_>) {
+        let target = if head.target.starts_with('/') {
+            head.target
+        } else {
+            Target::parse(head.method, head.target).map_or(head.target, |(_, target)| target.path_and_query)
+        };
+        url(Tag::Url, target.as_bytes(), &mut self.bytes);
+    }
+
+    /// Who asks, how, and where, without its target.
     fn request(&mut self, came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) {
         let out = &mut self.bytes;
         record::address(Tag::Client, visitor.address, out);
@@ -402,12 +439,6 @@ impl Inner {
         if !came.site.is_empty() {
             record::text(Tag::Site, came.site.as_bytes(), out);
         }
-        let target = if head.target.starts_with('/') {
-            head.target
-        } else {
-            Target::parse(head.method, head.target).map_or(head.target, |(_, target)| target.path_and_query)
-        };
-        url(Tag::Url, target.as_bytes(), out);
         let protocol: &[u8] = match (came.is_http2, head.version) {
             (true, _) => b"HTTP/2.0",
             (_, Version::Http10) => b"HTTP/1.0",
@@ -441,12 +472,13 @@ impl Inner {
         let Self { bytes: out, began_ns, trace, .. } = &mut *self;
         let since_us = |ns: u64| ns.saturating_sub(*began_ns) / 1000;
         record::numbers(
-            [
+            &[
                 (Tag::BytesIn, in_bytes),
                 (Tag::BytesOut, out_bytes),
                 (Tag::BytesBody, body_bytes),
                 (Tag::TimeDone, since_us(now_ns)),
-            ],
+                (Tag::TimeFirstByte, since_us(first_byte_ns)),
+            ][..if out_bytes > 0 { 5 } else { 4 }],
             out,
         );
         if let Some(trace) = trace {
@@ -458,9 +490,6 @@ impl Inner {
             if fetch > 0 {
                 record::number(Tag::Fetch, fetch, out);
             }
-        }
-        if out_bytes > 0 {
-            record::number(Tag::TimeFirstByte, since_us(first_byte_ns), out);
         }
         if let Some(how) = how {
             record::text(Tag::End, how.as_bytes(), out);

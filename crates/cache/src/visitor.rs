@@ -20,7 +20,7 @@ pub(crate) struct Peer {
 }
 
 /// Who asks by one request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Visitor {
     pub(crate) address: IpAddr,
     /// The proxy that says so, which asks for it.

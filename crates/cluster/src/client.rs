@@ -172,7 +172,7 @@ impl Cluster {
             state: words,
             is_joined,
             applied: common.applied(),
-            generation: common.generation.load(Ordering::Acquire),
+            generation: common.generation(),
             instances,
         }
     }

@@ -514,7 +514,8 @@ impl Keeper {
         let id = format!("{}-{}", common.instance, common.next_number());
         let record = Record { id, by: common.config.name.to_string(), to: String::new(), says: Says::Here };
         let until = Instant::now() + self.patience();
-        wish::tell(common, &record, until).await.map_err(|refused| Fault::Cannot(refused.to_string()))
+        let told = wish::tell(common, &record, until).await;
+        told.map(|place| place.sequence).map_err(|refused| Fault::Cannot(refused.to_string()))
     }
 
     /// Whether nothing of what was purged since our position is missing in the stream; else everything is doubted, and the

@@ -122,6 +122,13 @@ pub(crate) struct View {
     is_full: bool,
 }
 
+/// Where a purge is: a sequence, which is of a stream of this generation or a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) sequence: u64,
+    pub(crate) generation: u64,
+}
+
 /// What is said of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
@@ -194,11 +201,19 @@ impl View {
         self.is_full = false;
     }
 
-    /// How each instance is to the purge with this sequence. `own_lease_ms` is ours.
-    pub(crate) fn judge(&self, own_name: &str, own_lease_ms: u64, sequence: u64) -> Said {
+    /// How each instance is to the purge in this place. `own_lease_ms` is ours.
+    pub(crate) fn judge(
+        &self,
+        own_name: &str,
+        own_lease_ms: u64,
+        Place { sequence, generation }: Place,
+    ) -> Said {
         let own = self.own.unwrap_or(Own { sent_ms: 0, generation: 0, applied: 0 });
         // We have it ourselves, and know of all who were there before we said so.
-        let is_ours = self.own.is_some() && own.applied >= sequence && own.generation == self.generation;
+        let is_ours = self.own.is_some()
+            && own.applied >= sequence
+            && own.generation == self.generation
+            && own.generation >= generation;
         // Who was in a bucket that is gone may run on until then.
         let known_ms = self.since_ms + with_margin(own_lease_ms);
         let (mut again_ms, mut instances) = (None, Vec::with_capacity(self.entries.len()));
@@ -210,10 +225,11 @@ impl View {
         }
         for (name, entry) in &self.entries {
             let out_ms = entry.learned_ms + with_margin(entry.lease_ms);
-            let has_applied = entry
-                .card
-                .as_ref()
-                .is_some_and(|card| card.generation == self.generation && card.applied >= sequence);
+            let has_applied = entry.card.as_ref().is_some_and(|card| {
+                card.generation == self.generation
+                    && card.generation >= generation
+                    && card.applied >= sequence
+            });
             let standing = match &entry.card {
                 Some(_) if name == own_name => {
                     if is_ours {
@@ -279,6 +295,10 @@ mod tests {
     /// With its margin.
     const OUT: u64 = 1_100;
 
+    fn at(sequence: u64) -> Place {
+        Place { sequence, generation: 0 }
+    }
+
     fn card(applied: u64) -> Card {
         let card = Card::new("i".into(), Duration::from_millis(LEASE), false, String::new());
         Card { applied, ..card }
@@ -294,7 +314,7 @@ mod tests {
     }
 
     fn of_b(view: &View) -> (Standing, bool) {
-        let said = view.judge("a", LEASE, 7);
+        let said = view.judge("a", LEASE, at(7));
         (said.instances[1].1, said.is_settled)
     }
 
@@ -330,7 +350,7 @@ mod tests {
     fn time_passes_for_others_only_with_a_card_of_ours_that_has_come_back() {
         let mut view = seen(card(6), 9_500);
         assert_eq!(of_b(&view), (Standing::Waiting, false));
-        assert_eq!(view.judge("a", LEASE, 7).again_ms, Some(9_500 + OUT));
+        assert_eq!(view.judge("a", LEASE, at(7)).again_ms, Some(9_500 + OUT));
         // However late it is: our card was sent before its lease was out.
         view.see("a", Some(card(7)), LEASE, 99_000);
         assert_eq!(of_b(&view), (Standing::Waiting, false));
@@ -341,10 +361,10 @@ mod tests {
     #[test]
     fn nobody_is_done_before_we_are() {
         let view = seen(card(7), 10_000);
-        assert!(!view.judge("a", LEASE, 8).is_settled);
+        assert!(!view.judge("a", LEASE, at(8)).is_settled);
         let mut view = seen(card(7), 10_000);
         view.watch_begins(10_000);
-        assert!(!view.judge("a", LEASE, 7).is_settled, "our card has not come back");
+        assert!(!view.judge("a", LEASE, at(7)).is_settled, "our card has not come back");
     }
 
     #[test]
@@ -352,10 +372,10 @@ mod tests {
         let mut view = seen(card(7), 10_000);
         view.watch_begins(20_000);
         view.see_own(&card(7), 20_000 + OUT - 1);
-        assert_eq!(view.judge("a", LEASE, 7).again_ms, Some(20_000 + OUT));
-        assert!(!view.judge("a", LEASE, 7).is_settled);
+        assert_eq!(view.judge("a", LEASE, at(7)).again_ms, Some(20_000 + OUT));
+        assert!(!view.judge("a", LEASE, at(7)).is_settled);
         view.see_own(&card(7), 20_000 + OUT);
-        assert!(view.judge("a", LEASE, 7).is_settled);
+        assert!(view.judge("a", LEASE, at(7)).is_settled);
     }
 
     #[test]
@@ -367,6 +387,22 @@ mod tests {
         assert_eq!(of_b(&view), (Standing::Waiting, false), "its nine is of the stream before");
         view.see("b", Some(younger(7)), LEASE, 10_000);
         assert_eq!(of_b(&view), (Standing::Applied, true));
+    }
+
+    /// Another has made the stream anew, and we have not heard of it when it takes our purge, as its second.
+    #[test]
+    fn what_a_stream_takes_that_began_anew_is_not_what_the_cards_before_are_about() {
+        let mut view = seen(card(9), 10_000);
+        let place = Place { sequence: 2, generation: 1 };
+        let said = view.judge("a", LEASE, place);
+        assert!(!said.is_settled, "{said:?}");
+        assert_eq!(said.instances.iter().filter(|(_, standing)| *standing == Standing::Waiting).count(), 2);
+        let younger = |applied| Card { generation: 1, ..card(applied) };
+        view.see("a", Some(younger(3)), LEASE, 10_000);
+        view.see_own(&younger(3), 10_000);
+        assert!(!view.judge("a", LEASE, place).is_settled, "b is where it was");
+        view.see("b", Some(younger(2)), LEASE, 10_000);
+        assert!(view.judge("a", LEASE, place).is_settled);
     }
 
     #[test]
@@ -398,7 +434,7 @@ mod tests {
         view.see_own(&card(7), 10_000 + OUT);
         assert_eq!(of_b(&view), (Standing::LeaseOut, true), "by the lease that it had");
         view.see("c", None, 60_000, 10_000);
-        let said = view.judge("a", LEASE, 7);
+        let said = view.judge("a", LEASE, at(7));
         assert_eq!((said.instances[2].1, said.again_ms), (Standing::Waiting, Some(10_000 + 66_000)));
     }
 
@@ -408,7 +444,7 @@ mod tests {
         for number in 0..=INSTANCES_MAX {
             view.see(&number.to_string(), Some(card(7)), LEASE, 10_000);
         }
-        assert!(!view.judge("a", LEASE, 7).is_settled);
+        assert!(!view.judge("a", LEASE, at(7)).is_settled);
         view.forget(1_000, 11_000);
         assert_eq!(view.seen("a", 11_000), []);
     }

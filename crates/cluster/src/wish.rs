@@ -16,7 +16,7 @@ use crate::{
     client::Common,
     counts::count,
     record::{Purge, RECORD_BYTES_MAX, Record, Says},
-    view::{Said, Standing},
+    view::{Place, Said, Standing},
 };
 
 /// Purges that wait for the cluster at once; more are refused.
@@ -119,26 +119,27 @@ pub(crate) async fn fulfil(
         // Should it come all the same, it is carried out once more.
         carried_out.borrow_mut().remove(&id);
     }
-    if let Ok(sequence) = told {
-        server.begins(common.generation(), sequence);
+    if let Ok(Place { generation, sequence }) = told {
+        server.begins(generation, sequence);
         if is_carried_out && server.carries_own_again() {
             // Then it holds here whatever others have answered us.
-            while common.applied() < sequence && Instant::now() < until {
+            let is_there = || (common.generation(), common.applied()) >= (generation, sequence);
+            while !is_there() && Instant::now() < until {
                 sleep(SOON).await;
             }
         }
     }
     let outcome = match (told, scope) {
-        (Ok(sequence), Scope::Told) => Ok(Outcome { sequence, instances: Vec::new() }),
-        (Ok(sequence), Scope::Everywhere) => everywhere(&common, sequence, until).await,
+        (Ok(place), Scope::Told) => Ok(Outcome { sequence: place.sequence, instances: Vec::new() }),
+        (Ok(place), Scope::Everywhere) => everywhere(&common, place, until).await,
         (Err(refused), _) => Err(refused),
     };
     // Who asked may be gone: it holds all the same.
     let _ = reply.send(outcome);
 }
 
-/// Puts a record into the stream; its sequence.
-pub(crate) async fn tell(common: &Common, record: &Record, until: Instant) -> Result<u64, Refused> {
+/// Puts a record into the stream; its place there.
+pub(crate) async fn tell(common: &Common, record: &Record, until: Instant) -> Result<Place, Refused> {
     let bytes = record.to_bytes();
     if bytes.len() > RECORD_BYTES_MAX {
         return Err(Refused::TooLong);
@@ -155,7 +156,7 @@ pub(crate) async fn tell(common: &Common, record: &Record, until: Instant) -> Re
         let Some(context) = context.filter(|_| Instant::now() < until) else {
             return Err(Refused::NotTold(why.unwrap_or_else(|| common.state.borrow().words.clone())));
         };
-        let before = common.applied();
+        let before = (common.generation(), common.applied());
         let message = PublishMessage::build().payload(bytes.clone()).message_id(&record.id);
         let published = async {
             let acknowledged =
@@ -165,11 +166,15 @@ pub(crate) async fn tell(common: &Common, record: &Record, until: Instant) -> Re
         match timeout(ATTEMPT, published).await {
             Ok(Ok(acknowledged)) => {
                 count(&common.counts.told);
-                if acknowledged.sequence <= before && !acknowledged.duplicate {
-                    // The stream is another, or an older state of itself: what came before is not what we know.
+                let (generation, applied) = before;
+                let sequence = acknowledged.sequence;
+                if sequence <= applied && !acknowledged.duplicate {
+                    // The stream is another, or an older state of itself: what came before is not what we know, and
+                    // no card that was written before is about this sequence.
                     common.doubt.notify_one();
+                    return Ok(Place { sequence, generation: generation + 1 });
                 }
-                return Ok(acknowledged.sequence);
+                return Ok(Place { sequence, generation });
             }
             Ok(Err(error)) => why = Some(words(&error)),
             Err(_) => why = Some("no acknowledgement in time: too few of its servers may be up".to_owned()),
@@ -192,14 +197,14 @@ fn words(error: &async_nats::jetstream::context::PublishError) -> String {
 }
 
 /// Waits until a purge holds everywhere.
-async fn everywhere(common: &Common, sequence: u64, until: Instant) -> Result<Outcome, Refused> {
+async fn everywhere(common: &Common, place: Place, until: Instant) -> Result<Outcome, Refused> {
     let mut view = common.view.subscribe();
     let lease_ms = u64::try_from(common.config.lease.as_millis()).unwrap_or(u64::MAX);
     loop {
         let Said { instances, is_settled, again_ms } =
-            view.borrow_and_update().judge(common.config.name.as_str(), lease_ms, sequence);
+            view.borrow_and_update().judge(common.config.name.as_str(), lease_ms, place);
         let instances = instances.into_iter().map(|(name, standing)| Told { name, standing }).collect();
-        let outcome = Outcome { sequence, instances };
+        let outcome = Outcome { sequence: place.sequence, instances };
         if is_settled {
             return Ok(outcome);
         }

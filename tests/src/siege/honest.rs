@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     io::{self, BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
 };
@@ -50,18 +50,25 @@ impl Met {
     }
 }
 
-/// Pages of the accelerator, messages and mails until it is over; nothing of a part that the target lacks.
+/// Kinds of honest clients.
+pub const KINDS: [&str; 4] = ["pages", "messages", "mails", "echoes"];
+
+/// Pages of the accelerator, messages and mails until it is over, nothing of a part that the target lacks; and echoes of a
+/// server of our own that nobody attacks: what whoever has a question and an answer waits for the processors meanwhile.
 ///
 /// # Panics
 /// If a client does.
 #[must_use]
-pub fn run(target: &Target, until: &Until) -> [(&'static str, Met); 3] {
+pub fn run(target: &Target, until: &Until) -> [(&'static str, Met); KINDS.len()] {
     let Target { cache, feed, smtp, pages: inboxes, .. } = *target;
     thread::scope(|scope| {
+        let echoes = Some(scope.spawn(|| echoes(until)));
         let pages = cache.map(|cache| scope.spawn(move || pages(cache, until)));
         let messages = feed.map(|feed| scope.spawn(move || messages(feed, until)));
         let mails = smtp.map(|smtp| scope.spawn(move || mails(smtp, inboxes, until)));
-        [("pages", pages), ("messages", messages), ("mails", mails)].map(|(kind, client)| {
+        let mut clients = [pages, messages, mails, echoes].into_iter();
+        KINDS.map(|kind| {
+            let client = clients.next().flatten();
             (kind, client.map(|client| client.join().expect("no panic").noted()).unwrap_or_default())
         })
     })
@@ -69,6 +76,31 @@ pub fn run(target: &Target, until: &Until) -> [(&'static str, Met); 3] {
 
 fn micros(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// As a page, but of the least that can answer: a thread of ours that reads and writes.
+fn echoes(until: &Until) -> Met {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut stream, _) = listener.accept().expect("the client below");
+            let mut byte = [0];
+            // It ends when the client has gone.
+            while stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).is_ok() {}
+        });
+        let mut met = Met::default();
+        let mut stream = TcpStream::connect(address).expect("the server above");
+        while !until.is_over() {
+            let start = Instant::now();
+            match stream.write_all(b"?").and_then(|()| stream.read_exact(&mut [0])) {
+                Ok(()) => met.waits_us.push(micros(start)),
+                Err(_) => met.failed += 1,
+            }
+            thread::sleep(PAUSE);
+        }
+        met
+    })
 }
 
 /// One page again and again, over one connection while it lasts.

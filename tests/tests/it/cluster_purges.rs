@@ -6,135 +6,21 @@
 )]
 
 use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
+    sync::atomic::Ordering::SeqCst,
     thread,
     time::{Duration, Instant},
 };
 
-use async_nats::jetstream;
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Request, Response, ScriptedOrigin,
-    accelerator::Setup,
-    eventually,
+    Accelerator, Request, eventually,
     nats_cluster::{NatsCluster, Way},
 };
 
-const HOST: &str = "shop.example";
-/// Short, so that a test does not wait long for one that is out.
-const LEASE: Duration = Duration::from_secs(1);
-
-/// An origin whose every page is a number, with a validator.
-struct Numbered {
-    origin: ScriptedOrigin,
-    version: Arc<AtomicU64>,
-}
-
-impl Numbered {
-    fn start() -> Self {
-        let (origin, version) = (ScriptedOrigin::start(), Arc::new(AtomicU64::new(1)));
-        let now = Arc::clone(&version);
-        origin.otherwise(move |seen, reply| {
-            let version = now.load(SeqCst);
-            let etag = format!("\"{version}\"");
-            let answer = if seen.header("if-none-match") == Some(&etag) {
-                Answer::new(304, "")
-            } else {
-                Answer::new(200, version.to_string())
-            };
-            let answer =
-                answer.header("Cache-Control", "max-age=600, stale-while-revalidate=600, stale-if-error=600");
-            reply.answer(&answer.header("ETag", &etag).header("Surrogate-Key", "all"))
-        });
-        Self { origin, version }
-    }
-
-    fn raise(&self) -> u64 {
-        self.version.fetch_add(1, SeqCst) + 1
-    }
-}
-
-fn setup(origin: &Numbered, servers: &str, name: &str) -> Setup {
-    Accelerator::before(&origin.origin.url())
-        .flag("--purge-from", "127.0.0.1")
-        .flag("--cluster", servers)
-        .flag("--cluster-name", name)
-        .flag("--cluster-lease", "1s")
-}
-
-fn on_file(setup: Setup, store: &Path) -> Setup {
-    setup.flag("--memory", "16MiB").store_in(store, "128MiB")
-}
-
-fn look(instance: &Accelerator) -> serde_json::Value {
-    serde_json::from_slice(&instance.admin_get("/cluster").body).expect("JSON")
-}
-
-fn is_joined(instance: &Accelerator) -> bool {
-    look(instance)["joined"] == true
-}
-
-fn until_joined(instance: &Accelerator) {
-    eventually("it has joined", || is_joined(instance));
-}
-
-fn start(origin: &Numbered, servers: &str, name: &str) -> Accelerator {
-    let instance = setup(origin, servers, name).start();
-    until_joined(&instance);
-    instance
-}
-
-fn page(path: &str) -> Request {
-    Request::get(path).header("Host", HOST)
-}
-
-fn url(path: &str) -> String {
-    format!("http://{HOST}{path}")
-}
-
-fn get(instance: &Accelerator, path: &str) -> Response {
-    instance.fetch(&page(path)).expect_status(200)
-}
-
-fn version(instance: &Accelerator, path: &str) -> u64 {
-    get(instance, path).text().parse().expect("a number")
-}
-
-fn is_hit(response: &Response) -> bool {
-    response.header("cache-status").is_some_and(|status| status.contains("; hit"))
-}
-
-/// Has a page stored.
-fn store(instance: &Accelerator, path: &str) {
-    eventually("it is answered from the store", || is_hit(&get(instance, path)));
-}
-
-/// Purges everywhere; what the command says, and whether it succeeded.
-fn purge_everywhere(instance: &Accelerator, more: &[&str]) -> (bool, String) {
-    let output = instance.ask(&[&["purge", "--everywhere"], more].concat());
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    (output.status.success(), String::from_utf8(said).expect("text"))
-}
-
-fn must_purge_everywhere(instance: &Accelerator, more: &[&str]) -> String {
-    let (is_done, said) = purge_everywhere(instance, more);
-    assert!(is_done, "{said}");
-    said
-}
-
-async fn jetstream(cluster: &NatsCluster) -> jetstream::Context {
-    let client = async_nats::connect(cluster.address(0).to_string()).await.expect("it is let in");
-    jetstream::new(client)
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(future)
-}
+use crate::several::{
+    HOST, LEASE, Numbered, block_on, get, is_hit, is_joined, jetstream, look, must_purge_everywhere, on_file,
+    page, purge_everywhere, setup, start, store, until_joined, url, version,
+};
 
 #[test]
 fn a38_a_purge_of_any_sort_that_any_instance_is_asked_for_holds_on_all() {

@@ -345,6 +345,43 @@ fn a26_a_reader_ends_with_the_server_and_with_its_own_reader() {
     );
 }
 
+/// What a connection's last request said is said again where the next one says the same; all else is its own.
+#[test]
+fn a26_each_request_of_a_connection_is_logged_as_itself() {
+    let origin = origin();
+    let accelerator = Accelerator::before(&origin.url()).flag("--trusted-proxies", "127.0.0.1").start();
+    let reader = Reader::start(accelerator.admin(), &["--json", "kind == client"]);
+    let asked = [
+        ("GET /page", "Host: a\r\nUser-Agent: one\r\n"),
+        ("GET /page?x", "Host: a\r\nUser-Agent: one\r\n"),
+        ("GET /page", "Host: a\r\nUser-Agent: two\r\n"),
+        ("HEAD /page", "Host: a\r\nUser-Agent: two\r\n"),
+        ("GET /page", "Host: b\r\nX-Forwarded-For: 192.0.2.7\r\n"),
+        ("GET /page?y", "Host: b\r\nX-Forwarded-For: 192.0.2.7\r\n"),
+        ("GET /page", "Host: b\r\nX-Forwarded-For: 192.0.2.8\r\n"),
+        ("GET http://c/page", "Host: c\r\n"),
+        ("GET /page", "Host: c\r\nReferer: /?token=x\r\n"),
+    ];
+    let mut stream = TcpStream::connect(accelerator.address()).expect("connected");
+    let all: String = asked.map(|(line, headers)| format!("{line} HTTP/1.1\r\n{headers}\r\n")).concat();
+    stream.write_all(all.as_bytes()).expect("sent");
+    let clients = reader.objects(asked.len());
+    drop(stream);
+    let of = |name: &str| -> Vec<&str> {
+        clients.iter().map(|client| client[name].as_str().unwrap_or_default()).collect()
+    };
+    let urls = ["/page", "/page?x", "/page", "/page", "/page", "/page?y", "/page", "/page", "/page"];
+    assert_eq!(of("url"), urls);
+    assert_eq!(of("host"), ["a", "a", "a", "a", "b", "b", "b", "c", "c"]);
+    assert_eq!(of("user_agent"), ["one", "one", "two", "two", "", "", "", "", ""]);
+    assert_eq!(of("method"), ["GET", "GET", "GET", "HEAD", "GET", "GET", "GET", "GET", "GET"]);
+    let (own, seven, eight) = ("127.0.0.1", "192.0.2.7", "192.0.2.8");
+    assert_eq!(of("client"), [own, own, own, own, seven, seven, eight, own, own]);
+    assert_eq!(of("referer"), ["", "", "", "", "", "", "", "", "/?token=***"]);
+    let bytes = asked.map(|(line, headers)| (line.len() + headers.len() + "HTTP/1.1 \r\n\r\n".len()) as u64);
+    assert_eq!(clients.iter().filter_map(|client| client["bytes.in"].as_u64()).collect::<Vec<_>>(), bytes);
+}
+
 #[test]
 fn a26_http2_is_logged_as_http1_is() {
     let origin = origin();

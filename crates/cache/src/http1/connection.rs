@@ -48,7 +48,9 @@ use crate::{
     error_page::Fault,
     fetch,
     held::Held,
-    hit, logged,
+    hit,
+    last_said::LastSaid,
+    logged,
     pipe::{self, Pipe},
     request::Request,
     respond::{Response, respond},
@@ -112,6 +114,8 @@ pub(super) struct Connection {
     may_be_http2: bool,
     /// What the log will say of answers that the client has not got all of.
     drafts: Vec<Draft>,
+    /// What the log said of its last request; nothing while nobody reads.
+    last_said: Option<Box<LastSaid>>,
 }
 
 /// What a turn came to, where it did not simply go on waiting.
@@ -229,6 +233,7 @@ impl Connection {
             is_last: false,
             may_be_http2: true,
             drafts: Vec::new(),
+            last_said: None,
         }
     }
 
@@ -477,13 +482,13 @@ impl Connection {
                 }
             };
             let asked = Asked::of(&head);
-            let mut draft = logged::begin(
+            let mut draft = logged::begin_http1(
                 core,
                 moment,
-                (&head, head_bytes),
+                (&head, &read[at..at + head_bytes]),
                 visitor,
-                asked.protocol,
-                self.client.transport.session(),
+                &self.client.transport,
+                &mut self.last_said,
             );
             let framing = match request_framing(&head) {
                 Ok(framing) => framing,

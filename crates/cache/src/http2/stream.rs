@@ -32,7 +32,7 @@ use crate::{
     answer::{Answer, Length},
     core::{Core, with_core},
     counters::Counter,
-    deliver::{self, Asked, Protocol, Rest},
+    deliver::{self, Asked, Rest},
     error_page::Fault,
     hit, logged,
     origin::OriginError,
@@ -98,14 +98,7 @@ pub(super) fn answer(
         }
     };
     let moment = Moment::now();
-    let mut draft = logged::begin(
-        core,
-        moment,
-        (&head, head_bytes),
-        visitor,
-        Protocol::Http2,
-        multiplex.transport.session(),
-    );
+    let mut draft = logged::begin(core, moment, (&head, head_bytes), visitor, &multiplex.transport);
     let framing = match request_framing(&head) {
         Ok(framing) => framing,
         Err(error) => {

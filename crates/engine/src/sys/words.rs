@@ -28,8 +28,9 @@ pub(super) fn write(words: &[AtomicU64], bytes: &[u8]) {
     let (words, words_rest) = words.as_chunks::<8>();
     let (chunks, chunks_rest) = chunks.as_chunks::<8>();
     for (words, chunks) in words.iter().zip(chunks) {
-        for (word, chunk) in words.iter().zip(chunks) {
-            word.store(u64::from_ne_bytes(*chunk), Relaxed);
+        // By place: two iterators beside each other are not unrolled.
+        for at in 0..8 {
+            words[at].store(u64::from_ne_bytes(chunks[at]), Relaxed);
         }
     }
     for (word, chunk) in words_rest.iter().zip(chunks_rest) {
@@ -52,9 +53,12 @@ pub(super) unsafe fn read(words: &[AtomicU64], mut out: *mut u8) -> *mut u8 {
     }
     let (chunks, rest) = words.as_chunks::<8>();
     for words in chunks {
-        let words = words.each_ref().map(|word| word.load(Relaxed));
+        let mut read = [0; 8];
+        for at in 0..8 {
+            read[at] = words[at].load(Relaxed);
+        }
         // SAFETY: the caller vouches for the room, and `out` has moved past what was written before.
-        unsafe { out.cast::<[u64; 8]>().write_unaligned(words) };
+        unsafe { out.cast::<[u64; 8]>().write_unaligned(read) };
         // SAFETY: as above.
         out = unsafe { out.add(8 * WORD) };
     }

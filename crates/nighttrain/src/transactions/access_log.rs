@@ -24,7 +24,7 @@ use engine::{
 };
 use wire::transaction::{
     Kind, Record,
-    show::{Dates, Format},
+    show::{Format, Recent},
 };
 
 use super::files::{LineFile, WAITING_BYTES_MAX};
@@ -126,7 +126,7 @@ impl AccessLog {
             file,
             told: Arc::clone(&told),
             counts: Arc::clone(&counts),
-            dates: Dates::default(),
+            recent: Recent::default(),
             failed_at: None,
         };
         let thread = std::thread::Builder::new()
@@ -177,7 +177,7 @@ struct Writing {
     file: LineFile,
     told: Arc<Told>,
     counts: Arc<Counts>,
-    dates: Dates,
+    recent: Recent,
     /// When a write failed last; then it is said that it does, once.
     failed_at: Option<Instant>,
 }
@@ -213,11 +213,11 @@ impl Writing {
 
     /// Reads some records and makes lines of them.
     fn read(&mut self, record: &mut Vec<u8>) -> usize {
-        let Self { reader, format, dates, file, counts, .. } = self;
+        let Self { reader, format, recent, file, counts, .. } = self;
         let mut dropped = 0;
         let read = reader.read(record, BATCH, |bytes| {
             if let Some(record) = Record::read(bytes).filter(|record| record.kind == Kind::Client) {
-                dropped += u64::from(!file.append(|out| _ = format.append(&record, dates, out)));
+                dropped += u64::from(!file.append(|out| _ = format.append(&record, recent, out)));
             }
         });
         if dropped > 0 {

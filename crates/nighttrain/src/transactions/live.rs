@@ -22,7 +22,7 @@ use wire::{
     filter::{Expression, Fault},
     transaction::{
         FIELDS, FieldId, Fields, Record,
-        show::{Dates, Format},
+        show::{Format, Recent},
     },
 };
 
@@ -219,7 +219,7 @@ async fn print_all(
 struct Printer {
     wanted: Wanted,
     groups: Groups,
-    dates: Dates,
+    recent: Recent,
     out: Vec<u8>,
     shown: u64,
     is_closed: bool,
@@ -230,7 +230,7 @@ impl Printer {
         Self {
             wanted,
             groups: Groups::default(),
-            dates: Dates::default(),
+            recent: Recent::default(),
             out: Vec::new(),
             shown: 0,
             is_closed: false,
@@ -248,7 +248,7 @@ impl Printer {
             let whole = self.groups.take(&record, bytes, Instant::now());
             whole.iter().for_each(|group| self.show(group));
         } else if self.wanted.matches(record)
-            && self.wanted.format.append(&record, &mut self.dates, &mut self.out)
+            && self.wanted.format.append(&record, &mut self.recent, &mut self.out)
         {
             self.shown += 1;
         }
@@ -274,15 +274,15 @@ impl Printer {
             return;
         }
         self.shown += 1;
-        let Self { wanted, dates, out, .. } = self;
+        let Self { wanted, recent, out, .. } = self;
         if wanted.format == Format::Json && group.client.is_some() {
-            return nested(records(), dates, out);
+            return nested(records(), recent, out);
         }
         for (at, record) in records().enumerate() {
             if wanted.format == Format::Line && at > 0 {
                 out.extend_from_slice(b"  ");
             }
-            wanted.format.append(&record, dates, out);
+            wanted.format.append(&record, recent, out);
         }
     }
 
@@ -301,9 +301,9 @@ impl Printer {
 }
 
 /// A client's object with those of its origins in it.
-fn nested<'a>(mut records: impl Iterator<Item = Record<'a>>, dates: &mut Dates, out: &mut Vec<u8>) {
+fn nested<'a>(mut records: impl Iterator<Item = Record<'a>>, recent: &mut Recent, out: &mut Vec<u8>) {
     let Some(client) = records.next() else { return };
-    Format::Json.append(&client, dates, out);
+    Format::Json.append(&client, recent, out);
     // Without the brace and the end of the line.
     out.truncate(out.len() - 2);
     out.extend_from_slice(b",\"origins\":[");
@@ -311,7 +311,7 @@ fn nested<'a>(mut records: impl Iterator<Item = Record<'a>>, dates: &mut Dates, 
         if at > 0 {
             out.push(b',');
         }
-        Format::Json.append(&record, dates, out);
+        Format::Json.append(&record, recent, out);
         out.pop();
     }
     out.extend_from_slice(b"]}\n");

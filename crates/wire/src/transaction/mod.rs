@@ -178,17 +178,27 @@ pub fn text(tag: Tag, value: &[u8], out: &mut Vec<u8>) {
 /// Appends a number, of whatever unit its tag has.
 #[inline]
 pub fn number(tag: Tag, value: u64, out: &mut Vec<u8>) {
-    numbers([(tag, value)], out);
+    out.extend_from_slice(&number_pair(tag, value));
 }
 
-/// Appends numbers, in one piece: on the loops' path each piece counts.
+/// Appends numbers, a few, with one look at the room for them: on the loops' path each look counts.
 #[inline]
-pub fn numbers<const N: usize>(values: [(Tag, u64); N], out: &mut Vec<u8>) {
-    let pairs = values.map(|(tag, value)| {
-        let [b0, b1, b2, b3, b4, b5, b6, b7] = value.to_le_bytes();
-        [tag as u8 + 1, WORD_BYTES as u8, 0, b0, b1, b2, b3, b4, b5, b6, b7]
-    });
-    out.extend_from_slice(pairs.as_flattened());
+pub fn numbers(values: &[(Tag, u64)], out: &mut Vec<u8>) {
+    out.reserve(values.len() * NUMBER_BYTES);
+    for (tag, value) in values {
+        out.extend_from_slice(&number_pair(*tag, *value));
+    }
+}
+
+/// Bytes of a number with its tag.
+const NUMBER_BYTES: usize = 3 + WORD_BYTES;
+
+#[inline]
+fn number_pair(tag: Tag, value: u64) -> [u8; NUMBER_BYTES] {
+    // Two words that overlap: a store each.
+    let mut pair = [tag as u8 + 1, WORD_BYTES as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    pair[3..].copy_from_slice(&value.to_le_bytes());
+    pair
 }
 
 /// Appends an address.
@@ -245,17 +255,19 @@ impl<'a> Record<'a> {
 
     /// What it says, in the order in which that was written.
     pub fn pairs(&self) -> impl Iterator<Item = (Tag, Value<'a>)> + use<'a> {
+        self.raw().filter_map(|Raw { tag, value, is_cut }| pair(tag, value, is_cut))
+    }
+
+    /// The same as it stands there.
+    #[inline]
+    fn raw(&self) -> impl Iterator<Item = Raw<'a>> + use<'a> {
         let mut left = self.pairs;
         std::iter::from_fn(move || {
-            loop {
-                let (&[tag, low, high], rest) = left.split_first_chunk::<3>()?;
-                let said = u16::from_le_bytes([low, high]);
-                let (value, rest) = rest.split_at_checked(usize::from(said & !CUT)).filter(|_| tag != 0)?;
-                left = rest;
-                if let Some(pair) = pair(tag, value, said & CUT != 0) {
-                    return Some(pair);
-                }
-            }
+            let (&[tag, low, high], rest) = left.split_first_chunk::<3>()?;
+            let said = u16::from_le_bytes([low, high]);
+            let (value, rest) = rest.split_at_checked(usize::from(said & !CUT)).filter(|_| tag != 0)?;
+            left = rest;
+            Some(Raw { tag, value, is_cut: said & CUT != 0 })
         })
     }
 
@@ -282,6 +294,14 @@ impl<'a> Record<'a> {
             _ => None,
         }
     }
+}
+
+/// A tag and its value as they stand in a record.
+struct Raw<'a> {
+    /// The number of the tag, from 1 on; perhaps of one that is not known here.
+    tag: u8,
+    value: &'a [u8],
+    is_cut: bool,
 }
 
 fn pair(tag: u8, value: &[u8], is_cut: bool) -> Option<(Tag, Value<'_>)> {

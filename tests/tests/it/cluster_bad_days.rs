@@ -1,0 +1,335 @@
+//! Row A38 on bad days: who the cluster lets in and whom not, what somebody else has made there or brought back, what is full,
+//! slow, or away for long.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::Ordering::SeqCst,
+    thread,
+    time::{Duration, Instant},
+};
+
+use async_nats::jetstream::{
+    self, kv,
+    stream::{Config as StreamConfig, DiscardPolicy, RetentionPolicy},
+};
+use tests::{
+    Accelerator,
+    certificate::{Authority, Certificate},
+    eventually,
+    nats_cluster::{NatsCluster, SERVERS, Way},
+};
+
+use crate::{
+    nats_operator::Operator,
+    several::{
+        Numbered, block_on, get, is_hit, is_joined, jetstream, look, must_purge_everywhere, purge_everywhere,
+        setup, start, store, until_joined, url, version,
+    },
+};
+
+const PURGES: &str = "NIGHTTRAIN_PURGES";
+const INSTANCES: &str = "NIGHTTRAIN_INSTANCES";
+/// How long a cut lasts: seconds here, a minute in the soak.
+const CUT: Duration = Duration::from_secs(3);
+const CUT_SOAK: Duration = Duration::from_secs(60);
+
+/// Waits until an instance says this of its cluster; what it says before that is printed.
+fn until_said(instance: &Accelerator, words: &str) {
+    let mut said = String::new();
+    eventually(words, || {
+        let now = look(instance)["state"].as_str().unwrap_or_default().to_owned();
+        if now != said {
+            println!("{now}");
+            said = now;
+        }
+        said.contains(words)
+    });
+}
+
+/// Two instances that are let in by these flags tell each other of a purge.
+fn are_let_in(cluster: &NatsCluster, scheme: &str, flags: &[(&str, &Path)]) {
+    let origin = Numbered::start();
+    let servers: Vec<String> =
+        (0..SERVERS).map(|index| format!("{scheme}://{}", cluster.address(index))).collect();
+    let [a, b] = ["a", "b"].map(|name| {
+        let setup = setup(&origin, &servers.join(","), name);
+        let setup = flags
+            .iter()
+            .fold(setup, |setup, (flag, file)| setup.flag(flag, file.to_str().expect("a path in UTF-8")));
+        let instance = setup.start();
+        until_joined(&instance);
+        instance
+    });
+    store(&b, "/p");
+    let version_now = origin.raise();
+    must_purge_everywhere(&a, &[&url("/p")]);
+    assert_eq!(version(&b, "/p"), version_now);
+}
+
+#[test]
+fn a38_who_we_are_is_said_by_a_key_or_by_credentials() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| directory.path().join(name);
+    let pair = nkeys::KeyPair::new_user();
+    fs::write(file("seed"), pair.seed().expect("a seed")).expect("written");
+    let lines = format!("authorization {{ users: [ {{ nkey: {} }} ] }}", pair.public_key());
+    let Some(cluster) = NatsCluster::start_with(&lines) else { return };
+    are_let_in(&cluster, "nats", &[("--cluster-nkey", &file("seed"))]);
+    drop(cluster);
+
+    let operator = Operator::new(&file("creds"), false).expect("an operator");
+    let cluster = NatsCluster::start_with(&operator.lines).expect("it was there");
+    are_let_in(&cluster, "nats", &[("--cluster-credentials", &file("creds"))]);
+}
+
+#[test]
+fn a38_tls_to_the_cluster_with_a_certificate_of_ours() {
+    let servers = Certificate::of(&["127.0.0.11", "127.0.0.12", "127.0.0.13"]);
+    let clients = Authority::named("clients");
+    let ours = clients.signs("web", 2099);
+    let lines = format!(
+        "tls {{ cert_file: \"{}\", key_file: \"{}\", ca_file: \"{}\", verify: true }}",
+        servers.file().display(),
+        servers.key().display(),
+        clients.file().display()
+    );
+    let Some(cluster) = NatsCluster::start_with(&lines) else { return };
+    let ca = servers.file();
+    are_let_in(
+        &cluster,
+        "tls",
+        &[("--cluster-tls-ca", &ca), ("--cluster-tls-cert", &ours), ("--cluster-tls-key", &ours)],
+    );
+    // Who has none is not let in, and who trusts another does not go in.
+    let origin = Numbered::start();
+    let at = format!("tls://{}", cluster.address(0));
+    let other = clients.file();
+    for flags in [&[("--cluster-tls-ca", &ca)][..], &[("--cluster-tls-ca", &other)]] {
+        let setup = flags.iter().fold(setup(&origin, &at, "a"), |setup, (flag, file)| {
+            setup.flag(flag, file.to_str().expect("a path in UTF-8"))
+        });
+        let a = setup.start();
+        until_said(&a, "TLS");
+        assert!(!is_joined(&a));
+        assert_eq!(version(&a, "/p"), 1);
+    }
+}
+
+#[test]
+fn a38_credentials_that_have_expired_are_told_from_wrong_ones() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let creds = directory.path().join("creds");
+    let operator = Operator::new(&creds, true).expect("an operator");
+    let Some(cluster) = NatsCluster::start_with(&operator.lines) else { return };
+    let origin = Numbered::start();
+    let a = setup(&origin, &cluster.urls(), "a")
+        .flag("--cluster-credentials", creds.to_str().expect("a path in UTF-8"))
+        .start();
+    until_said(&a, "expired");
+    assert_eq!(version(&a, "/p"), 1);
+}
+
+/// Makes a stream before anybody of us comes.
+fn make(cluster: &NatsCluster, config: StreamConfig) {
+    block_on(async {
+        let context = jetstream(cluster).await;
+        // The servers have to agree on who leads them first.
+        for _ in 0..100 {
+            if context.create_stream(config.clone()).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("the stream cannot be made");
+    });
+}
+
+fn of_purges() -> StreamConfig {
+    StreamConfig { name: PURGES.to_owned(), subjects: vec![PURGES.to_owned()], ..StreamConfig::default() }
+}
+
+#[test]
+fn a38_a_stream_that_is_full_refuses_a_purge_and_the_purge_says_so() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    // Somebody's, who would rather have nothing new than lose anything: two joins, and one purge.
+    make(&cluster, StreamConfig { discard: DiscardPolicy::New, max_messages: 3, ..of_purges() });
+    let origin = Numbered::start();
+    let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
+    store(&b, "/p");
+    must_purge_everywhere(&a, &["--tag", "x"]);
+    let version_now = origin.raise();
+    let (is_done, said) = purge_everywhere(&a, &[&url("/p")]);
+    assert!(
+        !is_done && said.contains("purged here; ") && said.contains("maximum messages exceeded"),
+        "{said}"
+    );
+    assert_eq!(version(&a, "/p"), version_now, "it holds here");
+    // There is room again.
+    block_on(async {
+        let stream = jetstream(&cluster).await.get_stream(PURGES).await.expect("it is there");
+        stream.purge().await.expect("it is emptied");
+    });
+    eventually("it is taken", || purge_everywhere(&a, &[&url("/p")]).0);
+    assert_eq!(version(&b, "/p"), version_now);
+}
+
+#[test]
+fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    for (config, says) in [
+        (StreamConfig { retention: RetentionPolicy::Interest, ..of_purges() }, "was made otherwise"),
+        (StreamConfig { subjects: vec!["other".to_owned()], ..of_purges() }, "is another's"),
+    ] {
+        make(&cluster, config);
+        let a = setup(&origin, &cluster.urls(), "a").start();
+        until_said(&a, says);
+        assert_eq!(version(&a, "/p"), 1, "it serves");
+        assert!(!is_hit(&get(&a, "/p")));
+        block_on(async { jetstream(&cluster).await.delete_stream(PURGES).await.expect("it was there") });
+        until_joined(&a);
+        block_on(async { jetstream(&cluster).await.delete_stream(PURGES).await.expect("it is there again") });
+    }
+    // Kept by one server, in memory, for less: that is the operator's to choose.
+    make(
+        &cluster,
+        StreamConfig {
+            storage: jetstream::stream::StorageType::Memory,
+            max_messages: 1000,
+            max_age: Duration::from_secs(3600),
+            ..of_purges()
+        },
+    );
+    let [b, c] = ["b", "c"].map(|name| start(&origin, &cluster.urls(), name));
+    store(&c, "/p");
+    let version_now = origin.raise();
+    must_purge_everywhere(&b, &[&url("/p")]);
+    assert_eq!(version(&c, "/p"), version_now);
+    drop((b, c));
+
+    // A bucket that forgets a card before its lease is out.
+    block_on(async {
+        let context = jetstream(&cluster).await;
+        context.delete_key_value(INSTANCES).await.expect("it was there");
+        let short = kv::Config {
+            bucket: INSTANCES.to_owned(),
+            max_age: Duration::from_secs(2),
+            ..kv::Config::default()
+        };
+        context.create_key_value(short).await.expect("it is made");
+    });
+    let d = setup(&origin, &cluster.urls(), "d").start();
+    until_said(&d, "it forgets a card after");
+    assert_eq!(version(&d, "/p"), version_now);
+}
+
+/// All servers stop, and come back with the files that somebody had copied before the last purges.
+#[test]
+fn a38_a_cluster_that_comes_back_with_older_data_brings_nothing_back() {
+    let Some(mut cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let [a, b] = ["a", "b"].map(|name| start(&origin, &cluster.urls(), name));
+    must_purge_everywhere(&a, &["--tag", "first"]);
+    (0..SERVERS).for_each(|index| cluster.kill(index));
+    let copy = tempfile::tempdir().expect("a directory");
+    copy_all(cluster.files(), copy.path());
+    (0..SERVERS).for_each(|index| cluster.begin(index));
+    [&a, &b].into_iter().for_each(until_joined);
+    [&a, &b].into_iter().for_each(|one| store(one, "/p"));
+    let version_now = origin.raise();
+    must_purge_everywhere(&a, &[&url("/p")]);
+    (0..SERVERS).for_each(|index| cluster.kill(index));
+    copy_all(copy.path(), cluster.files());
+    (0..SERVERS).for_each(|index| cluster.begin(index));
+    for one in [&a, &b] {
+        assert_eq!(version(one, "/p"), version_now);
+    }
+    [&a, &b].into_iter().for_each(until_joined);
+    let version_now = origin.raise();
+    eventually("a purge holds everywhere", || purge_everywhere(&b, &[&url("/p")]).0);
+    for one in [&a, &b] {
+        assert_eq!(version(one, "/p"), version_now);
+    }
+    let doubts: u64 = [&a, &b].into_iter().map(|one| one.stat().count("cluster.doubts")).sum();
+    assert!(doubts >= 1, "sequences that were had already come again");
+}
+
+/// Puts what is in one directory in the place of another's.
+fn copy_all(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let there = to.join(entry.file_name());
+        if entry.file_type().expect("its type").is_dir() {
+            let _ = fs::remove_dir_all(&there);
+            fs::create_dir(&there).expect("made");
+            copy_all(&entry.path(), &there);
+        } else {
+            fs::copy(entry.path(), &there).expect("copied");
+        }
+    }
+}
+
+#[test]
+fn a38_slow_ways_to_the_cluster_delay_purges_and_show_nothing_stale() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let ways = [0, 1].map(|index| Way::to(cluster.address(index)));
+    let [a, b] = ["a", "b"].map(|name| {
+        let way = &ways[usize::from(name == "b")];
+        start(&origin, &format!("nats://{}", way.address()), name)
+    });
+    // A quarter of the lease, and then more than it: then nothing stored is shown unasked.
+    for (delay, may_hit) in [(Duration::from_millis(60), true), (Duration::from_millis(1500), false)] {
+        ways.iter().for_each(|way| way.delay(delay));
+        if may_hit {
+            [&a, &b].into_iter().for_each(|one| store(one, "/p"));
+        } else {
+            eventually("its lease is out", || !is_hit(&get(&b, "/p")));
+        }
+        let version_now = origin.raise();
+        if may_hit {
+            must_purge_everywhere(&a, &[&url("/p")]);
+        } else {
+            purge_everywhere(&a, &[&url("/p")]);
+        }
+        for one in [&a, &b] {
+            assert_eq!(version(one, "/p"), version_now, "{delay:?}");
+        }
+    }
+    ways.iter().for_each(|way| way.delay(Duration::ZERO));
+    [&a, &b].into_iter().for_each(until_joined);
+    must_purge_everywhere(&a, &[&url("/p")]);
+}
+
+/// After a cut of a minute (in the soak) what was purged meanwhile is in force within a second of its end.
+#[test]
+fn a38_after_a_long_cut_what_was_purged_is_in_force_at_once() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let way = Way::to(cluster.address(1));
+    let a = start(&origin, &cluster.urls(), "a");
+    let b = start(&origin, &format!("nats://{}", way.address()), "b");
+    let paths: Vec<String> = (0..20).map(|number| format!("/p{number}")).collect();
+    paths.iter().for_each(|path| store(&b, path));
+    way.cut();
+    let cut = if std::env::var_os("NIGHTTRAIN_SOAK_PURGES").is_some() { CUT_SOAK } else { CUT };
+    thread::sleep(cut);
+    origin.raise();
+    for path in &paths {
+        must_purge_everywhere(&a, &[&url(path)]);
+    }
+    way.open();
+    let opened = Instant::now();
+    eventually("it has joined again", || is_joined(&b));
+    println!("after a cut of {cut:?}: joined, and all carried out, {:?} after its end", opened.elapsed());
+    for path in &paths {
+        assert_eq!(version(&b, path), origin.version.load(SeqCst), "{path}");
+    }
+    store(&b, &paths[0]);
+}
