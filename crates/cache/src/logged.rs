@@ -7,10 +7,11 @@ use crate::{
     core::Core,
     last_said::LastSaid,
     transaction::{Came, Draft, Moment},
+    transport::Transport,
     visitor::Visitor,
 };
 
-/// What the log will say of a request that came at this moment, with so many bytes of head; nothing where nobody
+/// What the log will say of a request over HTTP/2 that came at this moment, with so many bytes of head; nothing where nobody
 /// reads.
 #[inline]
 pub(crate) fn begin(
@@ -18,25 +19,35 @@ pub(crate) fn begin(
     moment: Option<Moment>,
     (head, head_bytes): (&RequestHead<'_, '_>, usize),
     visitor: Visitor,
-    is_http2: bool,
-    session: Option<&Session>,
+    transport: &Transport,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    Draft::client(&came(core, moment, (head, head_bytes), is_http2, session), head, visitor)
+    Draft::client(&came(core, moment, (head, head_bytes), true, transport.session()), head, visitor)
 }
 
-/// The same of one over HTTP/1, of which these are the head's bytes; `last` is what the connection's last request said.
+/// What the log will say of a request of a peer, over HTTP/1 without TLS.
+pub(crate) fn begin_of_peer(
+    core: &Core,
+    moment: Option<Moment>,
+    (head, head_bytes): (&RequestHead<'_, '_>, usize),
+    visitor: Visitor,
+) -> Draft {
+    let Some(moment) = moment else { return Draft::none() };
+    Draft::client(&came(core, moment, (head, head_bytes), false, None), head, visitor)
+}
+
+/// The same over HTTP/1, of which these are the head's bytes; `last` is what the connection's last request said.
 #[inline]
 pub(crate) fn begin_http1(
     core: &Core,
     moment: Option<Moment>,
     (head, bytes): (&RequestHead<'_, '_>, &[u8]),
     visitor: Visitor,
-    session: Option<&Session>,
+    transport: &Transport,
     last: &mut Option<Box<LastSaid>>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    let came = || came(core, moment, (head, bytes.len()), false, session);
+    let came = || came(core, moment, (head, bytes.len()), false, transport.session());
     let last = last.get_or_insert_default();
     Draft::client_again(moment, (head, bytes), visitor, &core.sites, last, came)
 }

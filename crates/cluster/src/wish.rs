@@ -119,11 +119,12 @@ pub(crate) async fn fulfil(
         // Should it come all the same, it is carried out once more.
         carried_out.borrow_mut().remove(&id);
     }
-    if let Ok(sequence) = told {
-        server.begins(common.generation(), sequence);
+    if let Ok(Place { generation, sequence }) = told {
+        server.begins(generation, sequence);
         if is_carried_out && server.carries_own_again() {
             // Then it holds here whatever others have answered us.
-            while common.applied() < sequence && Instant::now() < until {
+            let is_there = || (common.generation(), common.applied()) >= (generation, sequence);
+            while !is_there() && Instant::now() < until {
                 sleep(SOON).await;
             }
         }

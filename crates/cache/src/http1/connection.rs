@@ -487,7 +487,7 @@ impl Connection {
                 moment,
                 (&head, &read[at..at + head_bytes]),
                 visitor,
-                self.client.transport.session(),
+                &self.client.transport,
                 &mut self.last_said,
             );
             let framing = match request_framing(&head) {

@@ -98,8 +98,7 @@ pub(super) fn answer(
         }
     };
     let moment = Moment::now();
-    let mut draft =
-        logged::begin(core, moment, (&head, head_bytes), visitor, true, multiplex.transport.session());
+    let mut draft = logged::begin(core, moment, (&head, head_bytes), visitor, &multiplex.transport);
     let framing = match request_framing(&head) {
         Ok(framing) => framing,
         Err(error) => {
