@@ -23,8 +23,8 @@ bench-feed:
 	$(BENCH_BUILD)
 	$(BENCH_PROGRAMS)/bench-feed $(BENCH_ARGS)
 
-# BENCH_ARGS: --quick, --only sink,ours, --scenario reused,connections,stored,list-100,pipelined,idle. Mailpit beside it:
-# bench/install-mailpit.sh
+# BENCH_ARGS: --quick, --only sink,ours, --scenario reused,connections,stored,pages,list-100,search,rare-word,
+# newsletter,slow-mails,browser,pipelined,idle. Mailpit beside it: bench/install-mailpit.sh
 .PHONY: bench-mail
 bench-mail:
 	$(BENCH_BUILD)

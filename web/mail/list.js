@@ -23,6 +23,7 @@ function count(what, by) {
     cell.dataset[what] = String(now);
     cell.textContent = new Intl.NumberFormat("en").format(now);
   }
+  for (const ending of all(`[data-plural=${what}]`)) ending.hidden = now === 1;
   if (what === "unread" && one("[data-unread]")) {
     document.title = document.title.replace(/^\(\d+\) /, "");
     if (now > 0) document.title = `(${now}) ${document.title}`;

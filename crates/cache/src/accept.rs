@@ -96,9 +96,10 @@ fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
         core.count(Counter::ConnectionBytesRefused);
         return turn_away(core, stream, arrival);
     }
-    let is_announced = is_in(&core.config.proxy_protocol_from, arrival.address);
-    // Of an operator's proxy the connections are everybody's.
-    let is_proxy = is_announced || is_in(&core.config.trusted_proxies, arrival.address);
+    let is_peer = arrival.over == Over::Peer;
+    let is_announced = !is_peer && is_in(&core.config.proxy_protocol_from, arrival.address);
+    // Of an operator's proxy the connections are everybody's, and of a peer.
+    let is_proxy = is_peer || is_announced || is_in(&core.config.trusted_proxies, arrival.address);
     let held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
         Ok(held) => held,
         Err(too_many) => return refuse(core, stream, arrival, too_many),
@@ -198,6 +199,7 @@ fn turn_away(core: &Core, stream: TcpStream, arrival: Arrival) {
 async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc<Watch>) {
     let mut early = Vec::new();
     let transport = match arrival.over {
+        Over::Peer => return Box::pin(http1::serve_peer(stream, watch, arrival.address)).await,
         Over::Plain => Transport::plain(stream),
         Over::Tls => match shake_hands(stream, &watch, &mut early).await {
             Ok(transport) => transport,

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 pub(crate) enum Over {
     Plain,
     Tls,
+    /// Other accelerators of ours come there.
+    Peer,
 }
 
 /// Who has come, and where.

@@ -27,10 +27,11 @@ use crate::{
     large::Large,
     note,
     origin::{Arrived, OriginError, Read},
+    peers,
     request::Request,
     response::{Response, Standing, TOO_LARGE},
-    response_head::StoredMeta,
-    shared_pages, tags,
+    response_head::{Flags, StoredMeta},
+    shared_pages,
     trailers::going_on,
 };
 
@@ -47,7 +48,7 @@ enum Sink {
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
 pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply: Reply, entry: Entry) {
     let growing = Arc::new(Growing::new());
-    let begun = with_core_of(request, |core| begin(core, request, &arrived, &entry));
+    let begun = with_core_of(request, |core| begin(core, request, &mut arrived, &entry));
     let Some(Receiving { response, own, sink, first, compared }) = begun else {
         // The connection is closed with the content in it, which is asked for in blocks.
         entry.end(|| Start::Again);
@@ -95,12 +96,19 @@ struct Receiving {
 }
 
 /// `None`: the object is stored without its content, which is fetched in blocks.
-fn begin(core: &Core, request: &Request, arrived: &Arrived, entry: &Entry) -> Option<Receiving> {
+fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -> Option<Receiving> {
     let bans = entry.bans();
     let Judged { mut response, mut own, storing } = match &request.block {
         Some(block) => of_block(core, request, block, bans),
         None => judge(core, request, arrived, bans),
     };
+    // What a peer has said is for one, it has not stored either.
+    let storing = storing.filter(|_| !arrived.is_for_one);
+    if arrived.is_for_one && response.is_stored() {
+        response.standing = Standing::Refused { too_large: false };
+    }
+    // Where it is to be decoded, that is done with what is stored.
+    arrived.is_kept |= response.meta.flags.has(Flags::MAY_BE_DECODED);
     if let Some(storing) = &storing
         && own.is_none()
         && request.block.is_none()
@@ -113,7 +121,15 @@ fn begin(core: &Core, request: &Request, arrived: &Arrived, entry: &Entry) -> Op
     let compared =
         storing.filter(|storing| storing.is_shared_by_age).map(|storing| (storing.hash, storing.key));
     let (sink, first) = match reserved {
-        Some(Ok(reserved)) => reserved,
+        Some(Ok(reserved)) => {
+            if !arrived.is_kept {
+                core.count(Counter::PeerNotKept);
+                for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
+                    response.standing = Standing::Refused { too_large: false };
+                }
+            }
+            reserved
+        }
         refused => {
             if let Some(Err(refused)) = refused {
                 core.count(Counter::of_refusal(refused));
@@ -153,6 +169,7 @@ fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judged 
         meta,
         standing: Standing::Stored,
         tags: Vec::new(),
+        tag_words: Vec::new(),
         variant: None,
     };
     Judged { response, own: None, storing: Some(storing) }
@@ -164,7 +181,7 @@ fn store_head(core: &Core, response: &Response, object: &Storing, entry: &Entry)
         return false;
     }
     let meta = response.meta.in_blocks();
-    let extra = tags::section(&response.tags);
+    let extra = response.extra();
     let new = new_object(core, response, object, meta, &extra, BodyLength::Exact(0));
     match core.shard_mut().insert(new, &[], &[]) {
         Ok(()) => {
@@ -246,7 +263,7 @@ async fn pump(
 ) {
     let (request, entry) = fetch.unzip();
     let mut chunk = first;
-    let mut unpublished = 0;
+    let (mut unpublished, mut came) = (0, 0);
     let end = loop {
         let Some(vacant) = chunk.vacant() else {
             if arrived.is_complete() {
@@ -261,9 +278,18 @@ async fn pump(
         let bytes = match arrived.read(vacant).await {
             Ok(Read::Bytes(bytes)) => bytes,
             Ok(Read::End) => break Ok(()),
-            Err(error) => break Err(error),
+            Err(error) => {
+                // On the heap: it is rare.
+                match Box::pin(rest(request, &mut arrived, came, &error)).await {
+                    Some(going_on) => arrived = going_on,
+                    None => break Err(error),
+                }
+                continue;
+            }
         };
-        with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
+        came += bytes as u64;
+        let counter = if arrived.peer.is_some() { Counter::PeerBytes } else { Counter::BytesFetched };
+        with_core(|core| core.add(counter, bytes as u64));
         let is_kept = match &mut sink {
             Sink::Stored(filling) => {
                 filling.written(bytes as u64);
@@ -296,7 +322,6 @@ async fn pump(
         }
     };
     if let Err(error) = end {
-        arrived.broke_off(&error);
         return broken(&error, sink, entry.as_ref(), &growing);
     }
     if let Sink::Large(large, window) = sink {
@@ -309,6 +334,17 @@ async fn pump(
             chunk.publish(unpublished);
         }
     });
+}
+
+/// What an origin goes on with where a peer has broken off.
+async fn rest(
+    request: Option<&Request>,
+    broken: &mut Arrived,
+    came: u64,
+    error: &OriginError,
+) -> Option<Box<Arrived>> {
+    broken.broke_off(error);
+    peers::resume(request?, broken, came, error).await
 }
 
 /// The origin broke off in the middle of a body.
@@ -344,7 +380,7 @@ fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, 
     if !response.meta.fits() {
         return Err(Refused::TooLarge);
     }
-    let extra = tags::section(&response.tags);
+    let extra = response.extra();
     let body = response.length.map_or(BodyLength::Unknown, BodyLength::Exact);
     let new = new_object(core, response, object, response.meta, &extra, body);
     if response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
@@ -418,7 +454,7 @@ fn complete(
         with_core(|core| {
             let is_forgotten = entry.is_forgotten(core);
             let mut shard = core.shard_mut();
-            if is_forgotten {
+            if is_forgotten || !arrived.is_kept {
                 shard.abandon(*filling);
             } else if let Err(refused) = shard.finish(*filling, &trailers) {
                 core.count(Counter::of_refusal(refused));

@@ -42,7 +42,7 @@ pub(crate) fn takes(head: &ResponseHead<'_, '_>, length: Option<u64>, bytes_min:
 }
 
 /// The only entity tag, if it is a strong one.
-fn strong_tag<'b>(headers: &Headers<'b, '_>) -> Option<EntityTag<'b>> {
+pub(crate) fn strong_tag<'b>(headers: &Headers<'b, '_>) -> Option<EntityTag<'b>> {
     let etag = headers.known(KnownHeader::Etag).filter(|_| !headers.is_repeated(KnownHeader::Etag));
     etag.and_then(EntityTag::parse).filter(|etag| !etag.weak)
 }
@@ -97,7 +97,8 @@ pub(crate) enum Fit {
 }
 
 impl Block {
-    fn bytes(&self) -> Range<u64> {
+    /// Which of its object it is.
+    pub(crate) fn bytes(&self) -> Range<u64> {
         self.of.bytes_of(self.number)
     }
 

@@ -4,6 +4,7 @@ mod client_certificates;
 mod crawlers;
 mod origin;
 mod page;
+mod peers;
 mod rules;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -16,6 +17,7 @@ pub use self::origin::{
     cookie_name,
 };
 pub use self::page::{InvalidPage, OwnPage, PAGE_BYTES_MAX, Part, Place};
+pub use self::peers::{PEERS_MAX, PeerAt, PeerRules, PeerSecret};
 pub use self::rules::{
     HostPattern, InvalidRule, LIST_MAX, Methods, PATHS_MAX, PathRule, Pattern, SITES_MAX, Site, SiteRules,
     field, sent_host,
@@ -305,6 +307,8 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// Parameters of queries whose values the log does not tell.
     pub log_secrets: Secrets,
+    /// Other accelerators that share keys with this one; `None`: there are none.
+    pub peers: Option<PeerRules>,
 }
 
 impl Config {
@@ -329,6 +333,7 @@ impl Config {
             admission: self.admission,
             flush: self.flush,
             state: self.state.clone(),
+            peers: self.peers.clone(),
             limits: Limits {
                 request_head_bytes_max: before.request_head_bytes_max,
                 origin_idle_time_max: before.origin_idle_time_max,
@@ -379,6 +384,7 @@ impl Config {
             flush: Duration::from_secs(1),
             state: None,
             log_secrets: Secrets::default(),
+            peers: None,
         }
     }
 }

@@ -53,6 +53,8 @@ use crate::{
     objects,
     origin::{self, Group, MemberId, Pool, Pools, Told, Tried, Upstream, Upstreams, Wish},
     parts_in_memory::PartsInMemory,
+    peers::{ASKED_PLACES, Peers},
+    places::Places,
     policy::RequestFacts,
     purge_book::Book,
     rates::TooMany,
@@ -259,6 +261,12 @@ pub(crate) struct Own {
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
+    /// Other accelerators that share keys with this one.
+    pub(crate) peers: Option<Arc<Peers>>,
+    /// When they were asked for an address, by its hash.
+    pub(crate) asked_of_peers: Places<u64>,
+    /// Whether a visitor of ours has changed what is at an address, by its hash, and no peer was told yet.
+    pub(crate) changed_here: Places<bool>,
     /// Whom objects answered last here.
     pub(crate) askers: Askers,
     /// Twins that the owner was told to have made.
@@ -367,6 +375,7 @@ pub(crate) struct Beginning {
     pub(crate) held: Holding,
     pub(crate) passing: Arc<PassingBudget>,
     pub(crate) among: Among,
+    pub(crate) peers: Option<Arc<Peers>>,
 }
 
 impl Core {
@@ -391,6 +400,7 @@ impl Core {
             held,
             passing,
             among,
+            peers,
         } = beginning;
         let config = &in_force.config;
         let own = Own {
@@ -409,6 +419,9 @@ impl Core {
             terms,
             samples: RefCell::default(),
             lately: Lately::default(),
+            asked_of_peers: Places::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
+            changed_here: Places::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
+            peers,
             askers: Askers::default(),
             coded_lately: Lately::default(),
             coders,
@@ -557,7 +570,8 @@ impl Core {
     /// How requests of a site are put to its origin.
     pub(crate) fn manner(&self, site: SiteId) -> Manner<'_> {
         let table = &self.sites.table;
-        Manner { pseudonym: &self.pseudonym, rules: table.rules(site), ours: table.certificate_fields() }
+        let (rules, ours) = (table.rules(site), table.certificate_fields());
+        Manner { pseudonym: &self.pseudonym, rules, ours, is_to_peer: false }
     }
 
     /// What a client is to a site.
@@ -583,6 +597,10 @@ impl Core {
 
     /// Counts a request that would cost its origin work; the answer to one whose class has had its share.
     pub(crate) fn admit_work(&self, request: &Request) -> Result<(), Fault> {
+        if request.is_of_peer {
+            // It was counted where its client came.
+            return Ok(());
+        }
         let (rules, address) = (&self.config.crawlers, request.visitor.address);
         self.in_force.work.admit(rules, &request.head(), address, clock::monotonic_ms()).map_err(|counter| {
             self.count(counter);

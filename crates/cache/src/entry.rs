@@ -22,6 +22,11 @@ impl Entry {
         self.bans
     }
 
+    /// Another accelerator is asked for it; or is not any more.
+    pub(crate) fn asks_peer(&self, is_asking: bool) {
+        with_core(|core| core.in_flight.borrow_mut().asks_peer(self.number, is_asking));
+    }
+
     /// Leaves the answer for all who wait and for those to come.
     pub(crate) fn announce(&self, shared: &Shared) {
         with_core(|core| core.in_flight.borrow_mut().announce(self.number, shared));

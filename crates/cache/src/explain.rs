@@ -115,6 +115,7 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explained {
     if walk.recv() {
         walk.visitor();
         walk.key(&key);
+        walk.owner(&key);
         walk.lookup(key);
     }
     Explained { explanation: Explanation { steps: walk.steps }, object: walk.object }
@@ -294,6 +295,21 @@ impl Walk<'_> {
         if let Some(host) = &rules.host {
             self.say("key", "host", format!("the origin is sent {host} as its host"), "knob host");
         }
+    }
+
+    /// Which of the accelerators that share keys has this one.
+    fn owner(&mut self, key: &[u8]) {
+        let Some(peers) = &self.core.peers else { return };
+        let Some(peer) = peers.owner(key) else { return };
+        let (decision, words) = if *peer.name == peers.rules.name {
+            ("own", "the key is of this accelerator: the others ask it before the origin".to_owned())
+        } else {
+            (
+                "peer",
+                format!("the key is of {}, which is asked before the origin, at {}", peer.name, peer.address),
+            )
+        };
+        self.say("owner", decision, words, "").text("name", &*peer.name);
     }
 
     /// The address, and the variant for this request where it has variants.

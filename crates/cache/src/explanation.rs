@@ -55,7 +55,7 @@ pub enum Figure {
 /// What one state decides of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The state: `site`, `recv`, `key`, `variant`, `store`, `head`, `purges`, `freshness`, `stale`, `coding`, `note`,
+    /// The state: `site`, `recv`, `key`, `owner`, `variant`, `store`, `head`, `purges`, `freshness`, `stale`, `coding`, `note`,
     /// `asked`, `now`.
     pub state: &'static str,
     /// What it decides: a token.

@@ -32,6 +32,7 @@ use crate::{
     in_flight::{Place, Reply, Said, Start, Want, answer, tell_interim},
     note,
     origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
+    peers::{self, Asking},
     request::{Request, Wanted},
     response::Response,
     revalidate::{self, Freshened, Known, Stored},
@@ -95,13 +96,17 @@ pub(crate) fn begin(core: &Core, want: Want) {
         Stored::Known(known) => Some(known),
         Stored::Nothing => None,
     };
-    let entry = Entry::new(core, in_flight.begin(&want));
+    let number = in_flight.begin(&want);
+    let entry = Entry::new(core, number);
+    // Whoever comes from now on finds the fetch in the table, purges too.
+    let asking = Asking::of(core, &want);
+    in_flight.asks_peer(number, asking.is_some());
     drop(in_flight);
     let is_looked_for = !want.anew && known.is_none();
     let cold = is_looked_for.then(|| core.shard_mut().cold(want.request.hash, core.store_now_s()));
     match cold.flatten() {
-        Some(cold) => tokio::spawn(load(want, entry, cold)),
-        None => tokio::spawn(fetch(want, entry, known)),
+        Some(cold) => tokio::spawn(load(want, entry, cold, asking)),
+        None => tokio::spawn(fetch(want, entry, known, asking)),
     };
 }
 
@@ -132,20 +137,20 @@ pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
 
 /// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
 /// is asked.
-async fn load(want: Want, entry: Entry, cold: Cold) {
+async fn load(want: Want, entry: Entry, cold: Cold, asking: Option<Asking>) {
     cold::restore(want.request.hash, &want.request.key, cold).await;
     match with_core_of(&want.request, |core| Stored::of(core, &want.request, want.anew)) {
         Stored::Usable => {
             entry.end(|| Start::Again);
             answer(want.reply, Start::Again);
         }
-        Stored::Known(known) => fetch(want, entry, Some(known)).await,
-        Stored::Nothing => fetch(want, entry, None).await,
+        Stored::Known(known) => fetch(want, entry, Some(known), asking).await,
+        Stored::Nothing => fetch(want, entry, None, asking).await,
     }
 }
 
 /// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
-async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
+async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: Option<Asking>) {
     let Want { request, mut reply, .. } = want;
     let tell = |start: fn() -> Start| {
         entry.end(start);
@@ -157,8 +162,19 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
     {
         return answer(reply, tell(|| Start::StandIn));
     }
+    // Counted among the keys that we fetch, for as long as it lasts.
+    let mut load = None;
     loop {
-        let arrived = match exchange(&request, known.as_ref(), &mut reply).await {
+        let arrived = match ask_before_origin(&request, known.as_ref(), &mut asking, &mut reply, &entry).await
+        {
+            Some(arrived) => Ok(arrived),
+            None => {
+                let fetches = with_core(|core| core.peers.as_ref().map(|peers| peers.fetches()));
+                load = fetches.or(load);
+                exchange(&request, known.as_ref(), &mut reply).await
+            }
+        };
+        let arrived = match arrived {
             Ok(arrived) => arrived,
             Err(error) => {
                 // Silence to what it answered before is the origin's; to anything else, perhaps the request's: nobody may
@@ -177,7 +193,9 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
                 return answer(reply, Start::Failed(error));
             }
         };
-        with_core_of(&request, |core| core.sites.group(request.site).answered());
+        if arrived.peer.is_none() {
+            with_core_of(&request, |core| core.sites.group(request.site).answered());
+        }
         let status = arrived.head.head().status;
         // A 304 to a request without conditions is none, either.
         let is_unasked = |known: &Known| status == 304 && !known.has_validator();
@@ -211,6 +229,24 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>) {
             }
         }
     }
+}
+
+/// Asks the peer whose key it is, once; `None`: the origin is to be asked.
+async fn ask_before_origin(
+    request: &Request,
+    known: Option<&Known>,
+    asking: &mut Option<Asking>,
+    reply: &mut Reply,
+    entry: &Entry,
+) -> Option<Box<Arrived>> {
+    let asked = asking.take()?;
+    // On the heap: every fetch would be larger by it.
+    let arrived = Box::pin(peers::ask(request, known, &asked, reply)).await;
+    if arrived.is_none() {
+        // From here on a peer may wait for it.
+        entry.asks_peer(false);
+    }
+    arrived
 }
 
 /// Why an answer is not the block that was asked for; then its object is dropped where no block of it can be had any more.
@@ -291,6 +327,7 @@ async fn exchange(
         is_idempotent: true,
         why,
         trace: request.trace.as_ref(),
+        server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let arrived =

@@ -62,8 +62,18 @@ pub(crate) struct Asked<'a> {
     pub(crate) address: IpAddr,
     /// What it has shown of itself.
     pub(crate) came: &'a Came,
-    /// It has waited for what is decoded: what is not there by now is sent as its origin sent it.
-    pub(crate) as_sent: bool,
+    pub(crate) showing: Showing,
+}
+
+/// In which coding something is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Showing {
+    /// In one that the client accepts; what has to be decoded first is waited for.
+    Accepted,
+    /// Likewise, and it has waited: what is not decoded by now is sent as its origin sent it.
+    Waited,
+    /// As its origin sent it: to a peer, which codes it for its own clients.
+    AsSent,
 }
 
 /// The buffers that a lookup needs; they belong to the thread.
@@ -82,7 +92,7 @@ pub(crate) fn answer<'a>(
     now_s: u64,
     buffers: Buffers<'a>,
 ) -> Result<Answer<'a>, Slow> {
-    let Asked { head, has_body, trust, as_sent, address: client, came } = *asked;
+    let Asked { head, has_body, trust, showing, address: client, came } = *asked;
     let Buffers { key, head: stored_head } = buffers;
     let site = key::of_request(head, &core.sites.table, key);
     let standing = core.standing(site, came, now_s);
@@ -170,7 +180,7 @@ pub(crate) fn answer<'a>(
     let buffers = Buffers { key, head: stored_head };
     let found = (object, &meta, keyed.hash);
     let refresh = used.is_to_be_refreshed.then_some(keyed);
-    match of_object(core, turn, found, (head, as_sent), now_s, used.status, buffers) {
+    match of_object(core, turn, found, (head, showing), now_s, used.status, buffers) {
         Ok(answer) => {
             used.count(core);
             if trust == Trust::Fresh {
@@ -394,7 +404,7 @@ fn of_object<'a>(
     core: &Core,
     turn: &'a Turn<'_>,
     (object, meta, hash): (Object<'a>, &StoredMeta, Hash),
-    (head, as_sent): (&RequestHead<'_, '_>, bool),
+    (head, showing): (&RequestHead<'_, '_>, Showing),
     now_s: u64,
     status: CacheStatus,
     Buffers { key, head: stored_head }: Buffers<'a>,
@@ -405,7 +415,7 @@ fn of_object<'a>(
         || headers.has(KnownHeader::IfModifiedSince)
         || headers.has(KnownHeader::Range);
     let mut shown = Shown::Stored;
-    if meta.is_negotiated() {
+    if meta.is_negotiated() && showing != Showing::AsSent {
         stored_head.clear();
         if is_conditional {
             object.head().copy_to(stored_head);
@@ -417,7 +427,7 @@ fn of_object<'a>(
             Shown::Stored => (object, Coding::AsSent),
             Shown::Coded(twin, coding) => (twin, coding),
             Shown::Had(coding) => (object, coding),
-            Shown::ToBeDecoded if !as_sent => return Err(NotNow::Undecoded),
+            Shown::ToBeDecoded if showing == Showing::Accepted => return Err(NotNow::Undecoded),
             Shown::ToBeDecoded => {
                 core.count(Counter::DecodingsRefused);
                 (object, Coding::AsSent)
@@ -506,7 +516,9 @@ fn of_object<'a>(
             match content.pin() {
                 Some(object) => Body::Pinned { object, range },
                 None if coding == Coding::AsSent => return Err(NotNow::Gone),
-                None if coding == Coding::Decoded && !as_sent => return Err(NotNow::Undecoded),
+                None if coding == Coding::Decoded && showing == Showing::Accepted => {
+                    return Err(NotNow::Undecoded);
+                }
                 // The twin's memory is being freed, and not the object's.
                 None => {
                     shown = Shown::Stored;

@@ -83,6 +83,8 @@ struct Fetching {
     /// Only the client that asked first gets this response body: it is being stored in parts, or will hardly be stored.
     /// Other clients find the object when all of it is.
     is_alone: bool,
+    /// Another accelerator is being asked for it, which may ask us for the same.
+    asks_peer: bool,
     /// Which of the fetches that this core began it is.
     number: u64,
     /// Who asked before the origin had answered.
@@ -148,7 +150,9 @@ impl InFlight {
         let Some(under_way) = self.fetches.get_mut(&want.request.hash) else {
             return if is_full { Place::Full(want) } else { Place::Vacant(want) };
         };
-        if under_way.is_alone || !may_join || under_way.request.key != want.request.key {
+        // Each would wait for the other.
+        let is_circle = under_way.asks_peer && want.request.is_of_peer;
+        if under_way.is_alone || !may_join || is_circle || under_way.request.key != want.request.key {
             // The object is being written to the file, and can be read when that is done; or nobody expects it to be
             // stored at all. Or two keys have the same 64-bit hash: still right.
             return Place::Alone(want);
@@ -177,6 +181,7 @@ impl InFlight {
             request: Arc::clone(request),
             waiting: Vec::new(),
             is_alone: *alone,
+            asks_peer: false,
             started: None,
             number,
         };
@@ -186,6 +191,13 @@ impl InFlight {
 
     fn of(&mut self, number: Number) -> Option<&mut Fetching> {
         self.fetches.get_mut(&number.hash).filter(|under_way| under_way.number == number.number)
+    }
+
+    /// Another accelerator is asked for it; or is not any more.
+    pub(crate) fn asks_peer(&mut self, number: Number, is_asking: bool) {
+        if let Some(under_way) = self.of(number) {
+            under_way.asks_peer = is_asking;
+        }
     }
 
     /// Whether a fetch was purged or became invalid meanwhile.

@@ -98,6 +98,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
                 u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
             judged.response.meta.bans = bans;
             judged.response.tags = tags.unwrap_or_default();
+            judged.response.tag_words = tag_words(core, head);
             if freshness.omits_fields && judged.storing.is_some() {
                 judged.own = Some(kept(core, head, &[], &freshness, times, length));
             }
@@ -155,6 +156,14 @@ pub(crate) fn storable(
     }
 }
 
+/// The words of an answer's tags, where peers may have to be told them.
+pub(crate) fn tag_words(core: &Core, head: &ResponseHead<'_, '_>) -> Vec<u8> {
+    if core.peers.is_none() {
+        return Vec::new();
+    }
+    tags::text(head.headers.iter(), &core.config.tags)
+}
+
 /// Whether an answer depends on what only we tell origins of their clients: what clients say there is in no key.
 fn names_certificate(core: &Core, facts: &ResponseFacts) -> bool {
     let ours = core.sites.table.certificate_fields();
@@ -188,6 +197,7 @@ pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64
     let mut response = kept(core, head, &facts.directives.omit, &freshness, times, length);
     response.meta.bans = bans;
     response.tags = tags.unwrap_or_default();
+    response.tag_words = tag_words(core, head);
     let fits = is_plain && is_said && response.meta.fits();
     fits.then(|| (response, kept_until_s(core, &freshness, times)))
 }
@@ -239,7 +249,7 @@ fn forwarded(
     let left_out = LeftOut { omit: &[], tags: &core.config.tags };
     let outline = append_origin_head(&mut bytes, head, For::Forward, left_out, times.response_s);
     let meta = StoredMeta::of_response(head, &outline, &NO_FRESHNESS, times, length);
-    Response { head: bytes, meta, length, standing, tags: Vec::new(), variant: None }
+    Response { head: bytes, meta, length, standing, tags: Vec::new(), tag_words: Vec::new(), variant: None }
 }
 
 /// An answer that is kept, with its head as the store has it but for the fields in `omit`.
@@ -265,7 +275,15 @@ pub(crate) fn kept(
         meta.flags = meta.flags.with(flag).with_if(says_vary, Flags::SAYS_VARY);
         meta.coding = sent.unwrap_or_default();
     }
-    Response { head: bytes, meta, length, standing: Standing::Stored, tags: Vec::new(), variant: None }
+    Response {
+        head: bytes,
+        meta,
+        length,
+        standing: Standing::Stored,
+        tags: Vec::new(),
+        tag_words: Vec::new(),
+        variant: None,
+    }
 }
 
 /// Whether another entity tag can be made of the one in a head, if there is one: a tag of 64 KiB is not known as one.

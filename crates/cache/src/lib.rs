@@ -87,6 +87,7 @@ mod pace;
 mod parts;
 mod parts_in_memory;
 mod pass;
+mod peers;
 mod pipe;
 mod places;
 pub mod policy;
@@ -129,7 +130,10 @@ mod work;
 
 pub use abroad::{Abroad, Among, Invalidate, Telling};
 pub use bans::BanSeen;
-pub use config::{ClientRule, Config, CookieRule, Limits, Origin, PurgeToken, Site, SiteRules, Tls};
+pub use config::{
+    ClientRule, Config, CookieRule, Limits, Origin, PEERS_MAX, PeerAt, PeerRules, PeerSecret, PurgeToken,
+    Site, SiteRules, Tls,
+};
 pub use counters::Counter;
 pub use engine::{
     network::{InvalidNetwork, Network},
@@ -142,6 +146,7 @@ pub use engine::{
 pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 pub use origin::{ByHand, MemberSaid, SetUpError, Standing};
+pub use peers::{PeerSeen, PeerStanding};
 pub use purge_book::{PurgesError, PurgesSeen, check as check_purges};
 pub use server::{Prepared, PurgeError, Purged, Server, StartError};
 pub use site::SitesError;

@@ -46,6 +46,8 @@ pub(crate) struct Listening {
     pub(crate) of_cores: Vec<Vec<Bound>>,
     /// The address for plain HTTP, and that for TLS if there is one.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Where peers ask.
+    pub(crate) peers: Option<SocketAddr>,
     /// The socket in the file system, which goes with the server.
     pub(crate) file: Option<SocketFile>,
 }
@@ -58,10 +60,16 @@ impl Listening {
     pub(crate) fn new(config: &Config, cores: usize) -> io::Result<Self> {
         let mut of_cores: Vec<Vec<Bound>> = (0..cores).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
+        let mut peers = None;
         let secured = config.tls.as_ref().map(|tls| (tls.listen, Over::Tls));
-        for (address, over) in [(config.listen, Over::Plain)].into_iter().chain(secured) {
+        let asked = config.peers.as_ref().map(|rules| (rules.listen, Over::Peer));
+        for (address, over) in [(config.listen, Over::Plain)].into_iter().chain(secured).chain(asked) {
             let listeners = bind_all(address, cores)?;
-            addresses.extend(listeners.first().and_then(|listener| listener.local_addr().ok()));
+            let bound = listeners.first().and_then(|listener| listener.local_addr().ok());
+            match over {
+                Over::Peer => peers = bound,
+                Over::Plain | Over::Tls => addresses.extend(bound),
+            }
             let bound = listeners.into_iter().map(|listener| Bound::Tcp(listener, over));
             of_cores.iter_mut().zip(bound).for_each(|(of_core, bound)| of_core.push(bound));
         }
@@ -75,7 +83,7 @@ impl Listening {
             });
             file = Some(bound);
         }
-        Ok(Self { of_cores, addresses, file })
+        Ok(Self { of_cores, addresses, peers, file })
     }
 }
 

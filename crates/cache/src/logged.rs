@@ -1,5 +1,6 @@
 //! A request that comes, as the log hears of it.
 
+use engine::tls::session::Session;
 use wire::http1::head::RequestHead;
 
 use crate::{
@@ -21,7 +22,18 @@ pub(crate) fn begin(
     transport: &Transport,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    Draft::client(&came(core, moment, (head, head_bytes), true, transport), head, visitor)
+    Draft::client(&came(core, moment, (head, head_bytes), true, transport.session()), head, visitor)
+}
+
+/// What the log will say of a request of a peer, over HTTP/1 without TLS.
+pub(crate) fn begin_of_peer(
+    core: &Core,
+    moment: Option<Moment>,
+    (head, head_bytes): (&RequestHead<'_, '_>, usize),
+    visitor: Visitor,
+) -> Draft {
+    let Some(moment) = moment else { return Draft::none() };
+    Draft::client(&came(core, moment, (head, head_bytes), false, None), head, visitor)
 }
 
 /// The same over HTTP/1, of which these are the head's bytes; `last` is what the connection's last request said.
@@ -35,7 +47,7 @@ pub(crate) fn begin_http1(
     last: &mut Option<Box<LastSaid>>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    let came = || came(core, moment, (head, bytes.len()), false, transport);
+    let came = || came(core, moment, (head, bytes.len()), false, transport.session());
     let last = last.get_or_insert_default();
     Draft::client_again(moment, (head, bytes), visitor, &core.sites, last, came)
 }
@@ -45,14 +57,14 @@ fn came<'a>(
     moment: Moment,
     (head, head_bytes): (&'a RequestHead<'_, '_>, usize),
     is_http2: bool,
-    transport: &Transport,
+    session: Option<&Session>,
 ) -> Came<'a> {
     let host = head.authority().map(|authority| authority.host);
     Came {
         moment,
         head_bytes,
         is_http2,
-        tls: transport.session().and_then(engine::tls::session::Session::version),
+        tls: session.and_then(Session::version),
         host,
         site: core.sites.table.names_for(host.unwrap_or_default().as_bytes()),
     }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{
     AtomicU64,
-    Ordering::{Acquire, Release},
+    Ordering::{AcqRel, Acquire, Release},
 };
 
 use engine::cores::clock;
@@ -15,18 +15,29 @@ use engine::cores::clock;
 /// No lease: one accelerator alone, which serves what is stored for as long as it is fresh.
 const ALONE: u64 = u64::MAX;
 
+/// Bits of a place that are for the sequence: more purges than a stream ever has.
+const SEQUENCE_BITS: u32 = 44;
+
+/// The place of a purge among all: streams that were made one after the other have numbers, and sequences begin anew in each.
+fn at(generation: u64, sequence: u64) -> u64 {
+    let generation = generation.min((1 << (u64::BITS - SEQUENCE_BITS)) - 1);
+    generation << SEQUENCE_BITS | sequence.min((1 << SEQUENCE_BITS) - 1)
+}
+
 /// Shared by all cores and by whatever holds the lease.
 #[derive(Debug)]
 pub struct Membership {
     /// Milliseconds of the clock that goes on while the machine sleeps, at which the lease ends.
     lease_ends_ms: AtomicU64,
-    /// The sequence, in the cluster's stream of purges, of the last one that all cores have carried out.
+    /// The last purge that all cores have carried out, by its [place](at).
     applied: AtomicU64,
+    /// The last one that was begun with; no older than that.
+    begun: AtomicU64,
 }
 
 impl Default for Membership {
     fn default() -> Self {
-        Self { lease_ends_ms: AtomicU64::new(ALONE), applied: AtomicU64::new(0) }
+        Self { lease_ends_ms: AtomicU64::new(ALONE), applied: AtomicU64::new(0), begun: AtomicU64::new(0) }
     }
 }
 
@@ -66,12 +77,24 @@ impl Membership {
         }
     }
 
-    /// All cores have carried out the purges up to this sequence.
-    pub fn has_applied(&self, sequence: u64) {
-        self.applied.fetch_max(sequence, Release);
+    /// A purge is going to be carried out: what others have answered before they had carried it out is not stored any more.
+    /// Said before any core knows of it.
+    pub fn begins(&self, generation: u64, sequence: u64) {
+        self.begun.fetch_max(at(generation, sequence), AcqRel);
     }
 
-    /// The sequence of the last purge that all cores have carried out; 0: none.
+    /// All cores have carried out the purges up to this sequence of the stream with this number.
+    pub fn has_applied(&self, generation: u64, sequence: u64) {
+        self.begins(generation, sequence);
+        self.applied.fetch_max(at(generation, sequence), Release);
+    }
+
+    /// The last purge that was begun with; 0: none.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Acquire)
+    }
+
+    /// The last purge that all cores have carried out; 0: none.
     pub fn applied(&self) -> u64 {
         self.applied.load(Acquire)
     }
@@ -99,8 +122,16 @@ mod tests {
     #[test]
     fn a_sequence_never_goes_back() {
         let membership = Membership::default();
-        membership.has_applied(7);
-        membership.has_applied(5);
-        assert_eq!(membership.applied(), 7);
+        membership.has_applied(0, 7);
+        membership.has_applied(0, 5);
+        assert_eq!((membership.applied(), membership.begun()), (7, 7));
+        membership.begins(0, 9);
+        assert_eq!((membership.applied(), membership.begun()), (7, 9));
+        // Another stream begins with 1, and comes behind.
+        membership.has_applied(1, 1);
+        assert!(membership.applied() > 9 && membership.begun() == membership.applied());
+        membership.has_applied(0, 1_000_000);
+        assert!(membership.begun() == membership.applied() && membership.applied() == at(1, 1));
+        assert!(at(u64::MAX, u64::MAX) == u64::MAX && at(1, 0) > at(0, u64::MAX));
     }
 }

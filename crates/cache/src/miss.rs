@@ -86,7 +86,8 @@ fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
                 && (!facts.certificate || flags.has(Flags::FOR_ALL))
         })
     };
-    response.is_stored()
+    !request.is_of_peer
+        && response.is_stored()
         && flags.has(Flags::MAY_BE_DECODED)
         && twins::wants_decoded(&request.head().headers, response.meta.coding)
         && is_shared()
@@ -138,7 +139,12 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step 
         let turn = core.reader.turn();
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
         let (head, address, came) = (&request.head(), request.visitor.address, &request.came);
-        let asked = hit::Asked { head, has_body: false, trust, address, came, as_sent };
+        let showing = match (request.is_of_peer, as_sent) {
+            (true, _) => hit::Showing::AsSent,
+            (false, true) => hit::Showing::Waited,
+            (false, false) => hit::Showing::Accepted,
+        };
+        let asked = hit::Asked { head, has_body: false, trust, address, came, showing };
         let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
             Ok(answer) => {
                 let mut answer = answer.into_owned();
@@ -177,7 +183,7 @@ pub(crate) fn of_response(
     status: CacheStatus,
 ) -> Result<Answer<'static>, Fault> {
     let head = request.head();
-    let had = coding_had(&response, &head.headers);
+    let had = if request.is_of_peer { None } else { coding_had(&response, &head.headers) };
     let verdict = if had.is_some() {
         Verdict::NotModified
     } else if response.is_fetched() {

@@ -56,6 +56,7 @@ pub(crate) async fn pass(
         is_idempotent: is_idempotent(method),
         why: "pass",
         trace: request.trace.as_ref(),
+        server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
@@ -87,6 +88,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
         is_idempotent: false,
         why: "pipe",
         trace: request.trace.as_ref(),
+        server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());

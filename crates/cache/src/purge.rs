@@ -213,6 +213,9 @@ pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], lasting: bool, done: o
     let was_there = shard.unlink(hash, key) || under_way || is_warming;
     // The client that purges may be gone: the object is dropped all the same.
     if !lasting {
+        if core.peers.is_some() {
+            core.changed_here.set(hash, true);
+        }
         let _ = done.send(Unlinked { was_there, is_kept: true });
         return;
     }

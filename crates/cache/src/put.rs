@@ -8,7 +8,6 @@ use crate::{
     request::Request,
     response::Response,
     response_head::StoredMeta,
-    tags,
 };
 
 /// Stores an answer under a request's address. What cannot be told to its owner just now is not stored; GET fetches it.
@@ -18,7 +17,7 @@ pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_
         hash: core.store.hash(&key),
         key,
         head: response.head.clone(),
-        extra: tags::section(&response.tags),
+        extra: response.extra(),
         meta: response.meta.pack(),
         body: body.to_vec(),
         expires_s,

@@ -53,6 +53,8 @@ pub(crate) struct Request {
     pub(crate) block: Option<Box<Block>>,
     /// By which the log's records of it name each other.
     pub(crate) trace: Option<Arc<Trace>>,
+    /// Another accelerator of ours asks, for a client of its own.
+    pub(crate) is_of_peer: bool,
 }
 
 /// What is asked of the origin.
@@ -91,12 +93,25 @@ impl Request {
             site,
             block: None,
             trace: None,
+            is_of_peer: false,
         }
     }
 
     /// The same request under the key of another variant.
     pub(crate) fn under(&self, key: &[u8], hash: Hash) -> Self {
-        let Self { head, primary_bytes, framing, visitor, came, is_known, in_force, site, trace, .. } = self;
+        let Self {
+            head,
+            primary_bytes,
+            framing,
+            visitor,
+            came,
+            is_known,
+            in_force,
+            site,
+            trace,
+            is_of_peer,
+            ..
+        } = self;
         Self {
             head: Arc::clone(head),
             key: key.to_vec(),
@@ -110,6 +125,7 @@ impl Request {
             site: *site,
             block: None,
             trace: trace.clone(),
+            is_of_peer: *is_of_peer,
         }
     }
 
@@ -142,6 +158,11 @@ impl Request {
         std::str::from_utf8(said).ok().filter(|said| said.bytes().all(|b| b.is_ascii_digit()))?.parse().ok()
     }
 
+    /// Whether its origin is told of its client's certificate.
+    pub(crate) fn is_of_certificate(&self) -> bool {
+        self.is_known
+    }
+
     /// A body follows.
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
@@ -172,7 +193,7 @@ impl Request {
 
     /// The head as the origin of its site gets it.
     pub(crate) fn for_origin(&self, wanted: Wanted, manner: Manner<'_>) -> Vec<u8> {
-        let Manner { pseudonym, rules, ours } = manner;
+        let Manner { pseudonym, rules, ours, is_to_peer } = manner;
         let head = self.head();
         let primary = self.primary();
         let mut out = Vec::with_capacity(self.head.head_bytes() + 192);
@@ -188,7 +209,9 @@ impl Request {
             }
         }
         let asked_for = key::authority(primary);
-        let sent = rules.host.as_deref().map_or(asked_for, str::as_bytes);
+        // A peer applies the site's rules itself.
+        let host = rules.host.as_deref().filter(|_| !is_to_peer);
+        let sent = host.map_or(asked_for, str::as_bytes);
         for part in [b" HTTP/1.1\r\nHost: ", sent, b"\r\n"] {
             out.extend_from_slice(part);
         }
@@ -291,6 +314,15 @@ pub(crate) struct Manner<'a> {
     pub(crate) rules: &'a SiteRules,
     /// Fields in which origins are told of their clients' certificates: what clients say in them does not go on.
     pub(crate) ours: &'a [Box<str>],
+    /// It is another accelerator of ours that is asked.
+    pub(crate) is_to_peer: bool,
+}
+
+impl Manner<'_> {
+    /// How they are put to another accelerator of ours.
+    pub(crate) fn to_peer(self) -> Self {
+        Self { is_to_peer: true, ..self }
+    }
 }
 
 /// Whether a field, by its name, is one of these, or is taken for one by CGI and its like.
@@ -487,7 +519,7 @@ mod tests {
         let request =
             Request::new((&head, head_bytes), &key, keyed, framing, (visitor, Came::Plain), &in_force);
         let ours = ["X-Client-Cert".into()];
-        let manner = Manner { pseudonym: "us", rules: &config.rules, ours: &ours };
+        let manner = Manner { pseudonym: "us", rules: &config.rules, ours: &ours, is_to_peer: false };
         String::from_utf8(request.for_origin(wanted, manner)).expect("text")
     }
 

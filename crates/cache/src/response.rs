@@ -6,6 +6,7 @@ use crate::{
     policy::{self, RequestFacts, Reuse, Why},
     request::Request,
     response_head::{Flags, StoredMeta},
+    tags,
 };
 
 /// A response on its way to the clients that asked for it.
@@ -19,6 +20,8 @@ pub(crate) struct Response {
     pub(crate) standing: Standing,
     /// By which it may be purged: hashes, sorted.
     pub(crate) tags: Vec<u64>,
+    /// The same as words, where there are peers, whose hashes are not ours.
+    pub(crate) tag_words: Vec<u8>,
     /// Where it varies: the names of the headers, and the key of the variant that it is.
     pub(crate) variant: Option<Variant>,
 }
@@ -68,6 +71,11 @@ impl Response {
             Standing::Refused { too_large: true } => Some(TOO_LARGE),
             Standing::Passed | Standing::Stored | Standing::Refused { .. } => None,
         }
+    }
+
+    /// What is stored of its tags.
+    pub(crate) fn extra(&self) -> Vec<u8> {
+        tags::extra(&self.tags, &self.tag_words)
     }
 
     /// Its age where it must be stated (RFC 9111 §5.1): of what the store keeps, not of what is only passed on, in

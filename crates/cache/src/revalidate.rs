@@ -171,7 +171,8 @@ fn store(
         return false;
     };
     // Tags were not stored with the head: these are the answer's, if it has any.
-    let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::section(&tags));
+    let words = judge::tag_words(core, head);
+    let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
     let kept = judge::kept(core, head, &facts.directives.omit, &freshness, times, known.meta.body_bytes);
     let meta = if known.meta.flags.has(Flags::IN_BLOCKS) { kept.meta.in_blocks() } else { kept.meta };
     let meta = StoredMeta {

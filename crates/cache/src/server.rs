@@ -34,7 +34,7 @@ use crate::{
     accept,
     bans::{Ban, BanSeen},
     coding_pool::{self, CodingPool},
-    config::Config,
+    config::{Config, PeerAt},
     core::{Beginning, Core, Message, Unasked, Unlinked, with_core},
     counters::Counter,
     explain,
@@ -53,6 +53,7 @@ use crate::{
     objects::{Objects, ObjectsError},
     origin::{ByHand, MemberSaid, NameCounter, Names, Servers, SetUpError},
     outside::Outside,
+    peers::{PeerSeen, Peers},
     purge,
     purge_book::{Book, PurgesError},
     put,
@@ -160,6 +161,9 @@ pub struct Server {
     /// Whom `stat` is told of.
     servers: Arc<Servers>,
     terms: Option<Arc<TlsTerms>>,
+    peers: Option<Arc<Peers>>,
+    /// Where peers ask, if there can be any.
+    peers_address: Option<SocketAddr>,
     _socket: Option<SocketFile>,
 }
 
@@ -197,6 +201,7 @@ struct Shared {
     passing: Arc<PassingBudget>,
     loops: usize,
     among: Among,
+    peers: Option<Arc<Peers>>,
 }
 
 impl Server {
@@ -234,7 +239,7 @@ impl Server {
         let identity = Identity::new(&config.name)?;
         let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
         let loops = processors.len();
-        let Listening { of_cores, addresses, file: socket } =
+        let Listening { of_cores, addresses, peers: peers_address, file: socket } =
             Listening::new(&config, loops).map_err(StartError::Listen)?;
         let terms = config
             .tls
@@ -280,6 +285,11 @@ impl Server {
         let name_counters = CounterSet::<NameCounter>::new(1);
         registry.register(name_counters.clone());
         let mut names = Names::new(&config.resolver, name_counters);
+        let peers = config.peers.as_ref().map(|rules| Peers::new(rules, &config.limits, &mut names));
+        let peers = peers.transpose()?.map(Arc::new);
+        if let Some(peers) = &peers {
+            registry.register(Arc::clone(peers) as _);
+        }
         let in_force = InForce::new(config, table, &authorities, loops, None, &mut names)?;
         let servers = Arc::new(Servers::of(Arc::clone(&in_force.sites)));
         registry.register(Arc::clone(&servers) as _);
@@ -296,6 +306,7 @@ impl Server {
             passing: PassingBudget::new(in_force.config.limits.client_bytes_max),
             loops,
             among,
+            peers: peers.clone(),
         });
         let cores_config = CoresConfig { cores: processors, name: "cache", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
@@ -318,6 +329,8 @@ impl Server {
             names: Lock::new(names),
             servers,
             terms,
+            peers,
+            peers_address,
             _socket: socket,
         })
     }
@@ -325,6 +338,25 @@ impl Server {
     /// What was bound: the address for plain HTTP, and that for TLS if there is one.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
+    }
+
+    /// Where peers ask, if there can be any.
+    pub fn peers_address(&self) -> Option<SocketAddr> {
+        self.peers_address
+    }
+
+    /// From now on these accelerators share keys, this one too. Nothing is moved by that; what is under way goes on.
+    ///
+    /// # Errors
+    /// An address is none; or there can be no peers here, and so there are none.
+    pub fn set_peers(&self, live: &[PeerAt]) -> Result<(), SetUpError> {
+        let Some(peers) = &self.peers else { return Ok(()) };
+        peers.are(live, &mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The accelerators that share keys, this one too.
+    pub fn peers(&self) -> Vec<PeerSeen> {
+        self.peers.as_ref().map(|peers| peers.seen()).unwrap_or_default()
     }
 
     /// All counters, gauges and histograms.
@@ -545,6 +577,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         ),
         passing: Arc::clone(&shared.passing),
         among: shared.among.clone(),
+        peers: shared.peers.clone(),
     });
     let mut accepting = Vec::new();
     for bound in listeners {

@@ -22,6 +22,8 @@ pub(crate) const TAG_FIELDS: [&str; 6] =
 
 /// Number of the section of an object's extra bytes that has its tags.
 const SECTION: u32 = 1;
+/// Number of the one that has their words, as a field has them: where there are peers, whose hashes are not ours.
+const WORDS_SECTION: u32 = 2;
 const SECTION_HEADER_BYTES: usize = 8;
 const WORD: usize = size_of::<u64>();
 
@@ -62,6 +64,42 @@ pub(crate) fn of<'h>(
     Ok(is_tagged.then_some(tags))
 }
 
+/// The tags in these fields as words, as a field has them.
+pub(crate) fn text<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>, fields: &[Box<str>]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (_, value) in headers.filter(|(name, _)| is_field(fields, name)) {
+        for word in words(value) {
+            text.extend_from_slice(word);
+            text.push(b' ');
+        }
+    }
+    text.pop();
+    text
+}
+
+/// The extra bytes of an object with these tags, and with their words where those are kept; none without.
+pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
+    let mut extra = section(tags);
+    if !words.is_empty() {
+        extra.extend_from_slice(&WORDS_SECTION.to_le_bytes());
+        extra.extend_from_slice(&u32::try_from(words.len()).unwrap_or(u32::MAX).to_le_bytes());
+        extra.extend_from_slice(words);
+        extra.resize(extra.len().next_multiple_of(WORD), 0);
+    }
+    extra
+}
+
+/// The words of the tags in an object's extra bytes, where they are kept; `None`: it has tags, and nobody knows which.
+pub(crate) fn stored_words(extra: Span<'_>) -> Result<Option<Vec<u8>>, Malformed> {
+    let words = section_of(extra, WORDS_SECTION)?;
+    if words.is_empty() {
+        return Ok(section_of(extra, SECTION)?.is_empty().then(Vec::new));
+    }
+    let mut text = Vec::with_capacity(words.len());
+    words.copy_to(&mut text);
+    Ok(Some(text))
+}
+
 /// The extra bytes of an object with these tags; none without.
 pub(crate) fn section(tags: &[u64]) -> Vec<u8> {
     if tags.is_empty() {
@@ -81,7 +119,10 @@ pub(crate) struct Malformed;
 
 /// The tags in an object's extra bytes. Sections that are not known are passed over.
 pub(crate) fn stored(extra: Span<'_>) -> Result<impl ExactSizeIterator<Item = u64> + '_, Malformed> {
-    let tags = section_of(extra)?;
+    let tags = section_of(extra, SECTION)?;
+    if tags.len() % WORD != 0 {
+        return Err(Malformed);
+    }
     Ok((0..tags.len() / WORD).map(move |number| {
         let mut word = [0; WORD];
         tags.slice(number * WORD..(number + 1) * WORD).copy_to_slice(&mut word);
@@ -89,7 +130,7 @@ pub(crate) fn stored(extra: Span<'_>) -> Result<impl ExactSizeIterator<Item = u6
     }))
 }
 
-fn section_of(extra: Span<'_>) -> Result<Span<'_>, Malformed> {
+fn section_of(extra: Span<'_>, wanted: u32) -> Result<Span<'_>, Malformed> {
     let mut rest = extra;
     while !rest.is_empty() {
         if rest.len() < SECTION_HEADER_BYTES {
@@ -103,9 +144,8 @@ fn section_of(extra: Span<'_>) -> Result<Span<'_>, Malformed> {
         let bytes = usize::try_from(number(4)).map_err(|_| Malformed)?;
         let end =
             SECTION_HEADER_BYTES.checked_add(bytes).filter(|end| *end <= rest.len()).ok_or(Malformed)?;
-        if number(0) == SECTION {
-            let tags = rest.slice(SECTION_HEADER_BYTES..end);
-            return if bytes % WORD == 0 { Ok(tags) } else { Err(Malformed) };
+        if number(0) == wanted {
+            return Ok(rest.slice(SECTION_HEADER_BYTES..end));
         }
         rest = rest.slice(end.next_multiple_of(WORD).min(rest.len())..rest.len());
     }
@@ -126,6 +166,20 @@ mod tests {
         Hash::seeded(tag, 7)
     }
 
+    #[test]
+    fn words_are_kept_beside_their_hashes_where_there_are_peers() {
+        let headers = [("Surrogate-Key", &b"a  b,c"[..]), ("X", b"y"), ("xkey", b"d")];
+        let words = text(headers.into_iter(), &fields());
+        assert_eq!(words, b"a b c d");
+        let tags = hashes(&["a", "b", "c", "d"]);
+        with_span(&extra(&tags, &words), |span| {
+            assert!(stored(span).expect("sections").eq(tags.iter().copied()));
+            assert_eq!(stored_words(span), Ok(Some(words.clone())));
+        });
+        with_span(&extra(&tags, b""), |span| assert_eq!(stored_words(span), Ok(None)));
+        with_span(b"", |span| assert_eq!(stored_words(span), Ok(Some(Vec::new()))));
+    }
+
     fn hashes(tags: &[&str]) -> Vec<u64> {
         let mut hashes: Vec<u64> = tags.iter().map(|tag| hash(tag.as_bytes()).word()).collect();
         hashes.sort_unstable();
@@ -138,11 +192,15 @@ mod tests {
     }
 
     /// As the store gives them back.
-    fn stored_in(extra: &[u8]) -> Result<Vec<u64>, Malformed> {
+    fn with_span<R>(extra: &[u8], with: impl FnOnce(Span<'_>) -> R) -> R {
         let words: Vec<AtomicU64> = (0..extra.len().div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
         let span = Span::new(&words, 0..extra.len());
         span.write_from(extra);
-        stored(span).map(Iterator::collect)
+        with(span)
+    }
+
+    fn stored_in(extra: &[u8]) -> Result<Vec<u64>, Malformed> {
+        with_span(extra, |span| stored(span).map(Iterator::collect))
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub(crate) fn install_logged(
         held: Holding::new(Arc::default(), client_bytes_max, cores),
         passing: PassingBudget::new(client_bytes_max),
         among: Among::default(),
+        peers: None,
     });
     receivers
 }

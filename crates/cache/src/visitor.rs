@@ -36,6 +36,11 @@ impl Peer {
         Self { address, scheme, is_believed }
     }
 
+    /// Another accelerator of ours.
+    pub(crate) fn of_ours(address: SocketAddr) -> Self {
+        Self { address: address.ip().to_canonical(), scheme: Scheme::Http, is_believed: true }
+    }
+
     /// Who is there.
     pub(crate) fn address(&self) -> IpAddr {
         self.address

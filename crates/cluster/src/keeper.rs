@@ -117,6 +117,7 @@ pub(crate) async fn run(
     mut wishes: mpsc::Receiver<Wish>,
 ) {
     let carried_out = CarriedOut::default();
+    let of_wishes = Arc::clone(&server);
     let (file, before) = opened.map_or((None, None), |(file, before)| (Some(Arc::new(file)), before));
     let config = &common.config;
     let serves_on = config.when_cut_off == WhenCutOff::Serve;
@@ -135,13 +136,15 @@ pub(crate) async fn run(
         said: None,
         bucket: None,
         is_another: false,
+        there: Vec::new(),
     };
     if serves_on {
         keeper.server.lease_until(None);
     }
     let take_wishes = async {
         while let Some(wish) = wishes.recv().await {
-            spawn_local(wish::fulfil(Arc::clone(&common), Rc::clone(&carried_out), wish));
+            let server = Arc::clone(&of_wishes);
+            spawn_local(wish::fulfil(Arc::clone(&common), server, Rc::clone(&carried_out), wish));
         }
     };
     let local = LocalSet::new();
@@ -180,6 +183,8 @@ struct Keeper {
     bucket: Option<kv::Store>,
     /// What was published got a sequence that we have had before.
     is_another: bool,
+    /// Who is there, as the server was told.
+    there: Vec<(String, String)>,
 }
 
 /// A card that is known to be taken.
@@ -367,7 +372,10 @@ impl Keeper {
                     card_by = None;
                     is_wanted = true;
                 }
-                _ = beat.tick() => is_wanted = true,
+                _ = beat.tick() => {
+                    self.tell_who_is_there();
+                    is_wanted = true;
+                }
                 () = common.renew.notified() => is_wanted = true,
                 () = common.doubt.notified() => {
                     self.is_another = true;
@@ -488,7 +496,17 @@ impl Keeper {
             }
             view.see(&entry.key, card, longest, now_ms);
         });
+        self.tell_who_is_there();
         Ok(())
+    }
+
+    /// Tells the server who is there, if it is others than before.
+    fn tell_who_is_there(&mut self) {
+        let there = self.common.view.borrow().there(self.common.now_ms());
+        if there != self.there {
+            self.server.are_there(&there);
+            self.there = there;
+        }
     }
 
     /// Tells the stream that we are here; where that is.
@@ -552,7 +570,7 @@ impl Keeper {
     fn is_at(&mut self, position: Position) {
         self.position = Some(position);
         self.common.is_at(position);
-        self.server.has_applied(position.applied);
+        self.server.has_applied(position.generation, position.applied);
     }
 
     fn keep_position(&self, position: Position) {
@@ -572,7 +590,7 @@ impl Keeper {
         let is_done = self.carried_out.borrow_mut().remove(&record.id);
         let purge = match record.says {
             Says::Here => None,
-            Says::Purge(_) if is_done => None,
+            Says::Purge(_) if is_done && !self.server.carries_own_again() => None,
             Says::Purge(purge) => Some(purge),
             Says::Unknown { is_soft, why } => {
                 tracing::warn!(by = record.by, why, "a purge is not understood: everything is purged");
@@ -581,6 +599,7 @@ impl Keeper {
             }
         };
         let (server, file, common) = (Arc::clone(&self.server), self.file.clone(), Arc::clone(&self.common));
+        server.begins(position.generation, sequence);
         Box::pin(async move {
             let mut purge = purge;
             let is_purge = purge.is_some();

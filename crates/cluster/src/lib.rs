@@ -54,8 +54,18 @@ pub trait CarriesOut: Send + Sync + 'static {
     /// What is stored may be served until this point of [`engine::cores::clock::boot_ms`]; `None`: for ever.
     fn lease_until(&self, boot_ms: Option<u64>);
 
+    /// A purge of this sequence, in the stream with this number, is going to be carried out.
+    fn begins(&self, generation: u64, sequence: u64);
+
     /// Everything up to this sequence has been carried out.
-    fn has_applied(&self, sequence: u64);
+    fn has_applied(&self, generation: u64, sequence: u64);
+
+    /// Whether a purge of our own, which held here before it was told, is carried out once more when it comes back with its
+    /// sequence: others may have answered us meanwhile who did not have it yet.
+    fn carries_own_again(&self) -> bool;
+
+    /// These instances are there now, ours too, with the addresses that they have told: each time that it is others.
+    fn are_there(&self, live: &[(String, String)]);
 }
 
 /// Why a purge was not carried out.

@@ -253,6 +253,16 @@ impl View {
         Said { instances, is_settled, again_ms }
     }
 
+    /// Who may be asked by others, and where: who has said so, has not left, and was heard of within its lease.
+    pub(crate) fn there(&self, now_ms: u64) -> Vec<(String, String)> {
+        let is_there = |(name, entry): (&String, &Entry)| {
+            let card = entry.card.as_ref().filter(|card| !card.left && !card.address.is_empty())?;
+            let out_ms = entry.learned_ms + with_margin(entry.lease_ms);
+            (now_ms < out_ms).then(|| (name.clone(), card.address.clone()))
+        };
+        self.entries.iter().filter_map(is_there).collect()
+    }
+
     /// What is known of each.
     pub(crate) fn seen(&self, own_name: &str, now_ms: u64) -> Vec<Seen> {
         let seen = |(name, entry): (&String, &Entry)| {
@@ -306,6 +316,19 @@ mod tests {
     fn of_b(view: &View) -> (Standing, bool) {
         let said = view.judge("a", LEASE, at(7));
         (said.instances[1].1, said.is_settled)
+    }
+
+    #[test]
+    fn who_is_there_has_an_address_and_was_heard_of_lately() {
+        let at = |address: &str| Card { address: address.to_owned(), ..card(7) };
+        let mut view = seen(at("b:1"), 10_000);
+        view.see("c", Some(at("c:1")), LEASE, 10_000 - OUT);
+        view.see("d", Some(Card { left: true, ..at("d:1") }), LEASE, 10_000);
+        view.see("e", None, LEASE, 10_000);
+        let there = |name: &str| (name.to_owned(), format!("{name}:1"));
+        assert_eq!(view.there(10_000), [there("b")]);
+        assert_eq!(view.there(10_000 - 1), [there("b"), there("c")]);
+        assert_eq!(view.there(10_000 + OUT), []);
     }
 
     #[test]

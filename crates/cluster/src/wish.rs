@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use crate::{
+    CarriesOut,
     client::Common,
     counts::count,
     record::{Purge, RECORD_BYTES_MAX, Record, Says},
@@ -22,6 +23,8 @@ use crate::{
 pub const WISHES_MAX: usize = 1024;
 /// How long one attempt waits for its acknowledgement.
 const ATTEMPT: Duration = Duration::from_secs(1);
+/// How often it is looked whether a purge of ours has come back.
+const SOON: Duration = Duration::from_millis(1);
 /// The pause after one that failed.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -97,7 +100,12 @@ pub(crate) struct Wish {
 pub(crate) type CarriedOut = Rc<RefCell<HashSet<String>>>;
 
 /// Sees to one.
-pub(crate) async fn fulfil(common: Arc<Common>, carried_out: CarriedOut, wish: Wish) {
+pub(crate) async fn fulfil(
+    common: Arc<Common>,
+    server: Arc<dyn CarriesOut>,
+    carried_out: CarriedOut,
+    wish: Wish,
+) {
     let Wish { purge, is_carried_out, scope, at_most, reply } = wish;
     let until = Instant::now() + at_most;
     let id = format!("{}-{}", common.instance, common.next_number());
@@ -110,6 +118,16 @@ pub(crate) async fn fulfil(common: Arc<Common>, carried_out: CarriedOut, wish: W
     if told.is_err() {
         // Should it come all the same, it is carried out once more.
         carried_out.borrow_mut().remove(&id);
+    }
+    if let Ok(Place { generation, sequence }) = told {
+        server.begins(generation, sequence);
+        if is_carried_out && server.carries_own_again() {
+            // Then it holds here whatever others have answered us.
+            let is_there = || (common.generation(), common.applied()) >= (generation, sequence);
+            while !is_there() && Instant::now() < until {
+                sleep(SOON).await;
+            }
+        }
     }
     let outcome = match (told, scope) {
         (Ok(place), Scope::Told) => Ok(Outcome { sequence: place.sequence, instances: Vec::new() }),

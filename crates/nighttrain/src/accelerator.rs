@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use cache::{Authorities, ByHand, Config, MemberSaid, Origin, Server, TlsError};
+use cache::{Authorities, ByHand, Config, MemberSaid, Origin, PeerAt, PeerSeen, Server, TlsError};
 pub(crate) use cache::{
     BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError, Purged,
     RequestOf,
@@ -56,6 +56,11 @@ pub(crate) trait Purges: Send + Sync + 'static {
     /// How its cluster is, and for how many milliseconds more it may serve what is stored, where that has an end.
     fn cluster(&self) -> Option<(Look, Option<u64>)> {
         None
+    }
+
+    /// The accelerators that share keys, this one too.
+    fn peers(&self) -> Vec<PeerSeen> {
+        Vec::new()
     }
 
     /// The bans that are kept. Blocks until a core has said so.
@@ -143,13 +148,21 @@ impl Accelerator {
         self.clustered.as_ref().and_then(|clustered| clustered.counters())
     }
 
+    /// From now on these share keys.
+    pub(crate) fn share_keys_with(&self, live: &[PeerAt]) {
+        let outcome = self.running.ask(|server| server.set_peers(live));
+        if let Some(Err(error)) = outcome {
+            tracing::warn!(%error, "the accelerators of the cluster cannot be asked");
+        }
+    }
+
     /// Where clients connect.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 }
 
-/// Settings that only a restart changes, beside those of the cluster and of the authority that certificates are ordered of: where clients
+/// Settings that only a restart changes, beside those of the cluster, of peers and of the authority that certificates are ordered of: where clients
 /// connect, the store, and what is reserved at the start.
 const ONLY_AT_START: &[&str] = &[
     "listen",
@@ -220,6 +233,10 @@ impl Purges for Accelerator {
         self.clustered.as_ref().and_then(|clustered| clustered.look())
     }
 
+    fn peers(&self) -> Vec<PeerSeen> {
+        self.running.ask(Server::peers).unwrap_or_default()
+    }
+
     fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
         self.running.ask(Server::bans).unwrap_or(Err(PurgeError::NoAnswer))
     }
@@ -256,6 +273,9 @@ impl Service for Accelerator {
             text.push_str(&format!("cache: keeps what it stores in {}, {size}\n", path.display()));
         }
         text.extend(self.clustered.as_ref().map(|clustered| clustered.announcement()));
+        if let Some(address) = self.running.ask(Server::peers_address).flatten() {
+            text.push_str(&format!("cache: is asked by its peers at {address}\n"));
+        }
         text
     }
 
@@ -266,7 +286,7 @@ impl Service for Accelerator {
     fn follows(&self, setting: &Setting) -> bool {
         let has_tls = self.certificates.is_some() || !setting.key.starts_with("tls-");
         has_tls
-            && !["acme-", "cluster"].iter().any(|start| setting.key.starts_with(start))
+            && !["acme-", "cluster", "peers-"].iter().any(|start| setting.key.starts_with(start))
             && !ONLY_AT_START.contains(&setting.key)
     }
 

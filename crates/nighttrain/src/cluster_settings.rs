@@ -104,6 +104,7 @@ impl ClusterSaid {
             bucket: self.bucket.clone(),
             when_cut_off: self.when_cut_off,
             position,
+            address: settings.peers.told_address(),
             ..Config::new(self.servers.clone(), name)
         }))
     }

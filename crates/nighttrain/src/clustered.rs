@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cache::{Abroad, Among, Invalidate, PurgeError, Telling, membership::Membership};
+use cache::{Abroad, Among, Invalidate, PeerAt, PurgeError, Telling, membership::Membership};
 use cluster::{CarriesOut, Cluster, Config, Look, NotCarried, Outcome, Purge, Refused, Scope, What};
 use engine::meter::Source;
 use tokio::sync::oneshot;
@@ -47,7 +47,8 @@ impl Clustered {
 
     /// Begins to connect.
     pub(crate) fn begin(&self, accelerator: Weak<Accelerator>) -> Result<(), Failure> {
-        let carrier = Arc::new(Carrier { accelerator, membership: Arc::clone(&self.membership) });
+        let has_peers = !self.config.address.is_empty();
+        let carrier = Arc::new(Carrier { accelerator, membership: Arc::clone(&self.membership), has_peers });
         let cluster = Cluster::start(self.config.clone(), carrier)
             .map_err(|error| Failure::Failed(format!("the cluster: {error}")))?;
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
@@ -131,6 +132,8 @@ impl Abroad for Clustered {
 struct Carrier {
     accelerator: Weak<Accelerator>,
     membership: Arc<Membership>,
+    /// Keys are shared with others, who may answer us what they have not purged yet.
+    has_peers: bool,
 }
 
 impl Carrier {
@@ -171,7 +174,21 @@ impl CarriesOut for Carrier {
         }
     }
 
-    fn has_applied(&self, sequence: u64) {
-        self.membership.has_applied(sequence);
+    fn begins(&self, generation: u64, sequence: u64) {
+        self.membership.begins(generation, sequence);
+    }
+
+    fn has_applied(&self, generation: u64, sequence: u64) {
+        self.membership.has_applied(generation, sequence);
+    }
+
+    fn carries_own_again(&self) -> bool {
+        self.has_peers
+    }
+
+    fn are_there(&self, live: &[(String, String)]) {
+        let Some(accelerator) = self.accelerator.upgrade() else { return };
+        let at = |(name, address): &(String, String)| PeerAt { name: name.clone(), address: address.clone() };
+        accelerator.share_keys_with(&live.iter().map(at).collect::<Vec<_>>());
     }
 }

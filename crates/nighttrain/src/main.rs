@@ -43,6 +43,8 @@ mod operated;
 mod operation;
 mod origin_settings;
 mod origins_table;
+mod peers_settings;
+mod peers_table;
 mod precedence;
 mod rate_settings;
 mod residency;

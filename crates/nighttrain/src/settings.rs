@@ -25,6 +25,7 @@ use crate::{
     feed_settings::{FEED_SETTINGS, FeedSettings},
     mail_settings::{MAIL_SETTINGS, MailSettings},
     origin_settings::ORIGIN_SETTINGS,
+    peers_settings::{PEERS_SETTINGS, PeersSaid},
     rate_settings::RATE_SETTINGS,
     site_settings::{SITE_SETTINGS, SiteSaid},
     tls_settings::{TLS_SETTINGS, TlsSaid},
@@ -47,6 +48,8 @@ pub(crate) struct Settings {
     pub acme: AcmeSaid,
     /// The cluster that accelerators share purges by.
     pub cluster: ClusterSaid,
+    /// The accelerators that share keys with this one.
+    pub peers: PeersSaid,
     /// The feed's settings.
     pub feed: FeedSettings,
     /// The mail service's settings.
@@ -86,6 +89,7 @@ impl Default for Settings {
             tls: TlsSaid::default(),
             acme: AcmeSaid::default(),
             cluster: ClusterSaid::default(),
+            peers: PeersSaid::default(),
             feed: FeedSettings::default(),
             mail: MailSettings::default(),
             bots_approved: Vec::new(),
@@ -122,11 +126,14 @@ impl Settings {
         let approved =
             crawler_settings::approved(self).map_err(|fault| Failure::Configuration(vec![fault]))?;
         let crawlers = CrawlerRules { approved, ..self.cache.crawlers.clone() };
+        let peers = self.cluster.config(self).and_then(|cluster| self.peers.rules(cluster.as_ref()));
+        let peers = peers.map_err(|fault| Failure::Configuration(vec![fault]))?;
         Ok(Config {
             origin,
             rules,
             sites,
             crawlers,
+            peers,
             purge_token: token.map(|token| token.to_purge()),
             ..self.cache.clone()
         })
@@ -290,6 +297,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     TLS_SETTINGS,
     ACME_SETTINGS,
     CLUSTER_SETTINGS,
+    PEERS_SETTINGS,
     ORIGIN_SETTINGS,
     SITE_SETTINGS,
     FEED_SETTINGS,
@@ -303,6 +311,7 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + TLS_SETTINGS.len()
     + ACME_SETTINGS.len()
     + CLUSTER_SETTINGS.len()
+    + PEERS_SETTINGS.len()
     + ORIGIN_SETTINGS.len()
     + SITE_SETTINGS.len()
     + LOG_SETTINGS.len()
@@ -669,7 +678,11 @@ mod tests {
             "cluster-replicas" => "5",
             "cluster-when-cut-off" => "serve",
             key if key.starts_with("cluster-tls") => "/a/b",
-            "cluster-credentials" | "cluster-nkey" => "/a/b",
+            "cluster-credentials" | "cluster-nkey" | "peers-secret" => "/a/b",
+            "peers-listen" => "10.0.0.1:6080",
+            "peers-address" => "web1.internal:6080",
+            "peers-members" => "web1=10.0.0.1:6080,web2=[::1]:9",
+            "peers-connections-max" | "peers-requests-max" => "7",
             "server-name" => "night-1",
             "max-connections" | "max-subscriptions" | "ping-max" => "7",
             "max-payload" | "max-control-line" | "max-pending" | "max-pending-total" => "5KiB",

@@ -16,7 +16,7 @@ mod places;
 
 pub(crate) use self::places::GROUPS;
 use self::places::PLACES;
-use crate::{certificates::CertificateSaid, cluster_table, units::size_for_people};
+use crate::{certificates::CertificateSaid, cluster_table, peers_table, units::size_for_people};
 
 /// Histograms are shown by these quantiles; the last is the maximum.
 const QUANTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p999"), (1.0, "max")];
@@ -34,6 +34,8 @@ pub(crate) struct Report {
     pub certificates: Vec<CertificateSaid>,
     /// The cluster of accelerators, as the admin server says it; none: it is alone.
     pub cluster: Option<serde_json::Value>,
+    /// The accelerators that share keys, likewise.
+    pub peers: Option<serde_json::Value>,
 }
 
 /// Numbers that answer one question.
@@ -89,7 +91,7 @@ impl Report {
                 entries(family, &name, &mut group.entries);
             }
         }
-        Self { uptime_s, ready, groups, certificates: Vec::new(), cluster: None }
+        Self { uptime_s, ready, groups, certificates: Vec::new(), cluster: None, peers: None }
     }
 
     /// The number under `group` and `name`.
@@ -138,6 +140,9 @@ impl Report {
         }
         if let Some(cluster) = &self.cluster {
             table.push_str(&format!("\ncluster: {}", cluster_table::text(cluster)));
+        }
+        if let Some(peers) = &self.peers {
+            table.push_str(&format!("\npeers\n{}", peers_table::text(peers)));
         }
         if self.is_without_freshness() {
             table.push_str(
@@ -309,6 +314,9 @@ impl Serialize for Report {
         map.serialize_entry("certificates", &self.certificates)?;
         if let Some(cluster) = &self.cluster {
             map.serialize_entry("accelerators", cluster)?;
+        }
+        if let Some(peers) = &self.peers {
+            map.serialize_entry("peers", peers)?;
         }
         map.end()
     }

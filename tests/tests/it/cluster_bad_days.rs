@@ -3,7 +3,8 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
+    clippy::print_stdout,
+    reason = "a test may block, say what it saw, and stop at the first surprise"
 )]
 
 use std::{

@@ -15,6 +15,7 @@
 
 use std::{
     net::SocketAddr,
+    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -27,6 +28,7 @@ use rustix::process::Signal;
 use tests::{
     Accelerator, Answer, Client, Request, ScriptedOrigin, eventually,
     nats_cluster::{NatsCluster, Way},
+    pebble::free_ports,
     purge_history::{Event, stale},
 };
 
@@ -48,14 +50,30 @@ impl Chance {
     }
 }
 
-fn start(origin: &ScriptedOrigin, way: &Way, index: usize, store: &std::path::Path) -> Accelerator {
-    Accelerator::before(&origin.url())
+/// `secret`: they share keys by it.
+fn start(
+    origin: &ScriptedOrigin,
+    way: &Way,
+    index: usize,
+    directory: &Path,
+    secret: Option<&Path>,
+) -> Accelerator {
+    let setup = Accelerator::before(&origin.url())
         .flag("--cluster", &format!("nats://{}", way.address()))
         .flag("--cluster-name", &format!("i{index}"))
         .flag("--cluster-lease", "600ms")
         .flag("--memory", "16MiB")
-        .store_in(&store.join(format!("store{index}")), "64MiB")
-        .start()
+        .store_in(&directory.join(format!("store{index}")), "64MiB");
+    match secret {
+        Some(secret) => {
+            let [port] = free_ports();
+            setup
+                .flag("--peers-listen", &format!("127.0.0.1:{port}"))
+                .flag("--peers-secret", secret.to_str().expect("a path"))
+                .start()
+        }
+        None => setup.start(),
+    }
 }
 
 fn page(object: usize) -> Request {
@@ -129,6 +147,15 @@ fn disturb(
 
 #[test]
 fn a38_nobody_gets_what_was_purged_before_they_asked() {
+    nobody_gets_what_was_purged(false);
+}
+
+#[test]
+fn a38_nobody_gets_it_of_a_peer_either() {
+    nobody_gets_what_was_purged(true);
+}
+
+fn nobody_gets_what_was_purged(is_shared: bool) {
     let Some(cluster) = NatsCluster::start() else { return };
     let purges: usize = std::env::var("NIGHTTRAIN_SOAK_PURGES")
         .map_or(PURGES, |text| text.parse().expect("NIGHTTRAIN_SOAK_PURGES is a number"));
@@ -151,7 +178,10 @@ fn a38_nobody_gets_what_was_purged_before_they_asked() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let ways: Vec<Way> = (0..INSTANCES).map(|index| Way::to(cluster.address(index))).collect();
-    let again = |index: usize| start(&origin, &ways[index], index, directory.path());
+    let secret = directory.path().join("secret");
+    std::fs::write(&secret, "a-secret-of-more-than-16-letters").expect("written");
+    let shared = is_shared.then_some(&*secret);
+    let again = |index: usize| start(&origin, &ways[index], index, directory.path(), shared);
     let instances: Mutex<Vec<Accelerator>> = Mutex::new((0..INSTANCES).map(again).collect());
     let addresses: Vec<Mutex<SocketAddr>> = instances
         .lock()
@@ -222,6 +252,13 @@ fn a38_nobody_gets_what_was_purged_before_they_asked() {
         .map(|instance| instance.stat().count("requests.hits"))
         .sum();
     assert!(hits > 0, "nothing was answered from the store");
+    let of_peers: u64 = instances
+        .lock()
+        .expect("no thread panics with it")
+        .iter()
+        .map(|instance| instance.stat().count("cluster.peers_served"))
+        .sum();
+    assert_eq!(of_peers > 0, is_shared, "{of_peers} answers of peers");
 }
 
 /// The figure: how long a purge takes until it holds on three instances, and a bare publish that the same servers keep three

@@ -3,7 +3,12 @@
 //! all the while, nothing is lost; what NATS core may lose between the two sides is counted, and said; memory stays flat.
 //!
 //! `NIGHTTRAIN_SOAK_SECONDS` says for how long: 16 here, with a hub that is killed every 4 s; 600 in `make soak`, every 20 s.
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "a test may fail, and says what came of it")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test may block and fail, and says what came of it"
+)]
 
 use std::{
     collections::HashMap,

@@ -1,8 +1,15 @@
 //! The mail pages in a real browser, on the whole program.
 
-use std::process::Command;
+#![allow(clippy::expect_used, reason = "a test may fail")]
 
+use std::{
+    net::{TcpListener, TcpStream},
+    process::{Child, Command},
+};
+
+use tempfile::TempDir;
 use tests::{
+    eventually,
     mail_service::MailService,
     node::{artifacts, node_modules, source_tree, succeeds},
 };
@@ -26,4 +33,74 @@ fn a_browser_does_what_a_person_does() {
         assert!(said.contains(&format!("ok {visit}: no script of a mail runs")), "{said}");
     }
     assert!(said.contains("ok without scripts"), "{said}");
+}
+
+/// Eight things that people do, each with no more clicks and keys than Mailpit needs: it is asked itself where
+/// bench/install-mailpit.sh has put it, else what it needed when this was written counts.
+#[test]
+fn m15_eight_tasks_take_no_more_actions_than_in_mailpit() {
+    let service = MailService::start(&[]);
+    let mailpit = Mailpit::start();
+    let mut command = Command::new("node");
+    command
+        .arg(source_tree().join("tests/browser/tasks.cjs"))
+        .env("NODE_PATH", node_modules())
+        .env("MAIL_URL", &service.url)
+        .env("MAIL_SMTP", &service.smtp)
+        .env("CHROMIUM", "/usr/bin/chromium")
+        .env("SHOTS", artifacts("mail-tasks"));
+    if let Some(mailpit) = &mailpit {
+        command.env("MAILPIT_URL", &mailpit.url).env("MAILPIT_SMTP", &mailpit.smtp);
+    }
+    let said = succeeds(&mut command);
+    assert!(said.contains("ok eight tasks"), "{said}");
+}
+
+/// Mailpit, where it is built.
+struct Mailpit {
+    child: Child,
+    url: String,
+    smtp: String,
+    _directory: TempDir,
+}
+
+impl Mailpit {
+    fn start() -> Option<Self> {
+        let program = source_tree().join("target/bench/mail-peers/mailpit");
+        if !program.is_file() {
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let [http, smtp] = [(); 2].map(|()| {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            listener.local_addr().expect("an address").to_string()
+        });
+        let child = Command::new(program)
+            .args([
+                "--listen",
+                &http,
+                "--smtp",
+                &smtp,
+                "--disable-version-check",
+                "--smtp-disable-rdns",
+                "--quiet",
+            ])
+            .arg("--database")
+            .arg(directory.path().join("mailpit.db"))
+            .spawn()
+            .expect("it starts");
+        let mailpit = Self { child, url: format!("http://{http}"), smtp, _directory: directory };
+        for address in [&http, &mailpit.smtp] {
+            eventually("Mailpit listens", || TcpStream::connect(address).is_ok());
+        }
+        Some(mailpit)
+    }
+}
+
+impl Drop for Mailpit {
+    fn drop(&mut self) {
+        // It may have ended by itself, which the test has noticed then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

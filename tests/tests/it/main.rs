@@ -7,6 +7,7 @@ mod bad_client;
 mod bad_origin;
 mod bans;
 mod blocks;
+mod cache_peers;
 mod client_certificates;
 mod clock_steps;
 mod cluster_bad_days;

@@ -524,7 +524,7 @@ impl Connection {
                 trust: Trust::Fresh,
                 address: visitor.address,
                 came: self.client.transport.came(),
-                as_sent: false,
+                showing: hit::Showing::Accepted,
             };
             match hit::answer(core, &turn, &looked_up, now_s, buffers) {
                 Ok(answer) => {

@@ -9,6 +9,8 @@
 
 mod client;
 mod connection;
+mod peer;
 mod upload;
 
 pub(crate) use connection::{head_limits, serve, turn_away};
+pub(crate) use peer::serve_peer;

@@ -124,7 +124,7 @@ pub(super) fn answer(
         trust: Trust::Fresh,
         address: visitor.address,
         came: multiplex.transport.came(),
-        as_sent: false,
+        showing: hit::Showing::Accepted,
     };
     let buffers = hit::Buffers { key: &mut *key, head: stored_head };
     match hit::answer(core, turn, &asked, clock::unix_s(), buffers) {

@@ -41,6 +41,11 @@ pub(crate) trait RequestSender: Send {
         exchange: &mut Exchange,
     ) -> impl Future<Output = Result<Handed, SendError<Self::Error>>> + Send;
 
+    /// Whether each interim response says that another as long wait is worth it.
+    fn is_patient(&self) -> bool {
+        false
+    }
+
     /// Takes the head of an interim response (RFC 9110 §15.2), as it is told on.
     fn interim(&mut self, head: Vec<u8>) -> impl Future<Output = ()> + Send;
 }
@@ -65,6 +70,8 @@ pub(crate) struct Asked<'a> {
     /// What the log says of it, and for whom it is: nothing where nobody reads.
     pub(crate) why: &'static str,
     pub(crate) trace: Option<&'a Arc<Trace>>,
+    /// What the log calls the server, where that is not its address.
+    pub(crate) server: Option<&'a str>,
 }
 
 impl Asked<'_> {
@@ -73,8 +80,9 @@ impl Asked<'_> {
         if self.trace.is_none() {
             return Draft::none();
         }
-        let server = upstreams.upstream(member, |upstream| upstream.member.name());
-        Draft::origin(self.trace, self.head, self.why, &server.unwrap_or_default())
+        let address = || upstreams.upstream(member, |upstream| upstream.member.name()).unwrap_or_default();
+        let server = self.server.map_or_else(address, str::to_owned);
+        Draft::origin(self.trace, self.head, self.why, &server)
     }
 }
 
@@ -292,7 +300,7 @@ async fn answer<S: RequestSender>(
     asker: &mut S,
     is_told: &mut bool,
 ) -> Result<Answered, OriginError> {
-    let deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
+    let mut deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
     let mut told_bytes = 0;
     loop {
         match exchange.answer(answered, limits, deadline).await? {
@@ -302,6 +310,9 @@ async fn answer<S: RequestSender>(
                 exchange = *waiting;
                 told_bytes += head.len();
                 *is_told = true;
+                if asker.is_patient() {
+                    deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
+                }
                 if told_bytes <= INTERIM_BYTES_MAX {
                     asker.interim(head).await;
                 }

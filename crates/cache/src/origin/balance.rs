@@ -79,7 +79,7 @@ fn score(candidate: &Candidate, hash: u64) -> f64 {
 }
 
 /// Every bit of the result depends on every bit (the finalizer of SplitMix64, Steele et al. 2014).
-pub(super) fn mixed(value: u64) -> u64 {
+pub(crate) fn mixed(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ value >> 31

@@ -7,7 +7,7 @@
 //!  Talk::Http2 (http2::talk)         Body::Http2       a stream of one that many share
 //! ```
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use engine::{cores::clock, sys::span::Span};
 use tokio::time::{Instant, timeout};
@@ -23,7 +23,7 @@ use super::{
     line::Line,
     upstream::{Permit, Pools},
 };
-use crate::{config::Limits, transaction::Draft};
+use crate::{config::Limits, peers::Peer, transaction::Draft};
 
 /// What came of sending a part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,6 +194,12 @@ pub(crate) struct Arrived {
     patience: Patience,
     /// What the log will say of it.
     log: Draft,
+    /// The peer that sent it; `None`: an origin has.
+    pub(crate) peer: Option<Arc<Peer>>,
+    /// It is stored where it may be, and not only shared with those who wait for it.
+    pub(crate) is_kept: bool,
+    /// It is for who asked alone, as the peer says that sent it.
+    pub(crate) is_for_one: bool,
 }
 
 impl Exchange {
@@ -254,6 +260,9 @@ impl Exchange {
                 member,
                 patience,
                 log: Draft::none(),
+                peer: None,
+                is_kept: true,
+                is_for_one: false,
             })),
             Said::Interim(talk, head) => {
                 let waiting = Self { talk, permit, member, reused, requested_ms, patience };

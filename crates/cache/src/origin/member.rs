@@ -36,6 +36,9 @@ pub enum SetUpError {
     /// Its name, or the one that it is to be asked for, can be in no certificate.
     #[error("TLS with the origin: `{0}` is no name that a certificate could have; origin-tls-name says one")]
     TlsName(String),
+    /// A peer's address is none.
+    #[error("{0:?} is no address of a peer; one is such as web2.internal:6080")]
+    PeerAddress(String),
     /// One goes with the other.
     #[error("TLS with the origin: origin-tls-cert and origin-tls-key go together")]
     TlsPair,

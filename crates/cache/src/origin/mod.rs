@@ -38,6 +38,7 @@ use crate::error_page::Rule;
 
 pub(crate) use answer_head::interim;
 pub(crate) use ask::{Answered, Asked, RequestSender, SendError, ask, switch};
+pub(crate) use balance::mixed;
 pub(crate) use exchange::{Arrived, Exchange, Handed, Part, Read, Switched};
 pub(crate) use group::{Group, MemberId, Tried, Wish};
 pub use health::{ByHand, Standing};

@@ -4,6 +4,7 @@
 
 mod bench_cache;
 mod bench_feed;
+mod bench_mail;
 mod bench_pressure;
 mod bench_tls;
 mod bheap_sim;

@@ -15,6 +15,7 @@ use super::{
     RENDER_THREADS_MAX, SEARCH_THREADS_MAX,
     answer::Fault,
     assets,
+    behind::Behind,
     budget::Budget,
     config::Config,
     counters::{Counter, Counters},
@@ -48,6 +49,7 @@ pub(crate) struct App<M> {
     listeners: Arc<Semaphore>,
     pub(super) renders: Arc<Turns>,
     pub(super) searches: Arc<Turns>,
+    pub(super) behind: Behind,
     pub(super) index: Option<Arc<Index>>,
     pub(crate) budget: Arc<Budget>,
     requests: AtomicU64,
@@ -116,6 +118,7 @@ impl<M: Mailboxes> App<M> {
             listeners: Arc::new(Semaphore::new(config.listeners_max)),
             renders: turns(RENDER_THREADS_MAX, RENDERS_WAITING_MAX, Counter::RenderBusy),
             searches: turns(SEARCH_THREADS_MAX, SEARCHES_WAITING_MAX, Counter::SearchBusy),
+            behind: Behind::new(SEARCH_THREADS_MAX),
             index,
             budget: Arc::new(Budget::new(config.http_bytes_max, Arc::clone(&counters))),
             // Names of requests of two runs should not be mistaken for each other.

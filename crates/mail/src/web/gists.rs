@@ -5,12 +5,16 @@
 //!                                      └▶ no: the mail is read and taken apart, once; its gist is kept
 //! ```
 //! Taking a mail apart costs fifty times what writing its line does, and a list is asked for over and over: by each page
-//! that is loaded, each client that polls. So it is done at the first need, not at the receipt, which would cost every
-//! mail what only those that are looked at need. *Which memory:* [`GISTS_BYTES_MAX`] in all; beyond it those that were
-//! made first go, and are made anew when they are asked for. *Who writes:* the web's thread. A gist goes with its mail.
+//! that is loaded, each client that polls. So it is done once: when there is nothing better to do ([`super::ahead`]), or
+//! at the first need, and not at the receipt, where it would cost as much as all of the receiving. *Which memory:* [`GISTS_BYTES_MAX`] in all; beyond it those that were
+//! made first go, and are made anew when they are asked for. *Who writes:* the web's thread, and the one that makes
+//! them ahead. A gist goes with its mail.
 //!
 //! It is the mail's and not an inbox's: one for all inboxes that have it.
-#![expect(clippy::disallowed_types, reason = "held for a few look-ups, by the web's thread alone")]
+#![expect(
+    clippy::disallowed_types,
+    reason = "held for a few look-ups, by the web's thread and one of low priority"
+)]
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -135,12 +139,21 @@ impl Gists {
         mails.iter().map(|mail| state.of.get(&mail.letter).cloned()).collect()
     }
 
-    fn keep(&self, letter: MailId, gist: &Arc<Gist>) {
+    /// Whether that of a mail is kept.
+    pub(super) fn has(&self, letter: MailId) -> bool {
+        self.state().of.contains_key(&letter)
+    }
+
+    /// Keeps it, and counts those that somebody else did not make in the same moment.
+    pub(super) fn keep(&self, letter: MailId, gist: &Arc<Gist>) {
         let bytes = gist.bytes();
+        let mut state = self.state();
+        if !state.of.contains_key(&letter) {
+            self.counters.add(Counter::GistsMade, 1);
+        }
         if bytes > GIST_BYTES_MAX {
             return;
         }
-        let mut state = self.state();
         match state.of.insert(letter, Arc::clone(gist)) {
             // Two who asked at once.
             Some(before) => state.bytes -= before.bytes(),
@@ -191,7 +204,6 @@ impl<M: Mailboxes> App<M> {
         let Some(mail) = self.mail_in(client, &Scope::All, letter).await? else { return Ok(None) };
         let gist = Arc::new(self.render(client, mail, |mail, _| Gist::new(mail)).await?);
         self.gists.keep(letter, &gist);
-        self.counters.add(Counter::GistsMade, 1);
         Ok(Some(gist))
     }
 }

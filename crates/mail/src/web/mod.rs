@@ -7,16 +7,18 @@
 //!  thread "mail-web": axum on a runtime of its own ──▶ Mailboxes (questions to the loops, answers by message)
 //!        │  small mails are rendered here                └──▶ events ──▶ server-sent events, WebSockets, waits
 //!        ▼ turns: one client after the other
-//!  threads "mail-help": up to 4 render large mails, up to 2 search, at least 4 are left for the disk
+//!  threads "mail-help": up to 4 render large mails, at least 4 are left for the disk; "mail-search": up to 2, of low priority
 //! ```
 //! No receiving loop ever waits for a page. Pages of one inbox are public and say so to caches: fresh for a second, and
 //! tagged with their inbox and mail, so that an accelerator in front serves the crowd and is purged by what changes
 //! ([`inbox_tag`], [`mail_tag`]). What shows more than one inbox is the operator's (`access`).
 
 pub(crate) mod access;
+mod ahead;
 pub(crate) mod answer;
 pub(crate) mod app;
 mod assets;
+mod behind;
 mod board;
 pub(crate) mod budget;
 mod change;
@@ -92,7 +94,8 @@ pub struct Web {
     counters: Arc<dyn Source>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
-    indexing: Option<JoinHandle<()>>,
+    /// The threads that index and prepare.
+    behind: Vec<JoinHandle<()>>,
 }
 
 impl Web {
@@ -120,8 +123,8 @@ impl Web {
             // Its panic was printed by itself.
             let _ = thread.join();
         }
-        if let Some(indexing) = self.indexing.take() {
-            let _ = indexing.join();
+        for thread in self.behind.drain(..) {
+            let _ = thread.join();
         }
     }
 }
@@ -140,7 +143,7 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(RENDER_THREADS_MAX + SEARCH_THREADS_MAX + READ_THREADS)
+        .max_blocking_threads(RENDER_THREADS_MAX + READ_THREADS)
         .thread_name("mail-help")
         .thread_stack_size(RENDER_STACK_BYTES)
         .build()?;
@@ -155,11 +158,12 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     let (stop, stopping) = watch::channel(false);
     let counters = Arc::new(Counters::new());
     let index = config.index.clone().and_then(|at| index_at(at, &counters));
-    let indexing = match &index {
-        Some(index) => Some(index::start(Arc::clone(index), mailboxes.clone(), stopping.clone())?),
-        None => None,
-    };
+    let mut behind = Vec::new();
+    if let Some(index) = &index {
+        behind.push(index::start(Arc::clone(index), mailboxes.clone(), stopping.clone())?);
+    }
     let app = Arc::new(App::counted(mailboxes, config, address, stopping.clone(), (index, counters)));
+    behind.push(ahead::start(Arc::clone(&app), stopping.clone())?);
     app.counters.listening(listener.counters());
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
     let thread = std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
@@ -167,7 +171,7 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
         // A render that is still under way is not waited for.
         runtime.shutdown_background();
     })?;
-    Ok(Web { address, counters, stop, thread: Some(thread), indexing })
+    Ok(Web { address, counters, stop, thread: Some(thread), behind })
 }
 
 /// The index, unless its place cannot be had: then searches do without.

@@ -5,7 +5,8 @@
 //!                                                                            └▶ large: a turn, a thread, a time
 //!  app.search ─▶ turns of its own ─▶ a bunch of mails: read, taken apart, given back
 //! ```
-//! Rendering, searching and reads of the disk have threads of their own, so that none waits for another. Whatever has a
+//! Rendering, searching and reads of the disk have threads of their own, so that none waits for another; those of searches
+//! give way to all others ([`super::behind`]). Whatever has a
 //! thread is told when its client has gone.
 
 use std::{
@@ -179,7 +180,7 @@ impl<M: Mailboxes> Desk for Searching<'_, M> {
         let fresh = newest.iter().take_while(|mail| mail.arrived_ms >= since_ms);
         let fresh: Vec<_> = fresh.map(|mail| (mail.arrived_ms, mail.letter)).collect();
         let query = query.clone();
-        let asking = tokio::task::spawn_blocking(move || {
+        let asking = self.app.behind.spawn(move || {
             let candidates = index.candidates(query.words(), &fresh, after, search::LOOKED_AT_MAX);
             drop(turn);
             candidates
@@ -200,7 +201,7 @@ impl<M: Mailboxes> Desk for Searching<'_, M> {
             bunch.push(self.app.mail_in(self.client, scope, id).await?);
         }
         let (query, gone) = (query.clone(), Arc::clone(&asking.gone));
-        let judging = tokio::task::spawn_blocking(move || {
+        let judging = self.app.behind.spawn(move || {
             let begun_ns = clock::thread_cpu_ns();
             let judge = |mail: Option<Kept>| {
                 !gone.load(Ordering::Relaxed) && mail.is_some_and(|mail| query.matches_mail(&mail))

@@ -49,6 +49,11 @@ impl Token {
         cache::PurgeToken::new(self.0.as_bytes())
     }
 
+    /// For accelerators that share keys.
+    pub(crate) fn to_peers(&self) -> cache::PeerSecret {
+        cache::PeerSecret::new(self.0.as_bytes())
+    }
+
     /// For the `Authorization` field of our own commands.
     pub(crate) fn as_bearer(&self) -> String {
         format!("Bearer {}", self.0)

@@ -60,7 +60,7 @@ use tokio::sync::Semaphore;
 use crate::{
     accelerator::{BanSeen, Invalidate, PurgeError, Purged, Purges},
     certificates::CertificateSaid,
-    cluster_table,
+    cluster_table, peers_table,
     stat::Report,
 };
 
@@ -157,7 +157,9 @@ impl Admin {
         );
         let cluster = self.accelerator.as_ref().and_then(|accelerator| accelerator.cluster());
         let cluster = cluster.map(|(look, left_ms)| cluster_table::said(&look, left_ms));
-        Report { certificates: self.operated.certificates(), cluster, ..report }
+        let peers = self.accelerator.as_ref().map(|accelerator| accelerator.peers()).unwrap_or_default();
+        let peers = (!peers.is_empty()).then(|| peers_table::said(&peers));
+        Report { certificates: self.operated.certificates(), cluster, peers, ..report }
     }
 }
 
@@ -335,8 +337,16 @@ fn carry_out(accelerator: &dyn Purges, wanted: &Wanted) -> Result<(Value, Option
 
 /// How the cluster of accelerators is.
 async fn cluster(State(admin): State<Arc<Admin>>) -> Response {
+    let peers = admin.accelerator.as_ref().map(|accelerator| accelerator.peers()).unwrap_or_default();
     match admin.accelerator.as_ref().and_then(|accelerator| accelerator.cluster()) {
-        Some((look, left_ms)) => Json(cluster_table::said(&look, left_ms)).into_response(),
+        Some((look, left_ms)) => {
+            let mut said = cluster_table::said(&look, left_ms);
+            said["peers"] = peers_table::said(&peers);
+            Json(said).into_response()
+        }
+        None if !peers.is_empty() => {
+            Json(serde_json::json!({ "peers": peers_table::said(&peers) })).into_response()
+        }
         None => error(StatusCode::NOT_FOUND, "there is no cluster here (cluster in [cache])"),
     }
 }

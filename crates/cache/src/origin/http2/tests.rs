@@ -59,6 +59,7 @@ impl Only {
             is_idempotent: method != "POST",
             why: "test",
             trace: None,
+            server: None,
         };
         ask(self, &self.limits, &asked, sender, || {}).await.map_err(|error| match error {
             SendError::Origin(error) => error,

@@ -10,7 +10,20 @@ pub(crate) const BENCH: &str = "bench-mail";
 /// What the chart is about.
 pub(crate) const SCENARIO: &str = "reused";
 /// Tables of the newest record that has them, by how their titles begin.
-const TABLES: [&str; 4] = ["Memory of ours", "Pipelined", "Idle connections", "Quoted"];
+const TABLES: [&str; 10] = [
+    "Lists of 100",
+    "A rare word",
+    "Index for searches",
+    "Inbox pages",
+    "Mails made to be slow",
+    "In a browser",
+    "Memory of ours",
+    "Pipelined",
+    "Idle connections",
+    "Quoted",
+];
+/// Scenarios of which each contender's cost is told in a sentence.
+const TOLD: [&str; 5] = ["pages", "list-100", "search", "newsletter", "stored"];
 
 pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
     let newest = shelf.beside_peers(BENCH, SCENARIO)?;
@@ -28,8 +41,8 @@ pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
     let scenarios = [("reused", "connections reused"), ("connections", "a connection for each mail")];
     table(out, &costs(&newest.record, &scenarios, 0)?);
 
-    out.push_str("### Pages, stored mails, many connections\n\n");
-    for scenario in ["pages", "stored"] {
+    out.push_str("### Pages, lists, searches, stored mails, many connections\n\n");
+    for scenario in TOLD {
         let Some(kept) = shelf.newest(BENCH, |record| comparison(record, scenario).is_some()) else {
             continue;
         };
@@ -80,6 +93,14 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
         let found = figure.ratio.map_or_else(dash, interval);
         all.push(format!("{how}: {}: {found} ({}).", figure.what, kept.link()));
     }
+    for scenario in TOLD {
+        if let Some(kept) = shelf.newest(BENCH, |record| comparison(record, scenario).is_some()) {
+            all.extend(cheaper_peers(kept, scenario, "in it"));
+            let lost = kept.record.remarks.iter().filter(|remark| remark.ends_with("→ not met"));
+            all.extend(lost.map(|remark| format!("{remark} ({}).", kept.link())));
+        }
+    }
+    all.dedup();
     for remark in kept.record.remarks.iter().filter(|remark| remark.contains("not a quiet machine")) {
         all.push(format!("Of the record: {remark} ({}).", kept.link()));
     }

@@ -32,6 +32,8 @@ pub enum Contender {
     Other,
     /// The same, with bodies that mails have in common stored once a segment, which is how it runs if nothing is said.
     Shared,
+    /// The same, without the index for searches.
+    Unindexed,
     /// In Go, into SQLite: what most test suites have.
     Mailpit,
     /// Delivering to Maildirs: what one takes off the shelf.
@@ -45,7 +47,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// All of them.
+    /// All that take mail as it comes.
     pub const ALL: [Self; 9] = [
         Self::Sink,
         Self::Ours,
@@ -65,6 +67,7 @@ impl Contender {
             Self::Ours => "ours",
             Self::Other => "ours-other",
             Self::Shared => "ours-shared",
+            Self::Unindexed => "ours-unindexed",
             Self::Mailpit => "mailpit",
             Self::Postfix => "postfix",
             Self::Aiosmtpd => "aiosmtpd",
@@ -137,7 +140,7 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
                 .map(|text| format!("postfix {text}"));
             command
         }
-        Contender::Ours | Contender::Other | Contender::Shared => {
+        Contender::Ours | Contender::Other | Contender::Shared | Contender::Unindexed => {
             let program = if contender == Contender::Other { other()? } else { ours()? };
             let mut command = pinned(cores, &program.to_string_lossy());
             let port_of_admin = free_port().map_err(said)?;
@@ -152,6 +155,7 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
             command.args(["--connections-per-address-max", "0"]);
             // The bench's mails have one body: only what is stored whole shows what a mail costs.
             command.arg(format!("--share-bodies={shares}"));
+            command.arg(format!("--search-index={}", contender != Contender::Unindexed));
             command.args([
                 "--admin",
                 &format!("127.0.0.1:{port_of_admin}"),
@@ -232,11 +236,12 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
         stop.arg("-c").arg(directory.path().join("etc")).arg("stop");
         stop
     });
-    let is_slow =
-        !matches!(contender, Contender::Sink | Contender::Ours | Contender::Other | Contender::Shared);
+    let is_ours =
+        matches!(contender, Contender::Ours | Contender::Other | Contender::Shared | Contender::Unindexed);
+    let is_slow = !is_ours && contender != Contender::Sink;
     let mut running = Running { tree, address, version, is_slow, admin, http, stop, directory };
     running.wait()?;
-    if matches!(contender, Contender::Ours | Contender::Other | Contender::Shared) {
+    if is_ours {
         running.version = Some(env!("CARGO_PKG_VERSION").to_owned());
     }
     Ok(running)
@@ -274,6 +279,20 @@ fn postfix(cores: &Cores, directory: &Path, port: u16) -> Result<Command, String
 }
 
 impl Running {
+    /// Where its pages and APIs are.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn pages(&self) -> Result<SocketAddr, PeerError> {
+        let port = self.http.ok_or_else(|| PeerError::failed("it has no pages"))?;
+        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    /// Whether it is a build of ours.
+    pub fn is_ours(&self) -> bool {
+        self.admin.is_some()
+    }
+
     /// Waits until it greets.
     fn wait(&mut self) -> Result<(), String> {
         let until = Instant::now() + READY_WAIT;

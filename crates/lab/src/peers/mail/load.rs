@@ -1,12 +1,9 @@
 //! Who sends: postfix's `smtp-source`, and a client of our own that pipelines.
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -71,7 +68,30 @@ pub enum Until {
 /// # Errors
 /// A connection that breaks, a mail that is refused.
 pub fn pipelined(address: SocketAddr, until: Until, inboxes: u64) -> Result<u64, PeerError> {
-    let next = Arc::new(AtomicU64::new(0));
+    // At ten mails an inbox.
+    let inboxes = if inboxes == 0 { 100_000 } else { inboxes.div_ceil(10) };
+    let body = "x".repeat(62) + "\r\n";
+    let body = body.repeat(MAIL_BYTES / 64);
+    written(address, until, &move |number, mail| {
+        mail.extend_from_slice(b"From: sender@bench.test\r\nSubject: mail ");
+        mail.extend_from_slice(number.to_string().as_bytes());
+        mail.extend_from_slice(b"\r\n\r\n");
+        mail.extend_from_slice(body.as_bytes());
+        number % inboxes
+    })
+}
+
+/// The same with mails that are written for it: `write` appends the mail of a number, and says to which of the inboxes
+/// `i0@bench.test`, `i1@bench.test`, … it goes.
+///
+/// # Errors
+/// A connection that breaks, a mail that is refused.
+pub fn written(
+    address: SocketAddr,
+    until: Until,
+    write: &(impl Fn(u64, &mut Vec<u8>) -> u64 + Sync),
+) -> Result<u64, PeerError> {
+    let next = AtomicU64::new(0);
     let deadline = match until {
         Until::Time(time) => Some(Instant::now() + time),
         Until::Mails(_) => None,
@@ -80,27 +100,22 @@ pub fn pipelined(address: SocketAddr, until: Until, inboxes: u64) -> Result<u64,
         Until::Mails(mails) => mails,
         Until::Time(_) => u64::MAX,
     };
-    // At ten mails an inbox.
-    let inboxes = if inboxes == 0 { 100_000 } else { inboxes.div_ceil(10) };
-    let senders: Vec<_> = (0..SESSIONS)
-        .map(|_| {
-            let next = Arc::clone(&next);
-            thread::spawn(move || send(address, &next, most, deadline, inboxes))
-        })
-        .collect();
-    let mut sent = 0;
-    for sender in senders {
-        sent += sender.join().map_err(|_| PeerError::Failed("a sender panicked".to_owned()))??;
-    }
-    Ok(sent)
+    thread::scope(|scope| {
+        let senders: Vec<_> =
+            (0..SESSIONS).map(|_| scope.spawn(|| send(address, &next, (most, deadline), write))).collect();
+        let mut sent = 0;
+        for sender in senders {
+            sent += sender.join().map_err(|_| PeerError::failed("a sender panicked"))??;
+        }
+        Ok(sent)
+    })
 }
 
 fn send(
     address: SocketAddr,
     next: &AtomicU64,
-    most: u64,
-    deadline: Option<Instant>,
-    inboxes: u64,
+    (most, deadline): (u64, Option<Instant>),
+    write: &impl Fn(u64, &mut Vec<u8>) -> u64,
 ) -> Result<u64, PeerError> {
     let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(address)?);
     stream.get_ref().set_nodelay(true)?;
@@ -108,9 +123,7 @@ fn send(
     expect(&mut stream, &mut line, b'2')?;
     stream.get_mut().write_all(b"EHLO bench.test\r\n")?;
     expect(&mut stream, &mut line, b'2')?;
-    let body = "x".repeat(62) + "\r\n";
-    let body = body.repeat(MAIL_BYTES / 64);
-    let (mut batch, mut sent) = (Vec::new(), 0);
+    let (mut batch, mut mail, mut sent) = (Vec::new(), Vec::new(), 0);
     loop {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(sent);
@@ -122,13 +135,14 @@ fn send(
         }
         batch.clear();
         for number in first..first + count {
-            let head = format!("From: sender@bench.test\r\nSubject: mail {number}\r\n\r\n");
-            let inbox = number % inboxes;
+            mail.clear();
+            let inbox = write(number, &mut mail);
             write!(
                 batch,
-                "MAIL FROM:<sender@bench.test>\r\nRCPT TO:<i{inbox}@bench.test>\r\nBDAT {} LAST\r\n{head}{body}",
-                head.len() + body.len()
+                "MAIL FROM:<sender@bench.test>\r\nRCPT TO:<i{inbox}@bench.test>\r\nBDAT {} LAST\r\n",
+                mail.len()
             )?;
+            batch.extend_from_slice(&mail);
         }
         stream.get_mut().write_all(&batch)?;
         for _ in 0..3 * count {
@@ -136,6 +150,33 @@ fn send(
         }
         sent += count;
     }
+}
+
+/// Hands over mails one after the other in one session, as every server takes them.
+///
+/// # Errors
+/// A connection that breaks, a mail that is refused.
+pub fn handed(
+    address: SocketAddr,
+    mails: impl IntoIterator<Item = (String, Vec<u8>)>,
+) -> Result<(), PeerError> {
+    let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(address)?);
+    stream.get_ref().set_nodelay(true)?;
+    let mut line = Vec::new();
+    expect(&mut stream, &mut line, b'2')?;
+    stream.get_mut().write_all(b"EHLO bench.test\r\n")?;
+    expect(&mut stream, &mut line, b'2')?;
+    for (to, mail) in mails {
+        for command in ["MAIL FROM:<sender@bench.test>", &format!("RCPT TO:<{to}>"), "DATA"] {
+            stream.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
+            expect(&mut stream, &mut line, if command == "DATA" { b'3' } else { b'2' })?;
+        }
+        let mut data = String::from_utf8_lossy(&mail).replace("\r\n.", "\r\n..");
+        data.push_str("\r\n.\r\n");
+        stream.get_mut().write_all(data.as_bytes())?;
+        expect(&mut stream, &mut line, b'2')?;
+    }
+    Ok(())
 }
 
 /// Reads a reply, which must begin so.
@@ -148,62 +189,6 @@ fn expect(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>, begin: u8) -> R
         }
         if line.get(3) != Some(&b'-') {
             return Ok(());
-        }
-    }
-}
-
-/// Asks for a page so many times over one connection; the bytes of all answers' bodies.
-///
-/// # Errors
-/// An answer is not 200, or has no body.
-pub fn ask(address: SocketAddr, path: &str, requests: u64) -> Result<u64, PeerError> {
-    let mut stream = BufReader::with_capacity(64 << 10, TcpStream::connect(address)?);
-    stream.get_ref().set_nodelay(true)?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let (mut line, mut all) = (String::new(), 0);
-    for _ in 0..requests {
-        stream.get_mut().write_all(request.as_bytes())?;
-        let (mut bytes, mut status, mut is_chunked) = (0u64, None, false);
-        loop {
-            line.clear();
-            stream.read_line(&mut line)?;
-            status.get_or_insert_with(|| line.trim_end().to_owned());
-            let lower = line.to_ascii_lowercase();
-            if let Some(length) = lower.strip_prefix("content-length:") {
-                bytes = length.trim().parse().map_err(|_| PeerError::Failed(line.clone()))?;
-            }
-            is_chunked |= lower.starts_with("transfer-encoding:") && lower.contains("chunked");
-            if line.trim_end().is_empty() {
-                break;
-            }
-        }
-        if is_chunked {
-            bytes = chunks(&mut stream, &mut line)?;
-        }
-        let status = status.unwrap_or_default();
-        if !status.contains(" 200 ") || bytes == 0 {
-            return Err(PeerError::Failed(format!("{path}: {status}, {bytes} bytes")));
-        }
-        if !is_chunked {
-            io::copy(&mut (&mut stream).take(bytes), &mut io::sink())?;
-        }
-        all += bytes;
-    }
-    Ok(all)
-}
-
-/// Reads a body in chunks to its end (RFC 9112, 7.1); its bytes.
-fn chunks(stream: &mut BufReader<TcpStream>, line: &mut String) -> Result<u64, PeerError> {
-    let mut all = 0;
-    loop {
-        line.clear();
-        stream.read_line(line)?;
-        let bytes = u64::from_str_radix(line.trim(), 16).map_err(|_| PeerError::Failed(line.clone()))?;
-        // And the line end behind it.
-        io::copy(&mut stream.by_ref().take(bytes + 2), &mut io::sink())?;
-        all += bytes;
-        if bytes == 0 {
-            return Ok(all);
         }
     }
 }

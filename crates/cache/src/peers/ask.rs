@@ -1,0 +1,263 @@
+//! Asking a peer: as an origin is asked, with a pool of its own; but whatever is not a good answer is the origin's to give.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use tokio::time::timeout;
+use wire::http1::{framing::Answered, head::HEADERS_MAX};
+
+use super::{
+    FIELDS_MORE, KEPT_WITHIN, Load, Peer, Peers,
+    mark::{FIELD, How, Mac},
+};
+use crate::{
+    core::{Core, OfCore, with_core, with_core_of},
+    counters::Counter,
+    in_flight::{Reply, Want, tell_interim},
+    origin::{
+        self, Arrived, Asked, Exchange, Handed, MemberId, OriginError, Pools, RequestSender, SendError,
+        Tried, Upstream, Upstreams,
+    },
+    request::{Request, Wanted},
+    revalidate::Known,
+};
+use engine::cores::clock;
+
+/// The peer that a fetch asks before the origin.
+///
+/// **Purges.** `sequence` is the youngest purge that this accelerator had *begun* to carry out, read when the fetch was in the
+/// table of fetches already; the peer says the youngest that it had carried out *wholly* before it looked. Its answer is used
+/// only if that is no older. A purge up to `sequence` was therefore carried out by the peer before it answered; a younger one
+/// is carried out here while the fetch is in the table, which sees to it as to any fetch.
+pub(crate) struct Asking {
+    pub(crate) peer: Arc<Peer>,
+    sequence: u64,
+    /// What it has stored is older than what a visitor of ours has changed (RFC 9111 §4.4).
+    is_anew: bool,
+    _load: Load,
+}
+
+impl Asking {
+    /// Who is asked for what somebody wants; `None`: the origin. To be called when its fetch is in the table.
+    pub(crate) fn of(core: &Core, want: &Want) -> Option<Self> {
+        let peers = core.peers.as_ref()?;
+        let Want { request, anew, alone, .. } = want;
+        if *anew || *alone || !may_be_asked(core, request) {
+            return None;
+        }
+        let sequence = core.among.membership.begun();
+        let peer = peers.asked_for(request.primary())?;
+        let load = peer.is_asked();
+        let is_anew = core.changed_here.get(core.store.hash(request.primary())).is_some_and(|is_so| is_so);
+        Some(Self { peer, sequence, is_anew, _load: load })
+    }
+}
+
+/// Whether a peer can be asked for it: not for another peer, nor with credentials, which are the origin's business; nor by
+/// who has not heard for too long of what was purged.
+fn may_be_asked(core: &Core, request: &Request) -> bool {
+    let head = request.head();
+    !request.is_of_peer
+        && !request.is_of_certificate()
+        && core.among.membership.may_serve()
+        && head.headers.len() + FIELDS_MORE <= HEADERS_MAX
+        && !["authorization", "proxy-authorization"].iter().any(|name| head.headers(name).next().is_some())
+}
+
+/// What came of it.
+enum Came {
+    Answer(Box<Arrived>),
+    /// It is another process than we thought.
+    Anew,
+    Nothing,
+}
+
+/// Asks it; `None`: the origin has to be asked.
+pub(crate) async fn ask(
+    request: &Request,
+    known: Option<&Known>,
+    asking: &Asking,
+    reply: &mut Reply,
+) -> Option<Box<Arrived>> {
+    let peers = with_core(|core| core.peers.clone())?;
+    // The first time, nobody knows which process it is.
+    for _ in 0..2 {
+        match once(&peers, request, known, asking, reply).await {
+            Came::Answer(mut arrived) => {
+                let is_wanted = known.is_some() || request.block.is_some();
+                arrived.is_kept = with_core(|core| is_asked_again(core, request)) || is_wanted;
+                if asking.is_anew {
+                    with_core(|core| core.changed_here.set(core.store.hash(request.primary()), false));
+                }
+                arrived.peer = Some(Arc::clone(&asking.peer));
+                return Some(arrived);
+            }
+            Came::Anew => {}
+            Came::Nothing => return None,
+        }
+    }
+    None
+}
+
+/// Whether a peer was asked for the same address a moment ago; it is noted that it is now.
+fn is_asked_again(core: &Core, request: &Request) -> bool {
+    let (place, now_ms) = (core.store.hash(request.primary()), clock::monotonic_ms());
+    let within_ms = u64::try_from(KEPT_WITHIN.as_millis()).unwrap_or(u64::MAX);
+    let before_ms = core.asked_of_peers.get(place);
+    core.asked_of_peers.set(place, now_ms);
+    before_ms.is_some_and(|before_ms| now_ms < before_ms + within_ms)
+}
+
+async fn once(
+    peers: &Arc<Peers>,
+    request: &Request,
+    known: Option<&Known>,
+    Asking { peer, sequence, is_anew, .. }: &Asking,
+    reply: &mut Reply,
+) -> Came {
+    let conditions = match &request.block {
+        Some(block) => block.conditions(),
+        None => known.map(Known::conditions).unwrap_or_default(),
+    };
+    let (within, head) = with_core_of(request, |core| {
+        core.count(Counter::PeerAsks);
+        let manner = core.manner(request.site).to_peer();
+        (core.config.limits.origin_first_byte_time_max, request.for_store(&conditions, manner))
+    });
+    let (head, mac) = peers.marked(head, peer, *sequence, *is_anew);
+    let asked = Asked {
+        head: &head,
+        wanted: Wanted::Storing,
+        answered: Answered::Other,
+        is_idempotent: true,
+        why: "peer",
+        trace: request.trace.as_ref(),
+        server: Some(&peer.name),
+    };
+    let upstreams = OfPeer { peer, peers, is_asked: AtomicBool::new(false) };
+    let mut leader = Leader(reply);
+    let answered = origin::ask(&upstreams, &peers.limits, &asked, &mut leader, || ());
+    match timeout(within + peers.rules.patience, Box::pin(answered)).await {
+        Ok(Ok(arrived)) => judged(peers, peer, *sequence, &mac, arrived),
+        Ok(Err(SendError::Origin(error))) => {
+            failed(peer, &error);
+            Came::Nothing
+        }
+        Ok(Err(SendError::Ours(never))) => match never {},
+        // It said that it waits for the origin: that is slow, and not the peer.
+        Err(_) => Came::Nothing,
+    }
+}
+
+/// Whether an answer of who had carried out so much is for who had begun with so much when its fetch began: see [`Asking`].
+pub(super) const fn is_usable(carried_out: u64, begun: u64) -> bool {
+    carried_out >= begun
+}
+
+/// What an answer is worth.
+fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box<Arrived>) -> Came {
+    let told = {
+        let head = arrived.head.head();
+        let mut marks = head.headers(FIELD);
+        let mark = marks.next().filter(|_| marks.next().is_none());
+        mark.and_then(|mark| peers.signing.told(mark, mac))
+    };
+    let Some(told) = told else {
+        with_core(|core| core.count(Counter::PeerFailures));
+        peer.failed("what answers at its address is none of ours, or has another secret");
+        return Came::Nothing;
+    };
+    peer.answered(&told, told.how == How::Hit);
+    let counter = match told.how {
+        How::Hit | How::Fetched | How::Alone if !is_usable(told.sequence, sequence) => {
+            Counter::PeerAnswersBehind
+        }
+        How::Hit | How::Fetched | How::Alone => {
+            if told.how == How::Hit {
+                with_core(|core| core.count(Counter::PeerHits));
+            }
+            arrived.is_for_one = told.how == How::Alone;
+            return Came::Answer(arrived);
+        }
+        How::Behind => Counter::PeerAnswersBehind,
+        How::Declined => Counter::PeerDeclined,
+        How::Epoch => {
+            arrived.finish(&OfCore, &peers.limits);
+            return Came::Anew;
+        }
+    };
+    with_core(|core| core.count(counter));
+    if arrived.is_complete() {
+        arrived.finish(&OfCore, &peers.limits);
+    }
+    Came::Nothing
+}
+
+/// It is left out, if that was its fault.
+fn failed(peer: &Peer, error: &OriginError) {
+    let is_ours = matches!(error, OriginError::Queue(_) | OriginError::Busy(_));
+    with_core(|core| {
+        core.count(if is_ours { Counter::PeersBusy } else { Counter::PeerFailures });
+    });
+    // What an origin says may be too much for us by what a peer adds to it: no reason to leave that out.
+    if error.is_unreachable() || error.is_silence() || matches!(error, OriginError::HeadShort) {
+        peer.failed(&error.to_string());
+    }
+}
+
+/// Its connections, which the core that runs has.
+struct OfPeer<'a> {
+    peer: &'a Peer,
+    peers: &'a Peers,
+    is_asked: AtomicBool,
+}
+
+impl Upstreams for OfPeer<'_> {
+    fn choose(&self, _: &mut Tried) -> Option<MemberId> {
+        let is_again = self.is_asked.swap(true, Relaxed);
+        self.peer.member.as_ref().filter(|_| !is_again).map(|member| member.id)
+    }
+
+    fn asks_again(&self) {}
+
+    fn fared(&self, _: MemberId, _: bool) {}
+}
+
+impl Pools for OfPeer<'_> {
+    fn upstream<R>(&self, _: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
+        let member = self.peer.member.as_ref()?;
+        with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &self.peers.limits))))
+    }
+}
+
+/// The client that a fetch is begun for, perhaps on another core.
+struct Leader<'a>(&'a mut Reply);
+
+impl RequestSender for Leader<'_> {
+    type Error = std::convert::Infallible;
+
+    fn has_body(&self) -> bool {
+        false
+    }
+
+    fn has_begun(&self) -> bool {
+        false
+    }
+
+    fn is_patient(&self) -> bool {
+        true
+    }
+
+    async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
+        Ok(Handed::Over)
+    }
+
+    async fn interim(&mut self, head: Vec<u8>) {
+        // That it goes on waiting is said to us alone.
+        if !head.starts_with(b"HTTP/1.1 102 ") {
+            tell_interim(self.0, head);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! What a request to a peer, and its answer, are known by: one field, which is for that hop alone and comes last.
+//!
+//! ```text
+//!  Nighttrain-Peer: v1;asker=web1;id=…;number=7;epoch=…;sequence=42;mac=…      over the whole head before it, the
+//!                                                                              owner's name, and what is said here
+//!  Nighttrain-Peer: v1;how=hit;sequence=42;load=3;epoch=…;mac=…                over the request's mac and what is said here
+//! ```
+//! *What it proves:* that the other has the secret, that the request is as it was sent, that it is for us and for this
+//! process of ours (`epoch`), and that it has not come before (`number`). No clock is looked at: an epoch is a number that a
+//! process chooses at its start, and tells with each answer. Content and the heads of answers are as safe as the network
+//! between the two is.
+
+use std::{collections::HashMap, fmt::Write as _};
+
+use aws_lc_rs::hmac;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use memchr::memmem;
+use subtle::ConstantTimeEq as _;
+
+/// The field.
+pub(crate) const FIELD: &str = "Nighttrain-Peer";
+const BEGINNING: &[u8] = b"\r\nNighttrain-Peer: ";
+const VERSION: &str = "v1;";
+const MAC: &str = ";mac=";
+const ANEW: &str = ";anew";
+/// Processes that we remember numbers of.
+const ASKERS_MAX: usize = 512;
+/// Numbers of each that we remember: one that is older than so many has come too late.
+const NUMBERS_KEPT: u64 = 1 << 16;
+
+/// The mac of a request.
+pub(crate) type Mac = [u8; 32];
+
+/// What a request to a peer says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ask<'a> {
+    pub(crate) asker: &'a str,
+    /// Which process that is.
+    pub(crate) id: u64,
+    /// Which of its requests it is.
+    pub(crate) number: u64,
+    /// For which process it is.
+    pub(crate) epoch: u64,
+    /// The purge that the asker has come to.
+    pub(crate) sequence: u64,
+    /// What is stored must not answer it: a visitor of the asker has changed it.
+    pub(crate) is_anew: bool,
+}
+
+/// How a peer has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// From its store.
+    Hit,
+    /// It has asked the origin, or waits for somebody who has.
+    Fetched,
+    /// Likewise, and the answer is for who asked alone.
+    Alone,
+    /// Not at all: it has no time, no lease, or nothing to say that we should not ask the origin for.
+    Declined,
+    /// Not at all: it has not come to the purge that the asker has.
+    Behind,
+    /// Not at all: it is another process than the request was for.
+    Epoch,
+}
+
+impl How {
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Hit, "hit"),
+        (Self::Fetched, "fetched"),
+        (Self::Alone, "alone"),
+        (Self::Declined, "declined"),
+        (Self::Behind, "behind"),
+        (Self::Epoch, "epoch"),
+    ];
+
+    fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(how, _)| *how == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// What an answer of a peer says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) how: How,
+    /// The purge that it had come to before it looked.
+    pub(crate) sequence: u64,
+    /// Keys that it fetches.
+    pub(crate) load: usize,
+    /// Which process it is.
+    pub(crate) epoch: u64,
+}
+
+/// Why a request is none of a peer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It has no mark, or one that somebody without the secret has made, or it was for somebody else.
+    Forged,
+    /// It has come before.
+    Replayed,
+    /// It was for another process: an earlier one of ours, or for whoever is here.
+    Epoch(Mac),
+}
+
+/// What both sides sign with.
+pub(crate) struct Signing(hmac::Key);
+
+impl Signing {
+    pub(crate) fn new(secret: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Mac {
+        let mut context = hmac::Context::with_key(&self.0);
+        for part in parts {
+            // So that no two lists of parts are the same bytes.
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        }
+        let mut mac = Mac::default();
+        mac.copy_from_slice(context.sign().as_ref());
+        mac
+    }
+
+    /// A whole head with its mark, for this peer; and the mac.
+    pub(crate) fn ask(&self, mut head: Vec<u8>, owner: &str, ask: &Ask<'_>) -> (Vec<u8>, Mac) {
+        head.truncate(head.len() - b"\r\n".len());
+        head.extend_from_slice(format!("Connection: {FIELD}").as_bytes());
+        let Ask { asker, id, number, epoch, sequence, is_anew } = ask;
+        let mut said =
+            format!("{VERSION}asker={asker};id={id:x};number={number};epoch={epoch:x};sequence={sequence}");
+        if *is_anew {
+            said.push_str(ANEW);
+        }
+        let mac = self.mac(&[&head, owner.as_bytes(), said.as_bytes()]);
+        head.extend_from_slice(BEGINNING);
+        head.extend_from_slice(said.as_bytes());
+        head.extend_from_slice(MAC.as_bytes());
+        head.extend_from_slice(BASE64_URL_SAFE_NO_PAD.encode(mac).as_bytes());
+        head.extend_from_slice(b"\r\n\r\n");
+        (head, mac)
+    }
+
+    /// What a whole head says that came to `owner`, whose process is `epoch`.
+    ///
+    /// # Errors
+    /// It is none of a peer's.
+    pub(crate) fn asked<'h>(
+        &self,
+        head: &'h [u8],
+        owner: &str,
+        epoch: u64,
+        numbers: &mut Numbers,
+    ) -> Result<(Ask<'h>, Mac), Refused> {
+        let (ask, mac) = self.asked_by(head, owner).ok_or(Refused::Forged)?;
+        if ask.epoch != epoch {
+            return Err(Refused::Epoch(mac));
+        }
+        if !numbers.is_new(ask.id, ask.number) {
+            return Err(Refused::Replayed);
+        }
+        Ok((ask, mac))
+    }
+
+    fn asked_by<'h>(&self, head: &'h [u8], owner: &str) -> Option<(Ask<'h>, Mac)> {
+        let at = memmem::rfind(head, BEGINNING)?;
+        // Nothing follows it that would not be signed.
+        let value = head[at + BEGINNING.len()..].strip_suffix(b"\r\n\r\n")?;
+        let (said, theirs) = split(str::from_utf8(value).ok()?)?;
+        let mac = self.mac(&[&head[..at], owner.as_bytes(), said.as_bytes()]);
+        if !bool::from(mac.ct_eq(&theirs)) {
+            return None;
+        }
+        let anew = said.strip_suffix(ANEW);
+        let mut words = anew.unwrap_or(said).strip_prefix(VERSION)?.split(';');
+        let ask = Ask {
+            asker: word(&mut words, "asker")?,
+            id: u64::from_str_radix(word(&mut words, "id")?, 16).ok()?,
+            number: word(&mut words, "number")?.parse().ok()?,
+            epoch: u64::from_str_radix(word(&mut words, "epoch")?, 16).ok()?,
+            sequence: word(&mut words, "sequence")?.parse().ok()?,
+            is_anew: anew.is_some(),
+        };
+        words.next().is_none().then_some((ask, mac))
+    }
+
+    /// The lines that an answer is marked with; `of` is the mac of its request.
+    pub(crate) fn tell(&self, told: &Told, of: &Mac) -> String {
+        let Told { how, sequence, load, epoch } = told;
+        let mut lines = format!("Connection: {FIELD}\r\n{FIELD}: ");
+        let said = format!("{VERSION}how={};sequence={sequence};load={load};epoch={epoch:x}", how.word());
+        let mac = BASE64_URL_SAFE_NO_PAD.encode(self.mac(&[of, said.as_bytes()]));
+        // Writing to a string cannot fail.
+        let _ = write!(lines, "{said}{MAC}{mac}\r\n");
+        lines
+    }
+
+    /// What the answer to a request of this mac says of itself; `None`: it is none of a peer's.
+    pub(crate) fn told(&self, value: &[u8], of: &Mac) -> Option<Told> {
+        let (said, theirs) = split(str::from_utf8(value).ok()?)?;
+        if !bool::from(self.mac(&[of, said.as_bytes()]).ct_eq(&theirs)) {
+            return None;
+        }
+        let mut words = said.strip_prefix(VERSION)?.split(';');
+        let how = word(&mut words, "how")?;
+        let told = Told {
+            how: How::ALL.iter().find(|(_, word)| *word == how)?.0,
+            sequence: word(&mut words, "sequence")?.parse().ok()?,
+            load: word(&mut words, "load")?.parse().ok()?,
+            epoch: u64::from_str_radix(word(&mut words, "epoch")?, 16).ok()?,
+        };
+        words.next().is_none().then_some(told)
+    }
+}
+
+/// What is said, and the mac for it.
+fn split(value: &str) -> Option<(&str, Mac)> {
+    let (said, mac) = value.rsplit_once(MAC)?;
+    Some((said, BASE64_URL_SAFE_NO_PAD.decode(mac).ok()?.try_into().ok()?))
+}
+
+fn word<'w>(words: &mut impl Iterator<Item = &'w str>, name: &str) -> Option<&'w str> {
+    words.next()?.strip_prefix(name)?.strip_prefix('=')
+}
+
+/// Which requests of each asking process have come. *Bounds:* [`ASKERS_MAX`] processes, all of which have the secret, with
+/// 8 KiB each. Where there is no room for another, who remembers them begins a new epoch with none ([`Numbers::is_full`]).
+#[derive(Default)]
+pub(crate) struct Numbers(HashMap<u64, Window>);
+
+struct Window {
+    greatest: u64,
+    /// A bit for each of the last [`NUMBERS_KEPT`].
+    seen: Box<[u64]>,
+}
+
+impl Numbers {
+    /// Whether there is no room for another process.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= ASKERS_MAX
+    }
+
+    /// Takes in a number; whether it has not come before.
+    fn is_new(&mut self, id: u64, number: u64) -> bool {
+        let words = usize::try_from(NUMBERS_KEPT / 64).unwrap_or_default();
+        let new = || Window { greatest: 0, seen: vec![0; words].into() };
+        self.0.entry(id).or_insert_with(new).is_new(number)
+    }
+}
+
+impl Window {
+    fn place(number: u64) -> (usize, u64) {
+        let at = number % NUMBERS_KEPT;
+        (usize::try_from(at / 64).unwrap_or_default(), 1 << (at % 64))
+    }
+
+    fn is_new(&mut self, number: u64) -> bool {
+        if number.saturating_add(NUMBERS_KEPT) <= self.greatest {
+            return false;
+        }
+        let skipped = number.saturating_sub(self.greatest);
+        if skipped >= NUMBERS_KEPT {
+            self.seen.fill(0);
+        } else {
+            for between in self.greatest + 1..=self.greatest + skipped {
+                let (word, bit) = Self::place(between);
+                self.seen[word] &= !bit;
+            }
+        }
+        self.greatest = self.greatest.max(number);
+        let (word, bit) = Self::place(number);
+        let is_new = self.seen[word] & bit == 0;
+        self.seen[word] |= bit;
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HEAD: &[u8] = b"GET /a HTTP/1.1\r\nHost: h\r\nCookie: a=1\r\n\r\n";
+
+    fn ask(number: u64) -> Ask<'static> {
+        Ask { asker: "web1", id: 5, number, epoch: 0xe, sequence: 42, is_anew: number.is_multiple_of(2) }
+    }
+
+    fn signed(number: u64) -> (Vec<u8>, Mac) {
+        Signing::new(b"secret").ask(HEAD.to_vec(), "web2", &ask(number))
+    }
+
+    #[test]
+    fn what_was_asked_is_known_again_and_once() {
+        let (signing, mut numbers) = (Signing::new(b"secret"), Numbers::default());
+        let (head, mac) = signed(7);
+        assert!(head.starts_with(&HEAD[..HEAD.len() - 2]) && head.ends_with(b"\r\n\r\n"));
+        assert_eq!(signing.asked(&head, "web2", 0xe, &mut numbers), Ok((ask(7), mac)));
+        assert_eq!(signing.asked(&head, "web2", 0xe, &mut numbers), Err(Refused::Replayed));
+        let (next, next_mac) = signed(8);
+        assert_eq!(signing.asked(&next, "web2", 0xe, &mut numbers), Ok((ask(8), next_mac)));
+        assert_eq!(signing.asked(&next, "web2", 0xf, &mut numbers), Err(Refused::Epoch(next_mac)));
+    }
+
+    #[test]
+    fn no_byte_of_it_can_be_another_and_nothing_can_follow() {
+        let (signing, mut numbers) = (Signing::new(b"secret"), Numbers::default());
+        let (head, _) = signed(7);
+        for at in 0..head.len() {
+            let mut other = head.clone();
+            other[at] ^= 1;
+            let refused = signing.asked(&other, "web2", 0xe, &mut numbers);
+            assert_eq!(refused.err(), Some(Refused::Forged), "byte {at}");
+        }
+        let longer = [&head[..head.len() - 2], b"X: y\r\n\r\n"].concat();
+        for (head, owner, secret) in [
+            (HEAD, "web2", "secret"),
+            (&longer, "web2", "secret"),
+            (&head, "web3", "secret"),
+            (&head, "web2", "Secret"),
+        ] {
+            let asked = Signing::new(secret.as_bytes()).asked(head, owner, 0xe, &mut numbers);
+            assert_eq!(asked.err(), Some(Refused::Forged));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_to_its_request_alone() {
+        let signing = Signing::new(b"secret");
+        let (of, other) = (signed(7).1, signed(8).1);
+        for (how, _) in How::ALL {
+            let told = Told { how, sequence: 9, load: 3, epoch: 0xe };
+            let lines = signing.tell(&told, &of);
+            let value = lines.split_once("Nighttrain-Peer: ").expect("the field").1.trim_end();
+            assert_eq!(signing.told(value.as_bytes(), &of), Some(told));
+            assert_eq!(signing.told(value.as_bytes(), &other), None);
+            assert_eq!(signing.told(value.replace("sequence=9", "sequence=8").as_bytes(), &of), None);
+            assert_eq!(Signing::new(b"other").told(value.as_bytes(), &of), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_is_new_once(jumps in prop::collection::vec((0_u64..100_000, any::<bool>()), 1..200)) {
+            let (mut numbers, mut seen, mut greatest, mut at) = (Numbers::default(), HashSet::new(), 0_u64, 1_u64);
+            for (jump, is_back) in jumps {
+                at = if is_back { at.saturating_sub(jump).max(1) } else { at + jump };
+                let is_new = numbers.is_new(1, at);
+                if is_new {
+                    prop_assert!(seen.insert(at));
+                } else {
+                    prop_assert!(seen.contains(&at) || at + NUMBERS_KEPT <= greatest);
+                }
+                greatest = greatest.max(at);
+            }
+        }
+    }
+}

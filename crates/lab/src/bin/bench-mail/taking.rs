@@ -1,0 +1,210 @@
+//! What it costs to take a mail, to have taken many, and to wait for more.
+
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
+
+use lab::{
+    paired::{
+        Sample, Work, interleave, measure,
+        record::{Comparison, Figure},
+    },
+    peers::{
+        PeerError,
+        mail::{
+            MAIL_BYTES, SESSIONS,
+            contenders::{self, Contender, Running},
+            load,
+        },
+    },
+};
+
+use crate::{Bench, table};
+
+const CONNECTIONS_IDLE: usize = 10_000;
+/// What a million stored mails may take of memory beyond the log's buffers.
+const STORED_MIB_MAX: u64 = 150;
+
+impl Bench {
+    /// `smtp-source` against everybody.
+    pub(crate) fn sessions(&mut self, scenario: &str, what: &str, reuse: bool) -> Result<(), PeerError> {
+        let running = self.start(&Contender::ALL)?;
+        let quick = self.options.quick;
+        let mails = |contender: &Running| match (quick, contender.is_slow) {
+            (true, _) => 500,
+            (false, true) => 1_500,
+            (false, false) => 15_000,
+        };
+        let (server, load) = (self.server.clone(), self.load.clone());
+        // Once to warm up: what is compiled just in time, what grows.
+        for (name, contender) in &running {
+            if let Err(error) = load::source(contender.address, &load, mails(contender) / 2, reuse) {
+                self.remarks.push(format!("{name}, {what}: {error}"));
+            }
+        }
+        let series = interleave(&running, self.rounds(), |contender: &Running, _| {
+            let count = mails(contender);
+            let sample = measure(&contender.tree, &server, || {
+                load::source(contender.address, &load, count, reuse)
+                    .map(|()| Work { units: count, ..Work::default() })
+            });
+            match sample {
+                Err(PeerError::Failed(why)) => Ok::<Sample, PeerError>(Sample::nothing(why)),
+                other => other,
+            }
+        })?;
+        let comparison = Comparison {
+            scenario: scenario.to_owned(),
+            what: format!("smtp-source, {SESSIONS} sessions, {MAIL_BYTES} bytes, {what}"),
+            unit: "mail".to_owned(),
+            series,
+        };
+        let bound = if reuse { 1.2 } else { 1.1 };
+        self.figures.push(Figure::at_most(
+            format!("CPU a mail, {what}, ≤ {bound} × smtp-sink, which stores nothing ({scenario})"),
+            bound,
+            comparison.series("ours"),
+            comparison.series("sink"),
+        ));
+        self.comparisons.push(comparison);
+        Ok(())
+    }
+
+    /// Ours with nothing stored beside ours with many.
+    pub(crate) fn stored(&mut self) -> Result<(), PeerError> {
+        let mut running = Vec::new();
+        let mut rows = Vec::new();
+        let counts: Vec<u64> = std::iter::once(0)
+            .chain(
+                self.options.stored.iter().map(|count| if self.options.quick { count / 100 } else { *count }),
+            )
+            .collect();
+        for count in counts {
+            let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
+                .map_err(PeerError::Failed)?;
+            let begun = Instant::now();
+            load::pipelined(started.address, load::Until::Mails(count), count)?;
+            if count > 0 {
+                println!("{count} mails stored in {:.1} s", begun.elapsed().as_secs_f64());
+            }
+            let rss_mib = started.tree.usage()?.rss_bytes >> 20;
+            let (mapped_mib, index_bytes) = (started.buffers_mib()?, started.metric("mail_index_bytes")?);
+            let beyond_mib = rss_mib.saturating_sub(mapped_mib);
+            if count >= 1_000_000 {
+                let verdict = if beyond_mib <= STORED_MIB_MAX { "met" } else { "not met" };
+                self.remarks.push(format!(
+                    "memory with {count} stored, ≤ {STORED_MIB_MAX} MiB beyond the log's buffers: {beyond_mib} MiB → {verdict}"
+                ));
+            }
+            rows.push(vec![
+                count.to_string(),
+                rss_mib.to_string(),
+                mapped_mib.to_string(),
+                beyond_mib.to_string(),
+                format!("{:.0}", index_bytes / (count.max(1) as f64)),
+            ]);
+            running.push((format!("ours, {count} stored"), started));
+        }
+        let (server, load) = (self.server.clone(), self.load.clone());
+        let count = if self.options.quick { 500 } else { 15_000 };
+        for (_, contender) in &running {
+            load::source(contender.address, &load, count / 2, true)?;
+        }
+        let series = interleave(&running, self.rounds(), |contender: &Running, _| {
+            measure(&contender.tree, &server, || {
+                load::source(contender.address, &load, count, true)
+                    .map(|()| Work { units: count, ..Work::default() })
+            })
+        })?;
+        for stored in &series[1..] {
+            self.figures.push(Figure::at_most(
+                format!("CPU a mail with {}, ≤ 1.1 × with none", stored.name),
+                1.1,
+                Some(stored),
+                series.first(),
+            ));
+        }
+        self.comparisons.push(Comparison {
+            scenario: "stored".to_owned(),
+            what: "smtp-source, connections reused, into a store that has mails already".to_owned(),
+            unit: "mail".to_owned(),
+            series,
+        });
+        self.tables.push(table(
+            "Memory of ours",
+            &[
+                ("mails stored", ""),
+                ("resident MiB", ""),
+                ("of it the log's buffers MiB", ""),
+                ("beyond them MiB", ""),
+                ("index bytes a mail", ""),
+            ],
+            rows,
+        ));
+        Ok(())
+    }
+
+    /// As many as our own client can send, for a while.
+    pub(crate) fn pipelined(&mut self) -> Result<(), PeerError> {
+        let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
+            .map_err(PeerError::Failed)?;
+        let seconds = if self.options.quick { 2 } else { self.options.seconds };
+        let before = started.tree.usage()?;
+        let begun = Instant::now();
+        let sent = load::pipelined(started.address, load::Until::Time(Duration::from_secs(seconds)), 0)?;
+        let elapsed_s = begun.elapsed().as_secs_f64();
+        let after = started.tree.usage()?;
+        let cpu_s = after.cpu_user_s + after.cpu_system_s - before.cpu_user_s - before.cpu_system_s;
+        let rate = sent as f64 / elapsed_s;
+        let received = started.metric("mail_received_total")?;
+        if received < sent as f64 {
+            self.remarks.push(format!("pipelined: {sent} were answered 250, but {received} were counted"));
+        }
+        self.tables.push(table(
+            format!("Pipelined, {SESSIONS} connections kept, {elapsed_s:.0} s"),
+            &[
+                ("mails", ""),
+                ("mails/s", ""),
+                ("an hour", ""),
+                ("a day", ""),
+                ("CPU µs a mail", ""),
+                ("server's core busy", ""),
+            ],
+            vec![vec![
+                sent.to_string(),
+                format!("{rate:.0}"),
+                format!("{:.1} M", rate * 3600.0 / 1e6),
+                format!("{:.0} M", rate * 86_400.0 / 1e6),
+                format!("{:.1}", cpu_s * 1e6 / sent as f64),
+                format!("{:.0}%", 100.0 * cpu_s / elapsed_s),
+            ]],
+        ));
+        self.remarks.push("Mailpit is not sent mail by BDAT, which it does not offer (pipelined)".to_owned());
+        // The article's service carried 25 million a day after its rewrite.
+        self.remarks.push(format!(
+            "a day at the rate of \"pipelined\" on one core would be {:.0} million mails, {:.0} times 25 million",
+            rate * 86_400.0 / 1e6,
+            rate * 86_400.0 / 25e6
+        ));
+        println!("pipelined: {rate:.0} mails/s, {:.1} µs of CPU each", cpu_s * 1e6 / sent as f64);
+        Ok(())
+    }
+
+    /// What a connection costs in which nothing happens.
+    pub(crate) fn idle(&mut self) -> Result<(), PeerError> {
+        let connections = if self.options.quick { 500 } else { CONNECTIONS_IDLE };
+        let mut rows = Vec::new();
+        for (name, running) in self.start(&[Contender::Ours, Contender::Mailpit])? {
+            let before = running.tree.usage()?.rss_bytes;
+            let held = load::idle(running.address, connections)?;
+            let after = running.tree.usage()?.rss_bytes;
+            let each = after.saturating_sub(before) / held.len() as u64;
+            println!("idle: {each} bytes a connection of {name}, {} of them", held.len());
+            rows.push(vec![name, held.len().to_string(), each.to_string()]);
+        }
+        let columns = [("", ""), ("connections", ""), ("resident bytes each", "")];
+        self.tables.push(table("Idle connections", &columns, rows));
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! The bench itself, tiny, so that it does not rot: whoever is installed takes part, and each scenario measures something.
+//!
+//! Nothing here looks at a figure: that is for a quiet machine and `make bench-mail`.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use lab::paired::record::Record;
+
+const BENCH: &str = env!("CARGO_BIN_EXE_bench-mail");
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The program, when it is built and knows how to take mail.
+fn ours_can_serve() -> bool {
+    let Some(program) = Path::new(BENCH).parent().map(|directory| directory.join("nighttrain")) else {
+        return false;
+    };
+    let help = Command::new(program).args(["mail", "--help"]).output();
+    help.is_ok_and(|help| help.status.success() && said(&help).contains("--search-index"))
+}
+
+#[test]
+fn a_quick_run_measures_pages_lists_searches_and_what_is_made_to_be_slow() -> Outcome {
+    if !ours_can_serve() {
+        return Ok(());
+    }
+    let directory = tempfile::tempdir()?;
+    let mut command = Command::new(BENCH);
+    command.args(["--quick", "--only", "ours,ours-unindexed,mailpit"]);
+    command.args(["--scenario", "pages,list-100,search,rare-word,newsletter,slow-mails,browser"]);
+    command.arg("--records").arg(directory.path());
+    command.env_remove("NIGHTTRAIN_BIN");
+    let output = command.output()?;
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    let mut records = Vec::new();
+    for entry in fs::read_dir(directory.path())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            records.push(serde_json::from_str::<Record>(&fs::read_to_string(&path)?)?);
+        }
+    }
+    let [record] = &records[..] else { return Err(format!("{} records: {said}", records.len()).into()) };
+    for scenario in ["pages", "list-100", "search", "rare-word", "newsletter"] {
+        let comparison = record.comparisons.iter().find(|comparison| comparison.scenario == scenario);
+        let comparison = comparison.ok_or_else(|| format!("{scenario} is missing: {said}"))?;
+        for sample in comparison.series.iter().flat_map(|series| &series.samples) {
+            assert!(sample.units > 0 && sample.doubts.is_empty(), "{scenario}: {said}");
+        }
+    }
+    for title in ["Index for searches", "A rare word", "Inbox pages", "Mails made to be slow"] {
+        assert!(record.tables.iter().any(|table| table.title.starts_with(title)), "{title}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_unknown_scenario_is_answered_with_the_known_ones() -> Outcome {
+    let output = Command::new(BENCH).args(["--quick", "--scenario", "eleven"]).output()?;
+    let said = said(&output);
+    assert!(!output.status.success() && said.contains("eleven") && said.contains("rare-word"), "{said}");
+    Ok(())
+}
