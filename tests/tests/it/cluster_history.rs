@@ -10,7 +10,8 @@
     clippy::disallowed_methods,
     clippy::disallowed_types,
     clippy::expect_used,
-    reason = "a test may block, and stop at the first surprise"
+    clippy::print_stdout,
+    reason = "a test may block, say what came of it, and stop at the first surprise"
 )]
 
 use std::{
