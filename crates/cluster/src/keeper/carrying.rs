@@ -1,0 +1,177 @@
+//! What the stream says: from where on it is read, whether anything is missing in it, and carrying it out.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use async_nats::jetstream::{
+    Context,
+    consumer::{DeliverPolicy, push},
+};
+use futures_util::FutureExt as _;
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep},
+};
+
+use super::{Fault, Keeper};
+use crate::{
+    NotCarried,
+    client::Common,
+    counts::count,
+    open,
+    position::Position,
+    record::{Purge, Record, Says, What},
+    wish,
+};
+
+/// The pause before a purge is carried out again that could not be.
+const AGAIN: Duration = Duration::from_millis(200);
+
+impl Keeper {
+    /// Tells the stream that we are here; where that is.
+    pub(super) async fn write_here(&mut self, common: &Common) -> Result<u64, Fault> {
+        let id = format!("{}-{}", common.instance, common.next_number());
+        let record = Record { id, by: common.config.name.to_string(), to: String::new(), says: Says::Here };
+        let until = Instant::now() + self.patience();
+        let told = wish::tell(common, &record, until).await;
+        told.map(|place| place.sequence).map_err(|refused| Fault::Cannot(refused.to_string()))
+    }
+
+    /// Whether nothing of what was purged since our position is missing in the stream; else everything is doubted, and the
+    /// position is where the stream is now.
+    pub(super) async fn find_position(&mut self, context: &Context, here: u64) -> Result<(), Fault> {
+        let stream = open::stream(context, &self.common.config).await?;
+        let seen = self.common.view.borrow().generation();
+        let generation = match self.position {
+            Some(position) if position.generation < seen => Err((seen, "others have found another stream")),
+            Some(position) if position.made_ns != stream.made_ns => {
+                Err((position.generation + 1, "the stream was made anew"))
+            }
+            Some(position) if here <= position.applied || self.is_another => {
+                Err((position.generation + 1, "the stream holds older data than we have had"))
+            }
+            Some(position) if stream.first > position.applied + 1 => {
+                Err((position.generation, "the stream does not have all any more that we have missed"))
+            }
+            Some(_) => Ok(()),
+            None => Err((seen, "")),
+        };
+        // `here` itself may have been such a one.
+        let _ = self.common.doubt.notified().now_or_never();
+        let Err((generation, why)) = generation else { return Ok(()) };
+        if !why.is_empty() {
+            tracing::warn!(
+                why,
+                "what was purged meanwhile is not known: everything stored is validated before it is shown"
+            );
+            count(&self.common.counts.doubts);
+        }
+        let server = Arc::clone(&self.server);
+        loop {
+            let of_helper = Arc::clone(&server);
+            match spawn_blocking(move || of_helper.doubt_all()).await {
+                Ok(Ok(())) => break,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "what is stored cannot be marked as doubtful; trying again");
+                    count(&self.common.counts.not_carried);
+                    sleep(AGAIN).await;
+                }
+                Err(error) => return Err(Fault::Cannot(error.to_string())),
+            }
+        }
+        self.is_another = false;
+        let position = Position { generation, made_ns: stream.made_ns, applied: here };
+        self.is_at(position);
+        self.keep_position(position);
+        Ok(())
+    }
+
+    pub(super) fn is_at(&mut self, position: Position) {
+        self.position = Some(position);
+        self.common.is_at(position);
+        self.server.has_applied(position.generation, position.applied);
+    }
+
+    pub(super) fn keep_position(&self, position: Position) {
+        if let Some(file) = &self.file
+            && let Err(error) = file.write(position)
+        {
+            tracing::warn!(%error, "how far this instance is cannot be kept: after a restart everything is doubted");
+        }
+    }
+
+    /// Has a helper carry out a record, however often it takes.
+    pub(super) fn carry_out(
+        &mut self,
+        record: Record,
+        sequence: u64,
+    ) -> Pin<Box<dyn Future<Output = Position>>> {
+        let position = Position {
+            applied: sequence,
+            ..self.position.unwrap_or(Position { generation: 0, made_ns: 0, applied: 0 })
+        };
+        let is_done = self.carried_out.borrow_mut().remove(&record.id);
+        let purge = match record.says {
+            Says::Here => None,
+            Says::Purge(_) if is_done && !self.server.carries_own_again() => None,
+            Says::Purge(purge) => Some(purge),
+            Says::Unknown { is_soft, why } => {
+                tracing::warn!(by = record.by, why, "a purge is not understood: everything is purged");
+                count(&self.common.counts.unknown);
+                Some(Purge { what: What::All, is_soft })
+            }
+        };
+        let (server, file, common) = (Arc::clone(&self.server), self.file.clone(), Arc::clone(&self.common));
+        server.begins(position.generation, sequence);
+        Box::pin(async move {
+            let mut purge = purge;
+            let is_purge = purge.is_some();
+            loop {
+                let (server, file, asked) = (Arc::clone(&server), file.clone(), purge.clone());
+                let done = spawn_blocking(move || {
+                    asked.map_or(Ok(()), |purge| server.carry_out(&purge))?;
+                    if let Some(file) = file
+                        && let Err(error) = file.write(position)
+                    {
+                        tracing::warn!(%error, "how far this instance is cannot be kept");
+                    }
+                    Ok::<_, NotCarried>(())
+                });
+                match done.await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(NotCarried::NotUnderstood(why))) => {
+                        tracing::warn!(why, "a purge is not understood: everything is purged");
+                        count(&common.counts.unknown);
+                        purge = purge.map(|purge| Purge { what: What::All, ..purge });
+                    }
+                    Ok(Err(NotCarried::NotNow(why))) => {
+                        tracing::warn!(why, "a purge cannot be carried out; trying again");
+                        count(&common.counts.not_carried);
+                        sleep(AGAIN).await;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a purge broke off; trying again");
+                        sleep(AGAIN).await;
+                    }
+                }
+            }
+            if is_purge {
+                count(&common.counts.applied);
+            }
+            position
+        })
+    }
+}
+
+/// The purges from a sequence on.
+pub(super) async fn consume(context: &Context, common: &Common, from: u64) -> Result<push::Ordered, Fault> {
+    let config = push::OrderedConfig {
+        deliver_subject: context.client().new_inbox(),
+        name: None,
+        description: Some(format!("nighttrain {}", common.config.name)),
+        deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: from },
+        ..push::OrderedConfig::default()
+    };
+    let consumer = context.create_consumer_on_stream(config, common.config.stream.as_str()).await;
+    let consumer = consumer.map_err(|error| Fault::of("the stream cannot be read", &error))?;
+    consumer.messages().await.map_err(|error| Fault::of("the stream cannot be read", &error))
+}
