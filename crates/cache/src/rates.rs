@@ -8,8 +8,9 @@
 //! The generic cell rate algorithm (ITU-T I.371): each request moves that time on by one over the rate; who is further ahead of
 //! the clock than its burst is told to wait. One word for each address, and no lock. *Bounds:* the table has a fixed size;
 //! where four addresses that are busy share a place, a fifth takes the place of the one that has asked for least, so that a flood
-//! from everywhere makes the limit of an address weaker, and never refuses who has not asked. That is what the limit
-//! of networks is for: IPv4 by 24 bits, IPv6 by 64.
+//! from everywhere makes the limit of an address weaker, and hardly ever refuses who has not asked (who has the place and the
+//! mark of another: one in eight thousand, while its place is full). That is what the limit of networks is for: IPv4 by 24
+//! bits, IPv6 by 64.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -187,7 +188,9 @@ mod tests {
         for number in 0..400_000 {
             rate.admit(address(number), 1_000_000);
         }
-        assert!((500_000..500_100).all(|number| rate.admit(address(number), 1_000_000)));
+        // One of eight thousand has another's place and mark.
+        let admitted = (500_000..501_000).filter(|number| rate.admit(address(*number), 1_000_000)).count();
+        assert!(admitted >= 990, "{admitted}");
     }
 
     proptest! {
