@@ -95,6 +95,9 @@ struct Bench {
     versions: BTreeMap<String, String>,
 }
 
+/// What measures one thing, of all contenders.
+type Scenario = fn(&mut Bench) -> Result<(), PeerError>;
+
 fn run(options: &Options) -> Result<(), PeerError> {
     let allowed = Cores::allowed()?;
     let (Some(&first), Some(&last)) = (allowed.first(), allowed.last()) else {
@@ -116,7 +119,7 @@ fn run(options: &Options) -> Result<(), PeerError> {
     if first == last {
         bench.remarks.push("one processor only: server and load share it".to_owned());
     }
-    let scenarios: [(&str, fn(&mut Bench) -> Result<(), PeerError>); 12] = [
+    let scenarios: [(&str, Scenario); 12] = [
         ("reused", |bench| bench.sessions("reused", "connections reused", true)),
         ("connections", |bench| bench.sessions("connections", "a connection for each mail", false)),
         ("stored", Bench::stored),
