@@ -463,3 +463,20 @@ fn a10_the_commands_of_the_guide_do_what_it_says() {
     assert!(first.is_some_and(|line| line.starts_with("ejected")), "{said}");
     assert!(said.ends_with("\"origin_http2_requests\":1\n"), "{said}");
 }
+
+#[test]
+fn a42_an_origin_at_an_address_of_ipv6_is_asked() {
+    // A machine may have none.
+    let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else { return };
+    let address = listener.local_addr().expect("a bound socket has an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = [0; 4096];
+            let _ = std::io::Read::read(&mut stream, &mut head);
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nsix";
+            let _ = std::io::Write::write_all(&mut stream, answer);
+        }
+    });
+    let accelerator = Accelerator::before(&format!("http://{address}")).start();
+    assert_eq!(accelerator.fetch(&Request::get("/")).expect_status(200).text(), "six");
+}
