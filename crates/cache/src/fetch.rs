@@ -330,16 +330,27 @@ async fn exchange(
         server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let arrived =
-        origin::ask(&OfSite::of(request), &config.limits, &asked, &mut Leader(reply), connected).await;
+    let arrived = origin::ask(
+        &OfSite::of(request),
+        &config.limits,
+        &asked,
+        &mut Leader { reply: Some(reply), is_of_peer: false },
+        connected,
+    )
+    .await;
     arrived.map_err(|error| match error {
         SendError::Origin(error) => error,
         SendError::Ours(never) => match never {},
     })
 }
 
-/// The client that a fetch is begun for, perhaps on another core.
-struct Leader<'a>(&'a mut Reply);
+/// The client that a fetch is begun for, perhaps on another core; none where all is told that there is to tell before an
+/// answer.
+pub(crate) struct Leader<'a> {
+    pub(crate) reply: Option<&'a mut Reply>,
+    /// It is a peer that is asked: that it goes on waiting is said to us alone.
+    pub(crate) is_of_peer: bool,
+}
 
 impl RequestSender for Leader<'_> {
     type Error = std::convert::Infallible;
@@ -352,11 +363,18 @@ impl RequestSender for Leader<'_> {
         false
     }
 
+    fn is_patient(&self) -> bool {
+        self.is_of_peer
+    }
+
     async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
         Ok(Handed::Over)
     }
 
     async fn interim(&mut self, head: Vec<u8>) {
-        tell_interim(self.0, head);
+        let is_for_us = self.is_of_peer && head.starts_with(b"HTTP/1.1 102 ");
+        if let Some(reply) = self.reply.as_deref_mut().filter(|_| !is_for_us) {
+            tell_interim(reply, head);
+        }
     }
 }

@@ -7,47 +7,35 @@ use crate::{
     core::Core,
     last_said::LastSaid,
     transaction::{Came, Draft, Moment},
-    transport::Transport,
     visitor::Visitor,
 };
 
-/// What the log will say of a request over HTTP/2 that came at this moment, with so many bytes of head; nothing where nobody
-/// reads.
+/// What the log will say of a request that came at this moment, with so many bytes of head; nothing where nobody reads.
 #[inline]
 pub(crate) fn begin(
     core: &Core,
     moment: Option<Moment>,
     (head, head_bytes): (&RequestHead<'_, '_>, usize),
     visitor: Visitor,
-    transport: &Transport,
+    is_http2: bool,
+    session: Option<&Session>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    Draft::client(&came(core, moment, (head, head_bytes), true, transport.session()), head, visitor)
+    Draft::client(&came(core, moment, (head, head_bytes), is_http2, session), head, visitor)
 }
 
-/// What the log will say of a request of a peer, over HTTP/1 without TLS.
-pub(crate) fn begin_of_peer(
-    core: &Core,
-    moment: Option<Moment>,
-    (head, head_bytes): (&RequestHead<'_, '_>, usize),
-    visitor: Visitor,
-) -> Draft {
-    let Some(moment) = moment else { return Draft::none() };
-    Draft::client(&came(core, moment, (head, head_bytes), false, None), head, visitor)
-}
-
-/// The same over HTTP/1, of which these are the head's bytes; `last` is what the connection's last request said.
+/// The same of a client's over HTTP/1, of which these are the head's bytes; `last` is what the connection's last request said.
 #[inline]
 pub(crate) fn begin_http1(
     core: &Core,
     moment: Option<Moment>,
     (head, bytes): (&RequestHead<'_, '_>, &[u8]),
     visitor: Visitor,
-    transport: &Transport,
+    session: Option<&Session>,
     last: &mut Option<Box<LastSaid>>,
 ) -> Draft {
     let Some(moment) = moment else { return Draft::none() };
-    let came = || came(core, moment, (head, bytes.len()), false, transport.session());
+    let came = || came(core, moment, (head, bytes.len()), false, session);
     let last = last.get_or_insert_default();
     Draft::client_again(moment, (head, bytes), visitor, &core.sites, last, came)
 }

@@ -191,7 +191,7 @@ mod tests {
         of(lines.map(|(name, value)| (name, value.trim().as_bytes())), &fields(), hash)
     }
 
-    /// As the store gives them back.
+    /// Shows bytes as the store has them.
     fn with_span<R>(extra: &[u8], with: impl FnOnce(Span<'_>) -> R) -> R {
         let words: Vec<AtomicU64> = (0..extra.len().div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
         let span = Span::new(&words, 0..extra.len());

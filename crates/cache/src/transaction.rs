@@ -218,9 +218,7 @@ impl Draft {
 
     /// Of a request.
     pub(crate) fn client(came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) -> Self {
-        let mut inner = Inner::begin(Kind::Client, 0, came.moment);
-        inner.in_bytes = came.head_bytes as u64;
-        inner.target(head);
+        let mut inner = Inner::begin_client(came.moment, came.head_bytes, head);
         inner.request(came, head, visitor);
         Self(Some(inner))
     }
@@ -236,9 +234,7 @@ impl Draft {
         came: impl FnOnce() -> Came<'a>,
     ) -> Self {
         let Some(around) = around(bytes, head) else { return Self::client(&came(), head, visitor) };
-        let mut inner = Inner::begin(Kind::Client, 0, moment);
-        inner.in_bytes = bytes.len() as u64;
-        inner.target(head);
+        let mut inner = Inner::begin_client(moment, bytes.len(), head);
         if let Some(tags) = last.tags(around, visitor, sites) {
             inner.bytes.extend_from_slice(tags);
         } else {
@@ -409,6 +405,15 @@ impl Inner {
         (inner.first_byte_ns, inner.in_bytes, inner.head_bytes, inner.content_bytes) = (0, 0, 0, 0);
         (inner.from, inner.to) = (0, None);
         (inner.is_of_origin, inner.is_whole) = (false, false);
+        inner
+    }
+
+    /// Of a client's request, as far as all of them are told apart: when, how long, and for what.
+    #[inline]
+    fn begin_client(moment: Moment, head_bytes: usize, head: &RequestHead<'_, '_>) -> Box<Self> {
+        let mut inner = Self::begin(Kind::Client, 0, moment);
+        inner.in_bytes = head_bytes as u64;
+        inner.target(head);
         inner
     }
 

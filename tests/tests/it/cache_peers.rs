@@ -177,14 +177,20 @@ fn ask_all(sharing: &Sharing, path: &str, each: usize) -> Vec<thread::JoinHandle
     asking
 }
 
-fn a38_many_clients_of_three_instances_are_one_fetch(cores: &str) {
-    const EACH: usize = 40;
+/// An origin that answers with a page of this content, once its gate is open.
+fn held_origin(content: &'static str) -> (ScriptedOrigin, Gate) {
     let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
     let held = gate.clone();
     origin.otherwise(move |_, reply| {
         held.pass();
-        reply.answer(&page("slow"))
+        reply.answer(&page(content))
     });
+    (origin, gate)
+}
+
+fn a38_many_clients_of_three_instances_are_one_fetch(cores: &str) {
+    const EACH: usize = 40;
+    let (origin, gate) = held_origin("slow");
     let sharing = start(&origin, cores);
     let asking = ask_all(&sharing, "/slow", EACH);
     for one in &sharing.all {
@@ -387,12 +393,7 @@ fn a38_tags_come_with_what_they_are_of(cores: &str) {
 }
 
 fn a38_a_peer_that_is_killed_is_nobodys_error(cores: &str) {
-    let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
-    let held = gate.clone();
-    origin.otherwise(move |_, reply| {
-        held.pass();
-        reply.answer(&page("slow"))
-    });
+    let (origin, gate) = held_origin("slow");
     let sharing = start(&origin, cores);
     let path = sharing.path_of(1, "slow");
     let others: Vec<_> = [0, 2]
@@ -649,12 +650,7 @@ fn a38_what_is_too_much_for_a_peer_is_the_origins() {
 #[test]
 fn a38_two_that_think_each_other_the_owner_do_not_wait_for_each_other() {
     const BUSY: usize = 64;
-    let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
-    let held = gate.clone();
-    origin.otherwise(move |_, reply| {
-        held.pass();
-        reply.answer(&page("x"))
-    });
+    let (origin, gate) = held_origin("x");
     let ([port_a, port_b], secret): ([u16; 2], _) = (free_ports(), secret());
     let [at_a, at_b] = [port_a, port_b].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     let [a, b] = [at_a, at_b].map(|listen| {

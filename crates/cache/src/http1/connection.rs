@@ -487,7 +487,7 @@ impl Connection {
                 moment,
                 (&head, &read[at..at + head_bytes]),
                 visitor,
-                &self.client.transport,
+                self.client.transport.session(),
                 &mut self.last_said,
             );
             let framing = match request_framing(&head) {

@@ -368,7 +368,7 @@ fn look(
         let site = key::of_request(&head, &core.sites.table, key);
         Keyed { hash: turn.hash(key), primary_bytes: key.len(), site, is_known: false }
     };
-    let draft = || logged::begin_of_peer(core, moment, (&head, head_bytes), visitor);
+    let draft = || logged::begin(core, moment, (&head, head_bytes), visitor, false, None);
     let (keyed, state, fwd) = match found {
         Ok(_) if is_anew => {
             let keyed = of_request(&mut key);

@@ -98,7 +98,8 @@ pub(super) fn answer(
         }
     };
     let moment = Moment::now();
-    let mut draft = logged::begin(core, moment, (&head, head_bytes), visitor, &multiplex.transport);
+    let mut draft =
+        logged::begin(core, moment, (&head, head_bytes), visitor, true, multiplex.transport.session());
     let framing = match request_framing(&head) {
         Ok(framing) => framing,
         Err(error) => {

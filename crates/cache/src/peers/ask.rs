@@ -15,11 +15,9 @@ use super::{
 use crate::{
     core::{Core, OfCore, with_core, with_core_of},
     counters::Counter,
-    in_flight::{Reply, Want, tell_interim},
-    origin::{
-        self, Arrived, Asked, Exchange, Handed, MemberId, OriginError, Pools, RequestSender, SendError,
-        Tried, Upstream, Upstreams,
-    },
+    fetch::Leader,
+    in_flight::{Reply, Want},
+    origin::{self, Arrived, Asked, MemberId, OriginError, Pools, SendError, Tried, Upstream, Upstreams},
     request::{Request, Wanted},
     revalidate::Known,
 };
@@ -137,7 +135,7 @@ async fn once(
         server: Some(&peer.name),
     };
     let upstreams = OfPeer { peer, peers, is_asked: AtomicBool::new(false) };
-    let mut leader = Leader(reply);
+    let mut leader = Leader { reply: Some(reply), is_of_peer: true };
     let answered = origin::ask(&upstreams, &peers.limits, &asked, &mut leader, || ());
     match timeout(within + peers.rules.patience, Box::pin(answered)).await {
         Ok(Ok(arrived)) => judged(peers, peer, *sequence, &mac, arrived),
@@ -229,35 +227,5 @@ impl Pools for OfPeer<'_> {
     fn upstream<R>(&self, _: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
         let member = self.peer.member.as_ref()?;
         with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &self.peers.limits))))
-    }
-}
-
-/// The client that a fetch is begun for, perhaps on another core.
-struct Leader<'a>(&'a mut Reply);
-
-impl RequestSender for Leader<'_> {
-    type Error = std::convert::Infallible;
-
-    fn has_body(&self) -> bool {
-        false
-    }
-
-    fn has_begun(&self) -> bool {
-        false
-    }
-
-    fn is_patient(&self) -> bool {
-        true
-    }
-
-    async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
-        Ok(Handed::Over)
-    }
-
-    async fn interim(&mut self, head: Vec<u8>) {
-        // That it goes on waiting is said to us alone.
-        if !head.starts_with(b"HTTP/1.1 102 ") {
-            tell_interim(self.0, head);
-        }
     }
 }

@@ -13,7 +13,8 @@ use crate::{
     block::strong_tag,
     core::{OfSite, with_core, with_core_of},
     counters::Counter,
-    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
+    fetch::Leader,
+    origin::{self, Arrived, Asked, OriginError},
     request::{Request, Wanted},
 };
 
@@ -43,7 +44,14 @@ pub(crate) async fn resume(
         server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let arrived = origin::ask(&OfSite::of(request), &config.limits, &asked, &mut Nobody, connected).await;
+    let arrived = origin::ask(
+        &OfSite::of(request),
+        &config.limits,
+        &asked,
+        &mut Leader { reply: None, is_of_peer: false },
+        connected,
+    )
+    .await;
     let mut arrived = arrived.ok().filter(|arrived| wanted.is(&arrived.head.head(), arrived.framing))?;
     (arrived.is_kept, arrived.is_for_one) = (broken.is_kept, broken.is_for_one);
     with_core(|core| core.count(Counter::PeerResumed));
@@ -116,27 +124,6 @@ impl Rest {
                 Framing::None | Framing::UntilClose => false,
             }
     }
-}
-
-/// Who had the beginning of the answer has been told all there is to be told before it.
-struct Nobody;
-
-impl RequestSender for Nobody {
-    type Error = std::convert::Infallible;
-
-    fn has_body(&self) -> bool {
-        false
-    }
-
-    fn has_begun(&self) -> bool {
-        false
-    }
-
-    async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
-        Ok(Handed::Over)
-    }
-
-    async fn interim(&mut self, _: Vec<u8>) {}
 }
 
 #[cfg(test)]

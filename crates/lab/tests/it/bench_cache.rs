@@ -5,11 +5,12 @@
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use lab::paired::record::Record;
 use lab::paired::spread::Verdict;
+
+use crate::quick::{installed, ours_can, said};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_bench-cache");
 const PEERS: [(&str, &str); 5] = [
@@ -22,22 +23,9 @@ const PEERS: [(&str, &str); 5] = [
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-fn installed(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).chain(["/usr/sbin".into()]).any(|directory| directory.join(program).is_file())
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
 /// The program, when it is built and knows how to be an accelerator.
 fn ours_can_serve() -> bool {
-    let Some(program) = Path::new(BENCH).parent().map(|directory| directory.join("nighttrain")) else {
-        return false;
-    };
-    let help = Command::new(program).args(["cache", "--help"]).output();
-    help.is_ok_and(|help| help.status.success() && said(&help).contains("--origin"))
+    ours_can(BENCH, "cache", "--origin")
 }
 
 #[test]

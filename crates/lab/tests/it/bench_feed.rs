@@ -6,10 +6,12 @@ use std::env;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use lab::paired::record::Record;
 use lab::paired::spread::Verdict;
+
+use crate::quick::{ours_can, said};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_bench-feed");
 const PEERS: [(&str, &str); 4] = [
@@ -21,17 +23,9 @@ const PEERS: [(&str, &str); 4] = [
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
 /// The program, when it is built and knows how to be a feed.
 fn ours_can_serve() -> bool {
-    let Some(program) = Path::new(BENCH).parent().map(|directory| directory.join("nighttrain")) else {
-        return false;
-    };
-    let help = Command::new(program).args(["feed", "--help"]).output();
-    help.is_ok_and(|help| help.status.success() && said(&help).contains("--monitor"))
+    ours_can(BENCH, "feed", "--monitor")
 }
 
 /// The record as a page, made when it is asked for.

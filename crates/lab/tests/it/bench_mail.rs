@@ -4,26 +4,19 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use lab::paired::record::Record;
+
+use crate::quick::{ours_can, said};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_bench-mail");
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
 /// The program, when it is built and knows how to take mail.
 fn ours_can_serve() -> bool {
-    let Some(program) = Path::new(BENCH).parent().map(|directory| directory.join("nighttrain")) else {
-        return false;
-    };
-    let help = Command::new(program).args(["mail", "--help"]).output();
-    help.is_ok_and(|help| help.status.success() && said(&help).contains("--search-index"))
+    ours_can(BENCH, "mail", "--search-index")
 }
 
 #[test]

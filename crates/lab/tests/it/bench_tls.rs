@@ -5,11 +5,12 @@
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use lab::paired::record::Record;
 use lab::paired::spread::Verdict;
+
+use crate::quick::{installed, ours_can, said};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_bench-tls");
 /// Each peer, and the programs that it is.
@@ -19,22 +20,9 @@ const TOOLS: [&str; 6] = ["wrk", "h2load", "openssl", "cc", "taskset", "setpriv"
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-fn installed(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).chain(["/usr/sbin".into()]).any(|directory| directory.join(program).is_file())
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
 /// The program, when it is built and speaks TLS.
 fn ours_can_serve() -> bool {
-    let Some(program) = Path::new(BENCH).parent().map(|directory| directory.join("nighttrain")) else {
-        return false;
-    };
-    let help = Command::new(program).args(["cache", "--help"]).output();
-    help.is_ok_and(|help| help.status.success() && said(&help).contains("--tls-listen"))
+    ours_can(BENCH, "cache", "--tls-listen")
 }
 
 #[test]

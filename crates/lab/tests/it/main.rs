@@ -10,3 +10,4 @@ mod bench_tls;
 mod bheap_sim;
 mod load;
 mod program;
+mod quick;

@@ -111,18 +111,24 @@ pub fn written(
     })
 }
 
+/// A session that has said who it is.
+fn greeted(address: SocketAddr, line: &mut Vec<u8>) -> Result<BufReader<TcpStream>, PeerError> {
+    let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(address)?);
+    stream.get_ref().set_nodelay(true)?;
+    expect(&mut stream, line, b'2')?;
+    stream.get_mut().write_all(b"EHLO bench.test\r\n")?;
+    expect(&mut stream, line, b'2')?;
+    Ok(stream)
+}
+
 fn send(
     address: SocketAddr,
     next: &AtomicU64,
     (most, deadline): (u64, Option<Instant>),
     write: &impl Fn(u64, &mut Vec<u8>) -> u64,
 ) -> Result<u64, PeerError> {
-    let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(address)?);
-    stream.get_ref().set_nodelay(true)?;
     let mut line = Vec::new();
-    expect(&mut stream, &mut line, b'2')?;
-    stream.get_mut().write_all(b"EHLO bench.test\r\n")?;
-    expect(&mut stream, &mut line, b'2')?;
+    let mut stream = greeted(address, &mut line)?;
     let (mut batch, mut mail, mut sent) = (Vec::new(), Vec::new(), 0);
     loop {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -160,12 +166,8 @@ pub fn handed(
     address: SocketAddr,
     mails: impl IntoIterator<Item = (String, Vec<u8>)>,
 ) -> Result<(), PeerError> {
-    let mut stream = BufReader::with_capacity(16 << 10, TcpStream::connect(address)?);
-    stream.get_ref().set_nodelay(true)?;
     let mut line = Vec::new();
-    expect(&mut stream, &mut line, b'2')?;
-    stream.get_mut().write_all(b"EHLO bench.test\r\n")?;
-    expect(&mut stream, &mut line, b'2')?;
+    let mut stream = greeted(address, &mut line)?;
     for (to, mail) in mails {
         for command in ["MAIL FROM:<sender@bench.test>", &format!("RCPT TO:<{to}>"), "DATA"] {
             stream.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
