@@ -98,7 +98,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
     }
     let is_peer = arrival.over == Over::Peer;
     let is_announced = !is_peer && is_in(&core.config.proxy_protocol_from, arrival.address);
-    // Of an operator's proxy the connections are everybody's, and of a peer.
+    // Of an operator's proxy the connections are everybody's; who comes as a peer is looked at later.
     let is_proxy = is_peer || is_announced || is_in(&core.config.trusted_proxies, arrival.address);
     let held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
         Ok(held) => held,
@@ -199,7 +199,7 @@ fn turn_away(core: &Core, stream: TcpStream, arrival: Arrival) {
 async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc<Watch>) {
     let mut early = Vec::new();
     let transport = match arrival.over {
-        Over::Peer => return Box::pin(http1::serve_peer(stream, watch, arrival.address)).await,
+        Over::Peer => return Box::pin(serve_peer(stream, arrival, watch)).await,
         Over::Plain => Transport::plain(stream),
         Over::Tls => match shake_hands(stream, &watch, &mut early).await {
             Ok(transport) => transport,
@@ -234,6 +234,15 @@ async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc
     let _http2 = with_core(|core| Weight::of(core, HTTP2_BYTES));
     // On the heap, where HTTP/1 is not: a connection of it would be larger by this.
     Box::pin(http2::serve(transport, watch, peer, early, &member)).await;
+}
+
+/// Serves another accelerator of ours, or whoever comes there: a client like any other until it has shown a mark.
+async fn serve_peer(stream: TcpStream, arrival: Arrival, watch: Arc<Watch>) {
+    let admitted = with_core(|core| core.in_force.clients.admit(arrival.address.ip()));
+    match admitted {
+        Ok(held) => http1::serve_peer(stream, watch, arrival.address, held).await,
+        Err(too_many) => with_core(|core| refuse(core, stream, arrival, too_many)),
+    }
 }
 
 async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> io::Result<Transport> {

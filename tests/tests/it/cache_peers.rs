@@ -27,6 +27,7 @@ use tests::{
     on_one_core_and_on_two,
     origin::{Reply, Seen},
     pebble::free_ports,
+    siege::server::connect_as_guest,
 };
 
 on_one_core_and_on_two! {
@@ -795,4 +796,25 @@ fn a38_who_is_there_shares_keys_and_a_purge_everywhere_is_no_peers_to_undo() {
     all.push(in_cluster(&origin, &cluster, &secret, "c"));
     each_knows(&all, &NAMES);
     assert_eq!(paths.iter().map(|path| owner(&all[1], path)).collect::<Vec<_>>(), owners);
+}
+
+/// Who has no secret is a client like any other at the port of peers, and has no more connections there than elsewhere; who has
+/// it may have as many as it needs.
+#[test]
+fn a38_strangers_at_the_port_of_peers_have_their_share_and_no_more() {
+    let origin = ScriptedOrigin::start();
+    origin.otherwise(|_, reply| reply.answer(&page("x")));
+    let cores = tests::cores(1).expect("one");
+    let sharing = start_with(&origin, &cores, |setup| setup.flag("--connections-per-client-max", "2"));
+    let path = sharing.path_of(1, "page");
+    let at = peers(&sharing.all[0])[1]["address"].as_str().expect("an address").parse().expect("HOST:PORT");
+    let strangers: Vec<_> = (0..4).map(|_| connect_as_guest(at).expect("it is listened there")).collect();
+    eventually("two of four are closed", || {
+        let metrics = sharing.all[1].admin_get("/metrics").text();
+        metrics.lines().any(|line| line == "cache_client_connections_refused_total 2")
+    });
+    sharing.all[0].get(&path).expect_status(200);
+    let asked = peers(&sharing.all[0])[1].clone();
+    assert_eq!((&asked["asks"], &asked["failures"]), (&1.into(), &0.into()), "{asked}");
+    drop(strangers);
 }

@@ -31,6 +31,7 @@ use wire::http1::{
 use super::client::Client;
 use crate::{
     answer::{Answer, Head},
+    clients::Held,
     core::{Core, with_core, with_core_of},
     counters::Counter,
     credentials::Came,
@@ -62,8 +63,9 @@ const INTERIMS_MAX: usize = 4;
 const BEHIND_MAX: Duration = Duration::from_millis(100);
 const BEHIND_PAUSE: Duration = Duration::from_millis(2);
 
-/// Serves a peer until it leaves.
-pub(crate) async fn serve_peer(stream: TcpStream, watch: Arc<Watch>, address: SocketAddr) {
+/// Serves a peer until it leaves. `stranger` is its place among the clients of its address, which it has until it has shown a
+/// mark: who has the secret may have as many connections as it needs.
+pub(crate) async fn serve_peer(stream: TcpStream, watch: Arc<Watch>, address: SocketAddr, stranger: Held) {
     let (peers, limits, send_stall_max, taking, idle_time_max) = with_core(|core| {
         let limits = &core.config.limits;
         let heads = HeadLimits {
@@ -78,13 +80,16 @@ pub(crate) async fn serve_peer(stream: TcpStream, watch: Arc<Watch>, address: So
     let client = Client { transport: Transport::plain(stream), watch, send_stall_max, sent_bytes: 0, taking };
     let mut serving = Serving { peers, client, address, limits, idle_time_max };
     let mut came = Vec::new();
+    let mut stranger = Some(stranger);
     while let Some(head_bytes) = serving.head(&mut came).await {
         let rest = came.split_off(head_bytes);
         let head = std::mem::replace(&mut came, rest);
         if !serving.answer(&head).await || with_core(|core| core.draining.get()) {
             return;
         }
+        stranger = None;
     }
+    drop(stranger);
 }
 
 /// A connection of a peer.
