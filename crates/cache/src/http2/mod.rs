@@ -15,6 +15,7 @@
 mod blocks;
 mod connection;
 mod encode;
+mod gather;
 mod multiplex;
 mod stream;
 mod upload;

@@ -9,7 +9,7 @@
 //! One stream is woken at a time, the most urgent of those that have something to send and a window for it (RFC 9218);
 //! whoever has sent something, or cannot, wakes the next.
 //!
-//! *Bounds:* `out` holds what one turn answers and what is left of four frames; while something waits in it, nothing is
+//! *Bounds:* `out` holds what one turn answers and what is left of a frame; while something waits in it, nothing is
 //! read and nobody sends. It counts among what clients make us [hold](crate::held), as content of requests does that
 //! waits for its origin, of which a connection has its window.
 
@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 use wire::{
     http1::head::HEADERS_MAX,
     http2::{
-        connection::{Connection, Ended, SMALL_BYTES},
+        connection::{Connection, Ended},
         error::ErrorCode,
         frame::HEADER_BYTES,
         hpack::FieldSection,
@@ -29,7 +29,10 @@ use wire::{
     },
 };
 
-use super::blocks::Blocks;
+use super::{
+    blocks::Blocks,
+    gather::{Frames, List},
+};
 use crate::{
     config::Config,
     core::{Core, with_core},
@@ -40,12 +43,10 @@ use crate::{
     transport::Transport,
 };
 
-/// Content of one frame at most: with its header it is one record of TLS.
-const FRAME_CONTENT_BYTES: usize = RECORD_CONTENT_BYTES_MAX - HEADER_BYTES;
-/// Frames that are sent by one write.
-const FRAMES_AT_ONCE: usize = 4;
-/// Parts that one write takes: those of the caller, cut at the frames' ends, the headers, and what waited.
-const PARTS_MAX: usize = 1 + 16 + 3 * FRAMES_AT_ONCE;
+/// Content of one frame at most: what every client takes (RFC 9113 §4.2).
+const FRAME_BYTES: usize = 16 << 10;
+/// The same under TLS: with its header it is one record.
+const FRAME_BYTES_SECURED: usize = RECORD_CONTENT_BYTES_MAX - HEADER_BYTES;
 /// The least that a section of fields may be bounded by: what a table holds.
 const SECTION_BYTES_MIN: usize = 4096;
 
@@ -298,42 +299,43 @@ impl Multiplex {
             return Ok(0);
         }
         let total: usize = parts.iter().map(Part::len).sum();
-        let (mut headers, mut lengths) = ([[0; HEADER_BYTES]; FRAMES_AT_ONCE], [0; FRAMES_AT_ONCE]);
-        let (mut frames, mut taken) = (0, 0);
-        while frames < FRAMES_AT_ONCE && taken < total {
-            let allowed = self.wire.sendable(stream, total - taken, now_ms).map_err(|ended| {
-                self.ended = Some(ended);
-                self.wake();
-                Gone::Closed
-            })?;
-            // A window is not left with a crumb that would be a frame of its own.
-            let is_almost_all = self.wire.window(stream) < FRAME_CONTENT_BYTES + SMALL_BYTES;
-            let bytes = if is_almost_all { allowed } else { allowed.min(FRAME_CONTENT_BYTES) };
-            if bytes == 0 {
-                break;
-            }
-            taken += bytes;
-            headers[frames] = self.wire.data_header(stream, bytes, is_last && taken == total);
-            lengths[frames] = bytes;
-            frames += 1;
-        }
-        if frames == 0 {
+        let allowed = self.wire.sendable(stream, total, now_ms).map_err(|ended| {
+            self.ended = Some(ended);
+            self.wake();
+            Gone::Closed
+        })?;
+        if allowed == 0 {
             return Ok(0);
         }
-        let mut waited = std::mem::take(&mut self.out);
-        let mut list = List::new(&waited[self.out_at..]);
-        list.append(&headers[..frames], &lengths[..frames], parts);
+        let frame_bytes = if self.transport.session().is_some() { FRAME_BYTES_SECURED } else { FRAME_BYTES };
+        let frames = Frames::of(self.wire.window(stream).min(total), frame_bytes);
+        let ends = is_last && frames.bytes() == total;
+        let headers = frames.headers(stream, ends);
+        let mut out = std::mem::take(&mut self.out);
+        let waited = &out[self.out_at..];
+        let list = List::new(waited, &headers, &frames, parts);
         let sent = match self.transport.try_send(list.parts()) {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(_) => return Err(Gone::Closed),
         };
-        // A frame that has begun must come to its end before any other, so what the socket left is ours.
-        let rest = list.rest(sent);
+        let mut begun = frames.begun(sent.saturating_sub(waited.len()));
+        let is_between = waited.len() + begun.framed_bytes() == sent;
+        if is_between && begun != frames && self.transport.is_flushed() {
+            // The socket is waited for with the next frame in hand.
+            begun = begun.and_next(&frames);
+        }
+        for (place, bytes) in begun.lengths().iter().enumerate() {
+            let is_end = ends && place + 1 == frames.lengths().len();
+            self.wire.data_header(stream, *bytes, is_end);
+        }
+        // A frame that has begun must come to its end before any other, so what the socket left of it is ours.
+        let rest = list.copy(sent..waited.len() + begun.framed_bytes());
         self.is_blocked = !rest.is_empty() || !self.transport.is_flushed();
-        waited.clear();
-        waited.extend_from_slice(&rest);
-        (self.out, self.out_at) = (waited, 0);
+        // Within a turn it is the thread's buffer.
+        out.clear();
+        out.extend_from_slice(&rest);
+        (self.out, self.out_at) = (out, 0);
         if sent > 0 {
             self.stuck_since_ms = None;
             self.taking.took(sent, clock::monotonic_ms);
@@ -343,73 +345,7 @@ impl Multiplex {
         if !self.is_flushed() {
             self.wake();
         }
-        Ok(taken)
-    }
-}
-
-/// What one write is made of.
-struct List<'p> {
-    parts: [Part<'p>; PARTS_MAX],
-    used: usize,
-}
-
-impl<'p> List<'p> {
-    fn new(first: &'p [u8]) -> Self {
-        let mut list = Self { parts: [Part::Plain(&[]); PARTS_MAX], used: 0 };
-        list.push(Part::Plain(first));
-        list
-    }
-
-    fn push(&mut self, part: Part<'p>) {
-        if !part.is_empty() {
-            self.parts[self.used] = part;
-            self.used += 1;
-        }
-    }
-
-    fn parts(&self) -> &[Part<'p>] {
-        &self.parts[..self.used]
-    }
-
-    /// Appends frames: each header, and so many bytes of `content` behind it.
-    fn append(&mut self, headers: &'p [[u8; HEADER_BYTES]], lengths: &[usize], content: &[Part<'p>]) {
-        let (mut behind, mut at) = (content, 0);
-        for (header, bytes) in headers.iter().zip(lengths) {
-            self.push(Part::Plain(header));
-            let mut left = *bytes;
-            while let [part, next @ ..] = behind
-                && left > 0
-            {
-                let taken = left.min(part.len() - at);
-                self.push(slice(part, at..at + taken));
-                left -= taken;
-                at += taken;
-                if at == part.len() {
-                    (behind, at) = (next, 0);
-                }
-            }
-        }
-    }
-
-    /// A copy of what is behind the first `sent` bytes.
-    fn rest(&self, sent: usize) -> Vec<u8> {
-        let (mut rest, mut skip) = (Vec::new(), sent);
-        for part in self.parts() {
-            let from = skip.min(part.len());
-            skip -= from;
-            match slice(part, from..part.len()) {
-                Part::Plain(bytes) => rest.extend_from_slice(bytes),
-                Part::Shared(span) | Part::Lent(span) => span.copy_to(&mut rest),
-            }
-        }
-        rest
-    }
-}
-
-fn slice<'p>(part: &Part<'p>, range: std::ops::Range<usize>) -> Part<'p> {
-    match part {
-        Part::Plain(bytes) => Part::Plain(&bytes[range]),
-        Part::Shared(span) | Part::Lent(span) => Part::Shared(span.slice(range)),
+        Ok(begun.bytes())
     }
 }
 
