@@ -21,12 +21,15 @@ use crate::{
     keeper,
     position::{Position, PositionFile},
     record::Purge,
+    vault::{self, Hears, Vault},
     view::{Look, View},
     wish::{Outcome, Refused, Scope, WISHES_MAX, Wish},
 };
 
 /// Helpers that carry out purges and write the position.
 const HELPERS: usize = 2;
+/// Buckets of what instances share.
+const VAULTS_MAX: usize = 1;
 
 /// Why it could not be started. That the cluster cannot be reached is no reason.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +60,8 @@ pub(crate) struct Common {
     pub(crate) state: watch::Sender<State>,
     /// Where it is told that a purge was carried out; empty: nowhere yet.
     pub(crate) inbox: watch::Sender<String>,
+    /// How what instances share is, where anything is.
+    pub(crate) vault: watch::Sender<Option<String>>,
     /// A card is wanted now.
     pub(crate) renew: Notify,
     /// The stream is not what it was.
@@ -94,6 +99,7 @@ impl Common {
 pub struct Cluster {
     common: Arc<Common>,
     wishes: Option<mpsc::Sender<Wish>>,
+    vaults: mpsc::Sender<vault::Keeper>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -116,6 +122,7 @@ impl Cluster {
             open: watch::Sender::default(),
             state: watch::Sender::new(state),
             inbox: watch::Sender::default(),
+            vault: watch::Sender::default(),
             renew: Notify::new(),
             doubt: Notify::new(),
             applied: AtomicU64::new(0),
@@ -123,6 +130,7 @@ impl Cluster {
             numbers: AtomicU64::new(0),
         });
         let (wishes, wished) = mpsc::channel(WISHES_MAX);
+        let (vaults, opened_vaults) = mpsc::channel(VAULTS_MAX);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("cluster-help")
@@ -130,10 +138,10 @@ impl Cluster {
             .build()
             .map_err(StartError::Thread)?;
         let of_thread = Arc::clone(&common);
-        let run = move || runtime.block_on(keeper::run(of_thread, server, opened, wished));
+        let run = move || runtime.block_on(keeper::run(of_thread, server, opened, wished, opened_vaults));
         let thread = std::thread::Builder::new().name("cluster".to_owned()).spawn(run);
         let thread = thread.map_err(StartError::Thread)?;
-        Ok(Self { common, wishes: Some(wishes), thread: Some(thread) })
+        Ok(Self { common, wishes: Some(wishes), vaults, thread: Some(thread) })
     }
 
     /// Tells the others of a purge; the answer comes when that, or what else was asked for, is done, or the time is up.
@@ -162,6 +170,13 @@ impl Cluster {
         answer
     }
 
+    /// Opens what instances share; `hears` is told of all that is there, and of each change. `None`: nothing is to be.
+    pub fn open_vault(&self, hears: Hears) -> Option<Vault> {
+        let config = self.common.config.vault.clone()?;
+        let (vault, keeper) = vault::Keeper::new(Arc::clone(&self.common), config, hears)?;
+        self.vaults.try_send(keeper).ok().map(|()| vault)
+    }
+
     /// How it is, and who else is there.
     #[must_use]
     pub fn look(&self) -> Look {
@@ -173,6 +188,7 @@ impl Cluster {
             is_joined,
             applied: common.applied(),
             generation: common.generation(),
+            vault: common.vault.borrow().clone(),
             instances,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
+use crate::vault::VaultConfig;
+
 /// The shortest lease: below that a busy machine loses it.
 pub const LEASE_MIN: Duration = Duration::from_millis(300);
 /// The longest lease: so long may a purge wait for an instance that is cut off.
@@ -36,6 +38,16 @@ pub struct Config {
     pub position: Option<PathBuf>,
     /// Where its peers reach it; empty: nowhere.
     pub address: String,
+    /// What instances share beside purges; `None`: nothing.
+    pub vault: Option<VaultConfig>,
+}
+
+impl VaultConfig {
+    /// The bucket, where none is named.
+    #[must_use]
+    pub fn bucket() -> Name {
+        Name("NIGHTTRAIN_CERTIFICATES".to_owned())
+    }
 }
 
 impl Config {
@@ -56,6 +68,7 @@ impl Config {
             when_cut_off: WhenCutOff::Revalidate,
             position: None,
             address: String::new(),
+            vault: None,
         }
     }
 }

@@ -18,6 +18,9 @@ pub(crate) struct Counts {
     pub(crate) doubts: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) late: AtomicU64,
+    pub(crate) vault_turns: AtomicU64,
+    pub(crate) vault_writes: AtomicU64,
+    pub(crate) vault_foreign: AtomicU64,
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -53,6 +56,17 @@ impl Source for Counts {
                 "cluster_purges_late",
                 "Purges that did not hold everywhere in the time that they had.",
                 &self.late,
+            ),
+            (
+                "cluster_vault_turns",
+                "Times that it was our turn to change what instances share.",
+                &self.vault_turns,
+            ),
+            ("cluster_vault_writes", "Values that this instance shared with the others.", &self.vault_writes),
+            (
+                "cluster_vault_foreign",
+                "Shared values that were sealed by another secret, or not by an instance.",
+                &self.vault_foreign,
             ),
         ] {
             let points = vec![Point { labels: Vec::new(), value: Value::Counter(number.load(Relaxed)) }];

@@ -49,6 +49,7 @@ use crate::{
     open,
     position::{Position, PositionFile},
     record::{Carried, Record},
+    vault,
     wish::{self, CarriedOut, Wish},
 };
 
@@ -82,6 +83,7 @@ pub(crate) async fn run(
     server: Arc<dyn CarriesOut>,
     opened: Opened,
     mut wishes: mpsc::Receiver<Wish>,
+    mut vaults: mpsc::Receiver<vault::Keeper>,
 ) {
     let carried_out = CarriedOut::default();
     let of_wishes = Arc::clone(&server);
@@ -114,12 +116,19 @@ pub(crate) async fn run(
             spawn_local(wish::fulfil(Arc::clone(&common), server, Rc::clone(&carried_out), wish));
         }
     };
+    let keep_vaults = async {
+        while let Some(keeper) = vaults.recv().await {
+            spawn_local(keeper.run());
+        }
+        pending::<()>().await;
+    };
     let local = LocalSet::new();
     local
         .run_until(async {
             tokio::select! {
                 () = keeper.keep() => {}
                 () = take_wishes => {}
+                () = keep_vaults => {}
             }
             // Who still waits is told, and nobody serves by a lease whose card says that we are gone.
             common.open.send_replace(None);

@@ -27,6 +27,7 @@ mod lease;
 mod open;
 mod position;
 mod record;
+mod vault;
 mod view;
 mod wish;
 
@@ -34,6 +35,7 @@ pub use client::{Cluster, StartError};
 pub use config::{Config, InvalidName, LEASE_MAX, LEASE_MIN, Login, Name, WhenCutOff};
 pub use connect::without_secret;
 pub use record::{Purge, RECORD_BYTES_MAX, What};
+pub use vault::{Hears, NotShared, Secrets, Turn, VALUE_BYTES_MAX, Vault, VaultConfig};
 pub use view::{INSTANCES_MAX, Look, Seen, Standing};
 pub use wish::{Outcome, Refused, Scope, Told, WISHES_MAX};
 

@@ -9,7 +9,12 @@ use async_nats::jetstream::{
     stream::{Config as StreamConfig, DiscardPolicy, RetentionPolicy, StorageType},
 };
 
-use crate::{config::Config, keeper::Fault, record::RECORD_BYTES_MAX};
+use crate::{
+    config::{Config, Name},
+    keeper::Fault,
+    record::RECORD_BYTES_MAX,
+    vault::VALUE_BYTES_MAX,
+};
 
 /// How long purges are kept for instances that are away. Who is away for longer doubts everything.
 const PURGES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -19,6 +24,8 @@ const PURGES_BYTES_MAX: i64 = 256 << 20;
 pub(crate) const CARDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// How long the stream knows a purge again whose acknowledgement was lost.
 const DUPLICATES_KNOWN: Duration = Duration::from_secs(120);
+/// What all that instances share may measure together: a certificate and its order are some ten thousand bytes.
+const VAULT_BYTES_MAX: i64 = 64 << 20;
 /// Bytes of a card.
 const CARD_BYTES_MAX: i32 = 4096;
 /// What a message has beside its record.
@@ -110,19 +117,52 @@ pub(crate) async fn bucket(context: &Context, config: &Config) -> Result<kv::Sto
                 num_replicas: replicas,
                 ..kv::Config::default()
             };
-            let made = context.create_key_value(wanted(config.replicas)).await;
-            let made = match made {
-                // Whether that is the reason, the second attempt says.
-                Err(_) if config.replicas > 1 && is_one_server(context) => {
-                    context.create_key_value(wanted(1)).await
-                }
-                made => made,
-            };
-            return made.map_err(|error| Fault::of("the bucket cannot be made", &error));
+            return make_bucket(context, config.replicas, wanted).await;
         }
         Err(error) => return Err(Fault::of("the bucket cannot be asked for", &error)),
     }
     context.get_key_value(&name).await.map_err(|error| Fault::of("the bucket cannot be used", &error))
+}
+
+/// The bucket of what instances share.
+pub(crate) async fn vault(context: &Context, config: &Config, name: &Name) -> Result<kv::Store, Fault> {
+    let name = name.to_string();
+    match context.get_stream(format!("KV_{name}")).await {
+        Ok(found) if !found.cached_info().config.max_age.is_zero() => {
+            let why = "it forgets what is in it after a while";
+            Err(Fault::Cannot(format!("the bucket {name} was made otherwise: {why}")))
+        }
+        Ok(_) => {
+            context.get_key_value(&name).await.map_err(|error| Fault::of("the bucket cannot be used", &error))
+        }
+        Err(error) if is_not_found(&error.kind()) => {
+            let wanted = |replicas| kv::Config {
+                bucket: name.clone(),
+                description: "what Nighttrain's instances share, sealed".to_owned(),
+                history: 1,
+                max_value_size: i32::try_from(VALUE_BYTES_MAX).unwrap_or(i32::MAX) + HEADERS_BYTES,
+                max_bytes: VAULT_BYTES_MAX,
+                storage: StorageType::File,
+                num_replicas: replicas,
+                ..kv::Config::default()
+            };
+            make_bucket(context, config.replicas, wanted).await
+        }
+        Err(error) => Err(Fault::of("the bucket cannot be asked for", &error)),
+    }
+}
+
+async fn make_bucket(
+    context: &Context,
+    replicas: usize,
+    wanted: impl Fn(usize) -> kv::Config,
+) -> Result<kv::Store, Fault> {
+    let made = match context.create_key_value(wanted(replicas)).await {
+        // Whether that is the reason, the second attempt says.
+        Err(_) if replicas > 1 && is_one_server(context) => context.create_key_value(wanted(1)).await,
+        made => made,
+    };
+    made.map_err(|error| Fault::of("the bucket cannot be made", &error))
 }
 
 /// A server that names no cluster is one by itself.

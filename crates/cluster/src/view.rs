@@ -90,6 +90,8 @@ pub struct Look {
     pub applied: u64,
     /// Which of the streams of this name that is of.
     pub generation: u64,
+    /// How what instances share is; `None`: they share nothing.
+    pub vault: Option<String>,
     /// Those that are known.
     pub instances: Vec<Seen>,
 }
@@ -261,6 +263,14 @@ impl View {
             (now_ms < out_ms).then(|| (name.clone(), card.address.clone()))
         };
         self.entries.iter().filter_map(is_there).collect()
+    }
+
+    /// Whether an instance of this name is there.
+    pub(crate) fn is_there(&self, name: &str, now_ms: u64) -> bool {
+        self.entries.get(name).is_some_and(|entry| {
+            let has_left = entry.card.as_ref().is_none_or(|card| card.left);
+            !has_left && now_ms < entry.learned_ms + with_margin(entry.lease_ms)
+        })
     }
 
     /// What is known of each.

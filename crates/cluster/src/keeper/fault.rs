@@ -18,7 +18,7 @@ impl Fault {
         Self::Cannot(format!("{what}: {error}"))
     }
 
-    pub(super) fn words(&self, name: &str) -> String {
+    pub(crate) fn words(&self, name: &str) -> String {
         match self {
             Self::Cannot(why) => why.clone(),
             Self::NameTaken => {

@@ -1,0 +1,556 @@
+//! The task's work: follows the bucket while there is a connection, holds our turn, and answers what is asked.
+//!
+//! Keys of the bucket: `turn`; `confirmed.NAME`, the last revision that an instance has heard of and was to confirm; all
+//! others are values. Where the data live: all of it here, but for the values, of which only revisions are kept.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_nats::jetstream::{Context, kv};
+use engine::cores::clock;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use super::{
+    Ask, Hears, NotShared, Reply, VALUE_BYTES_MAX, Vault, VaultConfig,
+    seal::{NotOurs, Opened, Sealed, Sealer},
+};
+use crate::{
+    INSTANCES_MAX, client::Common, counts::count, keeper::Fault, lease::Lease, open, view::with_margin,
+};
+
+/// A turn is as long as so many leases of the instance, and is renewed each of them.
+const TURN_LEASES: u32 = 3;
+/// The pause before a bucket is asked for again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Keys that are followed; there are four for a certificate.
+const KEYS_MAX: usize = 16 << 10;
+/// When values that were sealed by another secret are tried to be sealed anew.
+const SEAL_EVERY: Duration = Duration::from_secs(1);
+/// The key of whose turn it is.
+const TURN: &str = "turn";
+/// The keys of what instances have heard of.
+const CONFIRMED: &str = "confirmed.";
+
+/// Whose turn it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Holder {
+    /// Empty: nobody's.
+    instance: String,
+    name: String,
+    lease_ms: u64,
+    /// Counts renewals, so that each is another value.
+    renewals: u64,
+}
+
+/// Our turn.
+struct Held {
+    lease: Lease,
+    revision: u64,
+    renewals: u64,
+    renew_at: Instant,
+}
+
+/// A write that all who are there are to hear of.
+struct Shown {
+    revision: u64,
+    until: Instant,
+    reply: Reply<()>,
+}
+
+/// See the module.
+pub(crate) struct Keeper {
+    common: Arc<Common>,
+    config: VaultConfig,
+    sealer: Sealer,
+    hears: Hears,
+    asked: mpsc::Receiver<Ask>,
+    /// The revision of each value, or of its removal.
+    known: BTreeMap<String, u64>,
+    /// Those that we cannot open, and have said so.
+    foreign: BTreeSet<String>,
+    /// What was there when we began, and has not been looked at; `None`: we have not begun.
+    found: Option<BTreeSet<String>>,
+    /// What of that is sealed by a secret that only opens, and is to be sealed anew; and when.
+    to_seal: BTreeSet<String>,
+    seal_at: Instant,
+    /// What each instance has confirmed.
+    confirmed: BTreeMap<String, u64>,
+    /// What we have.
+    own_confirmed: u64,
+    held: Option<Held>,
+    /// Another's turn: its revision, and when we first saw that.
+    other: Option<(u64, u64)>,
+    shown: Vec<Shown>,
+}
+
+impl Keeper {
+    /// One that has not begun, and the way to it. `None`: the secrets cannot be used.
+    pub(crate) fn new(common: Arc<Common>, config: VaultConfig, hears: Hears) -> Option<(Vault, Self)> {
+        let sealer = Sealer::new(&config.secrets, config.bucket.as_str()).ok()?;
+        let (vault, asked) = Vault::open();
+        let keeper = Self {
+            common,
+            config,
+            sealer,
+            hears,
+            asked,
+            known: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            found: None,
+            to_seal: BTreeSet::new(),
+            seal_at: Instant::now(),
+            confirmed: BTreeMap::new(),
+            own_confirmed: 0,
+            held: None,
+            other: None,
+            shown: Vec::new(),
+        };
+        Some((vault, keeper))
+    }
+
+    /// Runs until nobody can ask any more.
+    pub(crate) async fn run(mut self) {
+        let mut open = self.common.open.subscribe();
+        loop {
+            let context = open.borrow_and_update().clone();
+            let is_connected = context.is_some();
+            let why = match context {
+                None => self.common.state.borrow().words.clone(),
+                Some(context) => tokio::select! {
+                    ended = self.session(&context) => match ended {
+                        Ok(Over) => return,
+                        Err(Fault::Cannot(why)) => why,
+                        Err(other) => other.words(self.common.config.name.as_str()),
+                    },
+                    changed = open.changed() => match changed {
+                        Ok(()) => "the connection to it was lost".to_owned(),
+                        Err(_) => return,
+                    },
+                },
+            };
+            self.held = None;
+            self.shown.clear();
+            self.say(&why);
+            let pause = sleep(PAUSE);
+            tokio::pin!(pause);
+            loop {
+                tokio::select! {
+                    ask = self.asked.recv() => match ask {
+                        Some(ask) => refuse(ask, &NotShared::CutOff(why.clone())),
+                        None => return,
+                    },
+                    changed = open.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    () = &mut pause, if is_connected => break,
+                }
+            }
+        }
+    }
+
+    /// Shows how it is, and says it once.
+    fn say(&self, words: &str) {
+        self.common.vault.send_if_modified(|said| {
+            let is_new = said.as_deref() != Some(words);
+            if is_new {
+                tracing::debug!(words, "what instances share");
+                *said = Some(words.to_owned());
+            }
+            is_new
+        });
+    }
+
+    /// A call of the cluster has so long.
+    fn patience(&self) -> Duration {
+        self.common.config.lease.max(Duration::from_millis(500))
+    }
+
+    async fn within<T, E: std::error::Error>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Fault> {
+        match timeout(self.patience(), call).await {
+            Ok(done) => done.map_err(|error| Fault::of(what, &error)),
+            Err(_) => Err(Fault::Cannot(format!("{what}: no answer in {:?}", self.patience()))),
+        }
+    }
+
+    /// Until the bucket is of no use, or nobody asks.
+    async fn session(&mut self, context: &Context) -> Result<Over, Fault> {
+        let bucket = open::vault(context, &self.common.config, &self.config.bucket).await?;
+        let keys = self.within("what instances share cannot be listed", bucket.keys()).await?;
+        let there: BTreeSet<String> =
+            self.within("what instances share cannot be listed", keys.take(KEYS_MAX).try_collect()).await?;
+        let watch = bucket.watch_with_history(">");
+        let mut watch = self.within("what instances share cannot be watched", watch).await?;
+        // What was there is not any more: the bucket was made anew, or is older than what we have seen.
+        for key in std::mem::take(&mut self.known).into_keys().filter(|key| !there.contains(key)) {
+            (self.hears)(&key, None);
+        }
+        self.found.get_or_insert(there);
+        (self.confirmed, self.own_confirmed, self.other) = (BTreeMap::new(), 0, None);
+        self.confirm(&bucket, 0).await?;
+        self.say("what instances share is open");
+        loop {
+            let next = self.held.as_ref().map(|held| held.renew_at);
+            let next = next.into_iter().chain(self.shown.iter().map(|shown| shown.until));
+            let next = next.chain((!self.to_seal.is_empty()).then_some(self.seal_at)).min();
+            tokio::select! {
+                entry = watch.next() => {
+                    let entry = entry.ok_or_else(|| Fault::Cannot("what instances share has ended".to_owned()))?;
+                    let entry = entry.map_err(|error| Fault::of("what instances share cannot be watched", &error))?;
+                    self.see(&bucket, &entry).await?;
+                }
+                ask = self.asked.recv() => match ask {
+                    Some(ask) => self.answer(&bucket, ask).await?,
+                    None => return Ok(Over),
+                },
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                    self.renew(&bucket).await?;
+                    self.seal_anew(&bucket).await?;
+                }
+            }
+            self.settle();
+        }
+    }
+
+    /// The bucket has changed.
+    async fn see(&mut self, bucket: &kv::Store, entry: &kv::Entry) -> Result<(), Fault> {
+        let is_put = entry.operation == kv::Operation::Put;
+        if entry.key == TURN {
+            self.note_other(entry.revision);
+            return Ok(());
+        }
+        if let Some(name) = entry.key.strip_prefix(CONFIRMED) {
+            let revision = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok());
+            match revision.filter(|_| is_put && self.confirmed.len() < INSTANCES_MAX) {
+                Some(revision) => self.confirmed.insert(name.to_owned(), revision),
+                None => self.confirmed.remove(name),
+            };
+            return Ok(());
+        }
+        if self.known.len() >= KEYS_MAX && !self.known.contains_key(&entry.key) {
+            // Somebody else writes here.
+            count(&self.common.counts.vault_foreign);
+            return Ok(());
+        }
+        self.known.insert(entry.key.clone(), entry.revision);
+        if !is_put {
+            (self.hears)(&entry.key, None);
+            return Ok(());
+        }
+        match self.sealer.open(&entry.key, &entry.value) {
+            Ok((Opened { is_confirmed, value }, by)) => {
+                self.foreign.remove(&entry.key);
+                // Only what was there at our start: instances that have the secrets in another order would never end.
+                let is_found = self.found.as_mut().is_some_and(|found| found.remove(&entry.key));
+                if is_found && by == Sealed::ByOther {
+                    self.to_seal.insert(entry.key.clone());
+                }
+                (self.hears)(&entry.key, Some(&value));
+                if is_confirmed { self.confirm(bucket, entry.revision).await } else { Ok(()) }
+            }
+            Err(NotOurs) => {
+                count(&self.common.counts.vault_foreign);
+                if self.foreign.insert(entry.key.clone()) {
+                    tracing::warn!("{}", NotShared::NotOurs(entry.key.clone()));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn note_other(&mut self, revision: u64) {
+        if self.other.is_none_or(|(of, _)| of != revision) {
+            self.other = Some((revision, self.common.now_ms()));
+        }
+    }
+
+    /// Says that we have heard of everything up to this revision.
+    async fn confirm(&mut self, bucket: &kv::Store, revision: u64) -> Result<(), Fault> {
+        self.own_confirmed = self.own_confirmed.max(revision);
+        let name = self.common.config.name.as_str();
+        let text = self.own_confirmed.to_string();
+        self.within(
+            "what instances share cannot be written",
+            bucket.put(format!("{CONFIRMED}{name}"), text.into()),
+        )
+        .await?;
+        self.confirmed.insert(name.to_owned(), self.own_confirmed);
+        Ok(())
+    }
+
+    /// Answers writes that all who are there have heard of, or whose time is up.
+    fn settle(&mut self) {
+        if self.shown.is_empty() {
+            return;
+        }
+        let (now, now_ms) = (Instant::now(), self.common.now_ms());
+        let view = self.common.view.borrow();
+        let least =
+            self.confirmed.iter().filter(|(name, _)| view.is_there(name, now_ms)).map(|(_, of)| *of).min();
+        let least = least.unwrap_or(0);
+        self.shown.retain(|shown| {
+            let is_over = shown.revision <= least || shown.until <= now;
+            if is_over {
+                // Who does not wait any more needs no answer.
+                let _ = shown.reply.try_send(Ok(()));
+            }
+            !is_over
+        });
+    }
+
+    async fn answer(&mut self, bucket: &kv::Store, ask: Ask) -> Result<(), Fault> {
+        match ask {
+            Ask::TakeTurn(reply) => {
+                let taken = self.take_turn(bucket).await;
+                answered(reply, taken)
+            }
+            Ask::EndTurn => {
+                self.end_turn(bucket).await;
+                Ok(())
+            }
+            Ask::Read(key, reply) => {
+                let read = self.read(bucket, &key).await;
+                answered(reply, read)
+            }
+            Ask::Write(key, value, shown, reply) => {
+                match self.write(bucket, &key, &value, shown.is_some()).await {
+                    Ok(revision) => {
+                        if let Some(at_most) = shown {
+                            self.shown.push(Shown { revision, until: Instant::now() + at_most, reply });
+                            return Ok(());
+                        }
+                        answered(reply, Ok(()))
+                    }
+                    Err(refused) => answered(reply, Err(refused)),
+                }
+            }
+            Ask::Remove(key, reply) => {
+                let removed = self.remove(bucket, &key).await;
+                answered(reply, removed)
+            }
+        }
+    }
+
+    fn turn_ms(&self) -> u64 {
+        u64::try_from((self.common.config.lease * TURN_LEASES).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn as_holder(&self, renewals: u64) -> Vec<u8> {
+        let holder = Holder {
+            instance: self.common.instance.clone(),
+            name: self.common.config.name.to_string(),
+            lease_ms: self.turn_ms(),
+            renewals,
+        };
+        serde_json::to_vec(&holder).unwrap_or_default()
+    }
+
+    async fn take_turn(&mut self, bucket: &kv::Store) -> Result<(), Refused> {
+        if self.has_turn() {
+            return Ok(());
+        }
+        let entry = self.within("whose turn it is cannot be read", bucket.entry(TURN)).await?;
+        let revision = entry.as_ref().map_or(0, |entry| entry.revision);
+        if let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) {
+            let longest = u64::try_from((crate::LEASE_MAX * TURN_LEASES).as_millis()).unwrap_or(u64::MAX);
+            let holder: Holder = serde_json::from_slice(&entry.value).unwrap_or_else(|_| Holder {
+                instance: "?".to_owned(),
+                lease_ms: longest,
+                ..Holder::default()
+            });
+            let is_free = holder.instance.is_empty() || holder.instance == self.common.instance;
+            self.note_other(revision);
+            let out_ms = with_margin(holder.lease_ms.min(longest));
+            let since_ms = self.other.map_or(0, |(_, since_ms)| since_ms);
+            if !is_free && self.common.now_ms().saturating_sub(since_ms) < out_ms {
+                return Err(Refused::Said(NotShared::Busy(holder.name)));
+            }
+        }
+        let sent_ms = clock::boot_ms();
+        let taken = self.changed(bucket, TURN, self.as_holder(0), revision).await?;
+        let lease = Lease::begin(self.turn_ms(), sent_ms);
+        let renew_at = Instant::now() + self.common.config.lease;
+        self.held = Some(Held { lease, revision: taken, renewals: 0, renew_at });
+        count(&self.common.counts.vault_turns);
+        Ok(())
+    }
+
+    fn has_turn(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.lease.is_over(clock::boot_ms()))
+    }
+
+    /// Renews our turn, if it is time to.
+    async fn renew(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
+        let Some(mut held) = self.held.take_if(|held| held.renew_at <= Instant::now()) else { return Ok(()) };
+        held.renewals += 1;
+        let sent_ms = clock::boot_ms();
+        // Taken over, or not to be said: then it is not ours.
+        if let Ok(revision) = self.changed(bucket, TURN, self.as_holder(held.renewals), held.revision).await
+            && held.lease.renewed(sent_ms, clock::boot_ms()).is_ok()
+        {
+            held.revision = revision;
+            held.renew_at = Instant::now() + self.common.config.lease;
+            self.held = Some(held);
+        }
+        Ok(())
+    }
+
+    /// Puts a value in the place of the one with this revision.
+    async fn changed(
+        &self,
+        bucket: &kv::Store,
+        key: &str,
+        value: Vec<u8>,
+        revision: u64,
+    ) -> Result<u64, Refused> {
+        match timeout(self.patience(), bucket.update(key, value.into(), revision)).await {
+            Ok(Ok(revision)) => Ok(revision),
+            Ok(Err(error)) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
+                Err(Refused::Said(NotShared::Changed(key.to_owned())))
+            }
+            Ok(Err(error)) => Err(Refused::Lost(Fault::of("what instances share cannot be written", &error))),
+            Err(_) => {
+                let why = "what instances share cannot be written: too few of its servers may be up";
+                Err(Refused::Lost(Fault::Cannot(why.to_owned())))
+            }
+        }
+    }
+
+    async fn read(&mut self, bucket: &kv::Store, key: &str) -> Result<Option<Vec<u8>>, Refused> {
+        let entry = self.within("what instances share cannot be read", bucket.entry(key)).await?;
+        let Some(entry) = entry else {
+            self.known.remove(key);
+            return Ok(None);
+        };
+        self.known.insert(key.to_owned(), entry.revision);
+        if entry.operation != kv::Operation::Put {
+            return Ok(None);
+        }
+        let opened = self.sealer.open(key, &entry.value);
+        opened
+            .map(|(opened, _)| Some(opened.value))
+            .map_err(|NotOurs| Refused::Said(NotShared::NotOurs(key.to_owned())))
+    }
+
+    async fn write(
+        &mut self,
+        bucket: &kv::Store,
+        key: &str,
+        value: &[u8],
+        is_confirmed: bool,
+    ) -> Result<u64, Refused> {
+        if !self.has_turn() {
+            return Err(Refused::Said(NotShared::NotOurTurn));
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Refused::Said(NotShared::TooLong(key.to_owned())));
+        }
+        let opened = Opened { is_confirmed, value: value.to_vec() };
+        let sealed = self.sealer.seal(key, &opened);
+        let sealed = sealed.map_err(|NotOurs| Refused::Said(NotShared::NotOurs(key.to_owned())))?;
+        let before = self.known.get(key).copied().unwrap_or(0);
+        let revision = self.changed(bucket, key, sealed, before).await?;
+        self.known.insert(key.to_owned(), revision);
+        count(&self.common.counts.vault_writes);
+        Ok(revision)
+    }
+
+    /// Seals by the first secret what was sealed by another, once it can be our turn.
+    async fn seal_anew(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
+        if self.to_seal.is_empty() || self.seal_at > Instant::now() {
+            return Ok(());
+        }
+        self.seal_at = Instant::now() + SEAL_EVERY;
+        let had_turn = self.has_turn();
+        match self.take_turn(bucket).await {
+            Ok(()) => {}
+            Err(Refused::Said(_)) => return Ok(()),
+            Err(Refused::Lost(fault)) => return Err(fault),
+        }
+        for key in std::mem::take(&mut self.to_seal) {
+            // What cannot be opened any more, or has changed, is sealed by whoever changed it.
+            if let Ok(Some(value)) = self.read(bucket, &key).await {
+                match self.write(bucket, &key, &value, false).await {
+                    Ok(_) | Err(Refused::Said(_)) => {}
+                    Err(Refused::Lost(fault)) => return Err(fault),
+                }
+            }
+        }
+        if !had_turn {
+            self.end_turn(bucket).await;
+        }
+        Ok(())
+    }
+
+    /// Gives our turn back; one that is not is over by itself.
+    async fn end_turn(&mut self, bucket: &kv::Store) {
+        if let Some(held) = self.held.take() {
+            let nobody = serde_json::to_vec(&Holder::default()).unwrap_or_default();
+            let _ = timeout(self.patience(), bucket.update(TURN, nobody.into(), held.revision)).await;
+        }
+    }
+
+    async fn remove(&mut self, bucket: &kv::Store, key: &str) -> Result<(), Refused> {
+        if !self.has_turn() {
+            return Err(Refused::Said(NotShared::NotOurTurn));
+        }
+        let before = self.known.get(key).copied();
+        let removed = bucket.purge_expect_revision(key, before);
+        Ok(self.within("what instances share cannot be removed", removed).await?)
+    }
+}
+
+/// Nobody can ask any more.
+struct Over;
+
+/// Why an ask is not done.
+enum Refused {
+    Said(NotShared),
+    /// The bucket has to be asked for anew.
+    Lost(Fault),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self::Lost(fault)
+    }
+}
+
+fn answered<T>(reply: Reply<T>, outcome: Result<T, Refused>) -> Result<(), Fault> {
+    let (said, lost) = match outcome {
+        Ok(done) => (Ok(done), Ok(())),
+        Err(Refused::Said(refused)) => (Err(refused), Ok(())),
+        Err(Refused::Lost(fault)) => {
+            let why = match &fault {
+                Fault::Cannot(why) => why.clone(),
+                other => other.words(""),
+            };
+            (Err(NotShared::CutOff(why)), Err(fault))
+        }
+    };
+    // Who does not wait any more needs no answer.
+    let _ = reply.try_send(said);
+    lost
+}
+
+fn refuse(ask: Ask, why: &NotShared) {
+    let why = || Err(Refused::Said(why.clone()));
+    let _ = match ask {
+        Ask::TakeTurn(reply) | Ask::Write(_, _, _, reply) | Ask::Remove(_, reply) => answered(reply, why()),
+        Ask::Read(_, reply) => answered(reply, why().map(|()| None)),
+        Ask::EndTurn => Ok(()),
+    };
+}

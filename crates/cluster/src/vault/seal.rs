@@ -1,0 +1,153 @@
+//! How a value lies in the bucket: whoever keeps the cluster sees that there is one, and neither reads nor forges it.
+//!
+//! ```text
+//!   version 1 │ nonce 12 │ AES-256-GCM ( mark 1 · value ) and its tag 16          bound to its bucket and key
+//! ```
+//! The key is drawn from the secret by HKDF (RFC 5869). *Not held off:* that an older value of a key is put back, or a key
+//! is removed; whoever can do that can stop the cluster as well.
+
+use std::fmt;
+
+use aws_lc_rs::{
+    aead::{AES_256_GCM, Aad, RandomizedNonceKey},
+    hkdf::{HKDF_SHA256, Salt},
+};
+
+/// The first byte of a value.
+const VERSION: u8 = 1;
+const NONCE_BYTES: usize = 12;
+/// What a secret is drawn into a key for.
+const PURPOSE: &[u8] = b"nighttrain cluster vault, version 1";
+
+/// What all instances know: the first seals, and all of them open, so that one can be changed for another.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secrets(Vec<Vec<u8>>);
+
+impl Secrets {
+    /// At least one; the first is the one that seals.
+    #[must_use]
+    pub fn new(first: Vec<u8>, others: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self([first].into_iter().chain(others).collect())
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
+}
+
+/// A value, and what its writer wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Opened {
+    /// Whoever has heard of it says so.
+    pub(super) is_confirmed: bool,
+    pub(super) value: Vec<u8>,
+}
+
+/// By which of the secrets a value was sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sealed {
+    /// By the one that seals.
+    ByFirst,
+    /// By one that only opens.
+    ByOther,
+}
+
+/// Seals, and opens.
+pub(super) struct Sealer {
+    keys: Vec<RandomizedNonceKey>,
+    bucket: String,
+}
+
+/// It cannot be sealed or opened: another secret, another place, or not one of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotOurs;
+
+impl Sealer {
+    pub(super) fn new(secrets: &Secrets, bucket: &str) -> Result<Self, NotOurs> {
+        let key = |secret: &Vec<u8>| {
+            let drawn = Salt::new(HKDF_SHA256, &[]).extract(secret);
+            let mut key = [0; 32];
+            let filled = drawn.expand(&[PURPOSE], &AES_256_GCM).and_then(|drawn| drawn.fill(&mut key));
+            filled.and_then(|()| RandomizedNonceKey::new(&AES_256_GCM, &key)).map_err(|_| NotOurs)
+        };
+        Ok(Self { keys: secrets.0.iter().map(key).collect::<Result<_, _>>()?, bucket: bucket.to_owned() })
+    }
+
+    fn place(&self, key: &str) -> Aad<Vec<u8>> {
+        Aad::from([self.bucket.as_bytes(), b"\0", key.as_bytes()].concat())
+    }
+
+    pub(super) fn seal(&self, key: &str, opened: &Opened) -> Result<Vec<u8>, NotOurs> {
+        let mut content = Vec::with_capacity(opened.value.len() + 64);
+        content.push(u8::from(opened.is_confirmed));
+        content.extend_from_slice(&opened.value);
+        let nonce =
+            self.keys[0].seal_in_place_append_tag(self.place(key), &mut content).map_err(|_| NotOurs)?;
+        Ok([&[VERSION][..], nonce.as_ref(), &content].concat())
+    }
+
+    pub(super) fn open(&self, key: &str, sealed: &[u8]) -> Result<(Opened, Sealed), NotOurs> {
+        let (&[VERSION], rest) = sealed.split_first_chunk().ok_or(NotOurs)? else { return Err(NotOurs) };
+        let (nonce, content) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(NotOurs)?;
+        self.keys
+            .iter()
+            .enumerate()
+            .find_map(|(place, with)| {
+                let mut content = content.to_vec();
+                let opened = with.open_in_place(nonce.into(), self.place(key), &mut content).ok()?;
+                let (mark, value) = opened.split_first()?;
+                let opened = Opened { is_confirmed: *mark == 1, value: value.to_vec() };
+                Some((opened, if place == 0 { Sealed::ByFirst } else { Sealed::ByOther }))
+            })
+            .ok_or(NotOurs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sealer(secrets: &[&str], bucket: &str) -> Sealer {
+        let mut all = secrets.iter().map(|secret| secret.as_bytes().to_vec());
+        Sealer::new(&Secrets::new(all.next().expect("one"), all), bucket).expect("a sealer")
+    }
+
+    proptest! {
+        #[test]
+        fn a36_a_value_is_opened_where_it_was_sealed_and_as_it_was(
+            value in prop::collection::vec(any::<u8>(), 0..300), is_confirmed: bool, at: prop::sample::Index, bit in 0_u8..8,
+        ) {
+            let ours = sealer(&["secret"], "b");
+            let opened = Opened { is_confirmed, value };
+            let sealed = ours.seal("k", &opened).expect("sealed");
+            prop_assert_eq!(ours.open("k", &sealed), Ok((opened.clone(), Sealed::ByFirst)));
+            prop_assert_ne!(ours.seal("k", &opened).expect("sealed"), sealed.clone(), "each with a nonce of its own");
+            for other in [ours.open("l", &sealed), sealer(&["secret"], "c").open("k", &sealed), sealer(&["Secret"], "b").open("k", &sealed)] {
+                prop_assert_eq!(other, Err(NotOurs));
+            }
+            let mut damaged = sealed.clone();
+            let at = at.index(damaged.len());
+            damaged[at] ^= 1 << bit;
+            prop_assert_eq!(ours.open("k", &damaged), Err(NotOurs));
+            for end in 0..sealed.len() {
+                prop_assert_eq!(ours.open("k", &sealed[..end]), Err(NotOurs));
+            }
+        }
+    }
+
+    #[test]
+    fn a36_a_secret_is_changed_while_both_are_known() {
+        let opened = Opened { is_confirmed: false, value: b"PRIVATE KEY".to_vec() };
+        let before = sealer(&["old"], "b").seal("k", &opened).expect("sealed");
+        let during = sealer(&["new", "old"], "b");
+        assert_eq!(during.open("k", &before), Ok((opened.clone(), Sealed::ByOther)));
+        let after = during.seal("k", &opened).expect("sealed");
+        assert_eq!(sealer(&["new"], "b").open("k", &after), Ok((opened, Sealed::ByFirst)));
+        assert_eq!(sealer(&["old"], "b").open("k", &after), Err(NotOurs));
+        assert!(!after.windows(7).any(|window| window == b"PRIVATE"));
+    }
+}
