@@ -1,10 +1,13 @@
 //! The thread that obtains and renews: it looks at each certificate in turn, does what is due, and sleeps until something
 //! is.
 
+mod together;
+
 use std::{
+    any::Any,
     sync::{
         Arc, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     time::Duration,
@@ -23,13 +26,15 @@ use rcgen::KeyPair;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::together::ASK_OTHERS_AGAIN;
 use crate::{
     ADDRESSES_MAX, Challenge, Config, NAMES_MAX, Name,
-    files::{Files, FilesError, Kept, KeptAccount, KeptOrder},
+    files::{Files, FilesError, Kept, KeptAccount},
     http::{Http, now_s, unix_s},
     name::{file_name, grouped},
     order::{Failure, Issued, Orders, looked_at},
     schedule::{ASK_AGAIN_S, ASK_EVERY_S, Due, Kind, Pace, Standing, wait_s},
+    share::{NotShared, Share, Sharing},
 };
 
 #[expect(
@@ -60,6 +65,9 @@ pub enum StartError {
         /// How many of them are addresses.
         addresses: usize,
     },
+    /// What other instances have cannot be followed.
+    #[error("{0}")]
+    NotShared(#[from] NotShared),
     /// There is no thread to be had.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),
@@ -84,20 +92,24 @@ pub struct Said {
 #[derive(Debug)]
 pub struct Client {
     shared: Arc<Shared>,
-    look_again: SyncSender<()>,
+    wake: SyncSender<()>,
 }
 
 /// What others may ask of the thread.
 #[derive(Debug, Default)]
 struct Shared {
     said: Lock<Vec<Said>>,
+    /// An operator would like to see what comes of it now.
+    is_asked_to_look: AtomicBool,
+    /// Nobody wants anything any more.
+    is_over: AtomicBool,
     orders: AtomicU64,
     issued: AtomicU64,
     failures: AtomicU64,
 }
 
 impl Client {
-    /// Shows what certificates there are, and starts to obtain the others.
+    /// Shows what certificates there are, and starts to obtain the others; with `share`, together with other instances.
     ///
     /// # Errors
     /// [`StartError`]. That the CA cannot be reached is none: it is tried again.
@@ -105,19 +117,25 @@ impl Client {
         config: Config,
         certificates: Arc<Certificates>,
         challenges: Arc<Challenges>,
+        share: Option<Arc<dyn Share>>,
     ) -> Result<Self, StartError> {
         let addresses = config.names.iter().filter(|name| matches!(name, Name::Address(_))).count();
         if config.names.len() > NAMES_MAX || addresses > ADDRESSES_MAX {
             return Err(StartError::TooMany { names: config.names.len(), addresses });
         }
-        let files = Files::open(&config.state, &config.directory.url)?;
+        let mut files = Files::open(&config.state, &config.directory.url)?;
         let http = Http::new(config.authorities.as_deref(), config.directory.is_here)?;
         let entries = grouped(&config.names)
             .into_iter()
             .map(|names| Entry::read(names, &files))
             .collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared::default());
-        let (look_again, wake) = sync_channel(1);
+        let (wake, woken) = sync_channel(1);
+        let begin = |share| Sharing::begin(share, &files.authority(), &challenges, wake.clone());
+        let sharing = share.map(begin).transpose()?;
+        if let Some(sharing) = &sharing {
+            files.share(sharing.clone());
+        }
         let mut keeper = Keeper {
             config,
             files,
@@ -125,15 +143,20 @@ impl Client {
             certificates,
             challenges,
             entries,
+            sharing,
+            turn: None,
+            waits: None,
+            waited: None,
+            is_wait_told: false,
             account: None,
             pace: Pace::default(),
             shared: Arc::clone(&shared),
         };
         keeper.show();
         keeper.say();
-        let begun = std::thread::Builder::new().name("acme".to_owned()).spawn(move || keeper.keep(&wake));
+        let begun = std::thread::Builder::new().name("acme".to_owned()).spawn(move || keeper.keep(&woken));
         begun.map_err(StartError::Thread)?;
-        Ok(Self { shared, look_again })
+        Ok(Self { shared, wake })
     }
 
     /// What is known of each certificate.
@@ -144,14 +167,23 @@ impl Client {
 
     /// Asks the CA again when to renew, and tries at once what waits after a failure, unless the CA has said until when.
     pub fn look_again(&self) {
-        // One wish that waits is enough.
-        let _ = self.look_again.try_send(());
+        self.shared.is_asked_to_look.store(true, Ordering::Release);
+        // One that waits is enough.
+        let _ = self.wake.try_send(());
     }
 
     /// What is counted.
     #[must_use]
     pub fn counters(&self) -> Arc<dyn Source> {
         Arc::clone(&self.shared) as Arc<dyn Source>
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        // One that waits is enough.
+        let _ = self.wake.try_send(());
     }
 }
 
@@ -176,18 +208,26 @@ struct Entry {
     certificate: Option<Arc<Certificate>>,
     kept: Kept,
     standing: Standing,
+    /// What the others have of it has to be looked at.
+    is_to_meet: bool,
 }
 
 impl Entry {
     fn read(names: Vec<Name>, files: &Files) -> Result<Self, FilesError> {
         let file = file_name(&names);
-        let mut kept = files.kept(&file)?;
+        let (kept, standing) = Default::default();
+        let mut entry = Self { names, file, certificate: None, kept, standing, is_to_meet: true };
+        entry.read_again(files)?;
+        Ok(entry)
+    }
+
+    /// Takes in what its files have.
+    fn read_again(&mut self, files: &Files) -> Result<(), FilesError> {
+        let entry = self;
+        entry.kept = files.kept(&entry.file)?;
         // One for other addresses than those that are wanted now is of no use.
-        let is_for_these = |of: &KeptOrder| {
-            of.names.iter().eq(names.iter().map(ToString::to_string).collect::<Vec<_>>().iter())
-        };
-        kept.order = kept.order.filter(is_for_these);
-        let mut entry = Self { names, file, certificate: None, kept, standing: Standing::default() };
+        let names: Vec<String> = entry.names.iter().map(ToString::to_string).collect();
+        entry.kept.order = entry.kept.order.take().filter(|order| order.names == names);
         if let Some(pem) = files.certificate(&entry.file)? {
             // One that has expired is shown on: whoever refuses it would refuse nothing better.
             let pem = String::from_utf8_lossy(&pem).into_owned();
@@ -203,18 +243,19 @@ impl Entry {
             }
         }
         entry.stand();
-        Ok(entry)
+        Ok(())
     }
 
     /// Takes in what has changed of the certificate and of what is kept.
     fn stand(&mut self) {
-        let of_old = self.standing.validity;
+        let of_old = (self.standing.validity, self.standing.lot);
         self.standing.validity =
             self.certificate.as_ref().map(|certificate| (certificate.from_s, certificate.until_s));
-        if self.standing.validity != of_old {
+        self.standing.lot = self.certificate.as_ref().map_or(0.0, |certificate| lot(certificate));
+        // Two that were given within a second are valid for the same time.
+        if (self.standing.validity, self.standing.lot) != of_old {
             (self.standing.window, self.standing.ask_at_s) = (None, 0);
         }
-        self.standing.lot = self.certificate.as_ref().map_or(0.0, |certificate| lot(certificate));
         self.standing.not_before_s = self.kept.not_before_s;
         self.standing.is_ordered = self.kept.order.is_some();
     }
@@ -249,6 +290,15 @@ struct Keeper {
     certificates: Arc<Certificates>,
     challenges: Arc<Challenges>,
     entries: Vec<Entry>,
+    /// With other instances, if there are any.
+    sharing: Option<Sharing>,
+    /// It is our turn, among them, to order.
+    turn: Option<Box<dyn Any + Send>>,
+    /// Why nothing is ordered that is to be.
+    waits: Option<NotShared>,
+    /// The same in the round before, and whether it was told.
+    waited: Option<NotShared>,
+    is_wait_told: bool,
     account: Option<Account>,
     pace: Pace,
     shared: Arc<Shared>,
@@ -265,9 +315,14 @@ impl Keeper {
             let next_s = runtime.block_on(self.round());
             let sleep = u64::try_from(next_s - now_s()).map_or(Duration::ZERO, Duration::from_secs);
             match wake.recv_timeout(sleep.clamp(Duration::from_millis(50), SLEEP_MAX)) {
-                Ok(()) => self.look_again(),
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.shared.is_over.load(Ordering::Acquire) {
+                return;
+            }
+            if self.shared.is_asked_to_look.swap(false, Ordering::AcqRel) {
+                self.look_again();
             }
         }
     }
@@ -286,7 +341,12 @@ impl Keeper {
     /// Does what is due of each; when something is due next.
     async fn round(&mut self) -> i64 {
         let mut next_s = i64::MAX;
+        self.hear();
         for at in 0..self.entries.len() {
+            if !self.may_do(at) {
+                next_s = next_s.min(now_s() + ASK_OTHERS_AGAIN.as_secs().cast_signed());
+                continue;
+            }
             match self.entries[at].standing.due(now_s()) {
                 Due::Order => self.attempt(at).await,
                 Due::Ask => self.ask(at).await,
@@ -298,6 +358,7 @@ impl Keeper {
             };
             next_s = next_s.min(due);
         }
+        self.end_turn();
         next_s
     }
 
@@ -334,6 +395,7 @@ impl Keeper {
             account: &account,
             heard: self.http.heard(),
             challenges: &self.challenges,
+            sharing: self.sharing.as_ref(),
             profile: self.config.profile.as_deref(),
         };
         let by = Challenge::ALL.into_iter().find(|challenge| challenge.to_string() == entry.kept.challenge);
@@ -370,6 +432,9 @@ impl Keeper {
         };
         let key = match self.files.account_key().map_err(of_files)? {
             Some(key) => key,
+            None if self.sharing.is_some() && self.turn.is_none() => {
+                return Err(no_key(&"there is none yet"));
+            }
             None => {
                 let key = KeyPair::generate().map_err(|error| no_key(&error))?.serialize_pem();
                 self.files.keep_account_key(&key).map_err(of_files)?;
@@ -379,6 +444,13 @@ impl Keeper {
         let key = KeyPair::from_pem(&key).map_err(|error| no_key(&error))?;
         let der = || PrivatePkcs8KeyDer::from(key.serialized_der().to_vec());
         let mut kept = self.files.account().map_err(of_files)?;
+        let is_complete = kept.id.is_some() && kept.contacts == self.config.contacts;
+        if self.sharing.is_some() && self.turn.is_none() && !is_complete {
+            return Err(Failure::new(
+                Kind::Unreachable,
+                "the account is made with the next order".to_owned(),
+            ));
+        }
         let url = self.config.directory.url.clone();
         let account = match &kept.id {
             Some(id) => {
@@ -412,12 +484,14 @@ impl Keeper {
         if let Err(error) = self.files.keep_certificate(&entry.file, &issued.pem) {
             // It serves; the order, which is kept, gives it once more after a restart.
             tracing::error!("{error}; the certificate for {} is shown all the same", entry.text());
+            entry.is_to_meet = true;
         }
         entry.certificate = Some(Arc::clone(&issued.certificate));
         // By what it went this time it is tried the next time.
         entry.kept = Kept { challenge: entry.kept.challenge.clone(), ..Kept::default() };
         if let Err(error) = self.files.keep(&entry.file, &entry.kept) {
             tracing::error!("{error}");
+            entry.is_to_meet = true;
         }
         entry.stand();
         self.shared.issued.fetch_add(1, Ordering::Relaxed);
@@ -466,6 +540,7 @@ impl Keeper {
         );
         if let Err(error) = self.files.keep(&entry.file, &entry.kept) {
             tracing::error!("{error}");
+            entry.is_to_meet = true;
         }
         entry.stand();
         if failure.kind == Kind::Unreachable && failure.retry_at_s.is_none() && self.account.is_none() {
@@ -528,7 +603,15 @@ impl Keeper {
     }
 
     fn say(&self) {
-        let said = self.entries.iter().map(Entry::said).collect();
+        let waits = match &self.waited {
+            Some(NotShared::Failed(why)) => Some(why),
+            Some(NotShared::Busy) | None => None,
+        };
+        let said = |entry: &Entry| {
+            let said = entry.said();
+            Said { error: said.error.or_else(|| waits.cloned()), ..said }
+        };
+        let said = self.entries.iter().map(said).collect();
         *self.shared.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
     }
 }

@@ -24,8 +24,25 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::share::{NotShared, Sharing};
+
 /// No file here is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The account's key.
+pub(crate) const ACCOUNT_KEY: &str = "account.key";
+/// What is kept of the account beside it.
+pub(crate) const ACCOUNT: &str = "account.json";
+
+/// Where a certificate is.
+pub(crate) fn certificate_file(name: &str) -> String {
+    format!("{name}.pem")
+}
+
+/// Where an order for it is.
+pub(crate) fn order_file(name: &str) -> String {
+    format!("{name}.json")
+}
 
 /// Why the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +54,14 @@ pub enum FilesError {
         path: PathBuf,
         /// What the system says.
         why: io::Error,
+    },
+    /// The other instances do not have it.
+    #[error("{name} is not shared with the other instances: {why}")]
+    NotShared {
+        /// Which file.
+        name: String,
+        /// Why not.
+        why: NotShared,
     },
     /// Another process has it.
     #[error("{}: another process keeps certificates there; give this one a state directory of its own", path.display())]
@@ -50,7 +75,20 @@ pub enum FilesError {
 #[derive(Debug)]
 pub(crate) struct Files {
     directory: PathBuf,
+    /// Whoever else is to have it.
+    sharing: Option<Sharing>,
     _lock: File,
+}
+
+/// What stands between our file and that of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Met {
+    /// Nothing.
+    Same,
+    /// Ours is theirs now.
+    Taken,
+    /// They have none, or one that does not count beside ours.
+    OursIsToBeShared,
 }
 
 /// What is kept of a certificate beside itself.
@@ -124,7 +162,7 @@ impl Files {
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let lock = lock.map_err(|why| FilesError::Io { path: path.clone(), why })?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { directory: own, _lock: lock }),
+            Ok(()) => Ok(Self { directory: own, sharing: None, _lock: lock }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(FilesError::Locked { path: all }),
             Err(why) => Err(FilesError::Io { path, why: why.into() }),
         }
@@ -134,8 +172,26 @@ impl Files {
         self.directory.join(name)
     }
 
-    /// Puts a file there, whole and durable.
+    /// What the directory is called: one for each directory of a CA.
+    pub(crate) fn authority(&self) -> String {
+        self.directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// From now on what is written is shared.
+    pub(crate) fn share(&mut self, sharing: Sharing) {
+        self.sharing = Some(sharing);
+    }
+
+    /// Puts a file there and, before that, where all instances have it.
     fn write(&self, name: &str, content: &[u8]) -> Result<(), FilesError> {
+        let shared = self.sharing.as_ref().map_or(Ok(()), |sharing| sharing.write(name, content));
+        // What could not be shared is, later.
+        self.write_here(name, content)?;
+        shared.map_err(|why| FilesError::NotShared { name: name.to_owned(), why })
+    }
+
+    /// Puts a file there, whole and durable.
+    fn write_here(&self, name: &str, content: &[u8]) -> Result<(), FilesError> {
         let (path, beside) = (self.path(name), self.path(&format!(".{name}.new")));
         let written = || {
             // One that is left of a process that ended here may have anything in it.
@@ -178,50 +234,87 @@ impl Files {
     }
 
     fn write_json(&self, name: &str, what: &impl Serialize) -> Result<(), FilesError> {
-        let content = serde_json::to_vec_pretty(what)
-            .map_err(|error| FilesError::Io { path: self.path(name), why: error.into() })?;
+        let content = json(what).map_err(|why| FilesError::Io { path: self.path(name), why })?;
         self.write(name, &content)
+    }
+
+    /// Takes in what the others have of a file, if `counts` says so of theirs and ours; what stands between us then.
+    pub(crate) fn meet(
+        &self,
+        name: &str,
+        counts: impl FnOnce(&[u8], &[u8]) -> bool,
+    ) -> Result<Met, FilesError> {
+        let Some(sharing) = &self.sharing else { return Ok(Met::Same) };
+        let of = |why| FilesError::NotShared { name: name.to_owned(), why };
+        let theirs = sharing.read(name).map_err(of)?;
+        Ok(match (theirs, self.read(name)?) {
+            (None, None) => Met::Same,
+            (None, Some(_)) => Met::OursIsToBeShared,
+            (Some(theirs), Some(ours)) if theirs == ours => Met::Same,
+            (Some(theirs), Some(ours)) if !counts(&theirs, &ours) => Met::OursIsToBeShared,
+            (Some(theirs), _) => {
+                self.write_here(name, &theirs)?;
+                Met::Taken
+            }
+        })
+    }
+
+    /// Shares a file with the others, if there is one.
+    pub(crate) fn give(&self, name: &str) -> Result<(), FilesError> {
+        self.read(name)?.map_or(Ok(()), |ours| self.write(name, &ours))
     }
 
     /// The account's key (PEM).
     pub(crate) fn account_key(&self) -> Result<Option<String>, FilesError> {
-        let key = self.read("account.key")?;
+        let key = self.read(ACCOUNT_KEY)?;
         Ok(key.map(|key| String::from_utf8_lossy(&key).into_owned()))
     }
 
     pub(crate) fn keep_account_key(&self, key: &str) -> Result<(), FilesError> {
-        self.write("account.key", key.as_bytes())
+        self.write(ACCOUNT_KEY, key.as_bytes())
     }
 
     pub(crate) fn account(&self) -> Result<KeptAccount, FilesError> {
-        self.read_json("account.json")
+        self.read_json(ACCOUNT)
     }
 
     pub(crate) fn keep_account(&self, account: &KeptAccount) -> Result<(), FilesError> {
-        self.write_json("account.json", account)
+        self.write_json(ACCOUNT, account)
+    }
+
+    /// Keeps it here and nowhere else.
+    pub(crate) fn keep_account_here(&self, account: &KeptAccount) -> Result<(), FilesError> {
+        self.write_here(
+            ACCOUNT,
+            &json(account).map_err(|why| FilesError::Io { path: self.path(ACCOUNT), why })?,
+        )
     }
 
     /// A certificate's key and chain (PEM).
     pub(crate) fn certificate(&self, name: &str) -> Result<Option<Vec<u8>>, FilesError> {
-        self.read(&format!("{name}.pem"))
+        self.read(&certificate_file(name))
     }
 
     pub(crate) fn keep_certificate(&self, name: &str, pem: &str) -> Result<(), FilesError> {
-        self.write(&format!("{name}.pem"), pem.as_bytes())
+        self.write(&certificate_file(name), pem.as_bytes())
     }
 
     /// Where it is.
     pub(crate) fn certificate_path(&self, name: &str) -> PathBuf {
-        self.path(&format!("{name}.pem"))
+        self.path(&certificate_file(name))
     }
 
     pub(crate) fn kept(&self, name: &str) -> Result<Kept, FilesError> {
-        self.read_json(&format!("{name}.json"))
+        self.read_json(&order_file(name))
     }
 
     pub(crate) fn keep(&self, name: &str, kept: &Kept) -> Result<(), FilesError> {
-        self.write_json(&format!("{name}.json"), kept)
+        self.write_json(&order_file(name), kept)
     }
+}
+
+fn json(what: &impl Serialize) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec_pretty(what)?)
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@
 //! and nothing of this. A process that ends at any moment goes on where it was: the account's key is there before the CA
 //! hears of it, an order's URL before its challenges are answered, a certificate and its key in one file.
 //!
+//! Several instances share all of that, where they have something to share it by (`share.rs`).
+//!
 //! *Bounds:* [`NAMES_MAX`] names; one order at a time; 250 orders in three hours; an answer of 1 MiB and 30 seconds; waits
 //! after failures by `schedule.rs`.
 
@@ -21,6 +23,7 @@ mod http;
 mod name;
 mod order;
 mod schedule;
+mod share;
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -28,6 +31,7 @@ pub use self::{
     client::{Client, Said, StartError},
     files::FilesError,
     name::{InvalidName, Name},
+    share::{Hears, NotShared, Share},
 };
 
 /// Names that one process obtains certificates for.

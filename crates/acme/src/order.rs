@@ -17,7 +17,6 @@ use instant_acme::{
     Error, Identifier, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::{
     Challenge,
@@ -25,6 +24,7 @@ use crate::{
     http::{Heard, Unanswered, now_s},
     name::{Name, reverse},
     schedule::Kind,
+    share::{Everywhere, NotShared, Sharing, Told},
 };
 
 /// How long the CA may take to look at the challenges, and then to sign. Longer: the order is kept, and asked for again.
@@ -74,6 +74,11 @@ impl Failure {
         Self { retry_at_s, ..failure }
     }
 
+    /// Nothing is wrong with the order.
+    pub(crate) fn of_sharing(why: &NotShared) -> Self {
+        Self::new(Kind::Unreachable, why.to_string())
+    }
+
     fn of_problem(problem: &Problem, status: u16) -> Self {
         const PREFIX: &str = "urn:ietf:params:acme:error:";
         let full = problem.r#type.as_deref().unwrap_or_default();
@@ -109,7 +114,16 @@ pub(crate) struct Orders<'a> {
     pub(crate) account: &'a Account,
     pub(crate) heard: &'a Heard,
     pub(crate) challenges: &'a Arc<Challenges>,
+    /// `None`: nobody else is asked for what we answer.
+    pub(crate) sharing: Option<&'a Sharing>,
     pub(crate) profile: Option<&'a str>,
+}
+
+/// A challenge that is answered until this is dropped.
+#[expect(dead_code, reason = "they are held")]
+enum Open {
+    Here(Opened),
+    Everywhere(Everywhere),
 }
 
 /// A certificate that was issued, and looked at.
@@ -217,7 +231,7 @@ impl Orders<'_> {
     }
 
     /// Answers what the CA asks for, until what is returned is dropped.
-    async fn answer_challenges(&self, order: &mut Order, by: Challenge) -> Result<Vec<Opened>, Failure> {
+    async fn answer_challenges(&self, order: &mut Order, by: Challenge) -> Result<Vec<Open>, Failure> {
         let failed = |error: Error| self.failed(&error);
         let mut opened = Vec::new();
         let mut authorizations = order.authorizations();
@@ -243,10 +257,12 @@ impl Orders<'_> {
         Ok(opened)
     }
 
-    fn open(&self, asked: &ChallengeHandle<'_>, by: Challenge) -> Result<Opened, Failure> {
+    fn open(&self, asked: &ChallengeHandle<'_>, by: Challenge) -> Result<Open, Failure> {
         let answer = asked.key_authorization();
-        let opened = match by {
-            Challenge::Http01 => self.challenges.open_path(&asked.token, answer.as_str()),
+        let told = match by {
+            Challenge::Http01 => {
+                Told::Path { token: asked.token.clone(), answer: answer.as_str().to_owned() }
+            }
             Challenge::TlsAlpn01 => {
                 let identifier = asked.identifier().to_string();
                 let name = match asked.identifier().identifier {
@@ -255,9 +271,14 @@ impl Orders<'_> {
                 };
                 let (certificate, key) = made_for_challenge(&identifier, answer.digest().as_ref())
                     .map_err(|error| of_crypto(&error))?;
-                self.challenges.open_name(&name, certificate, &key)
+                Told::Name { name, certificate, key }
             }
         };
+        if let Some(sharing) = self.sharing {
+            // We hear of it as the others do.
+            return sharing.open(&told).map(Open::Everywhere).map_err(|why| Failure::of_sharing(&why));
+        }
+        let opened = told.open(self.challenges).map(Open::Here);
         // One name of a certificate is one challenge: a CA that asks for more than it can want is refused.
         opened.map_err(|why| Failure::new(Kind::Refused, why.to_string()))
     }
@@ -292,7 +313,8 @@ impl Orders<'_> {
 fn is_about_replacing(error: &Error, failure: &Failure) -> bool {
     match error {
         Error::Unsupported(_) => true,
-        Error::Api(_) => failure.kind == Kind::Refused && !failure.is_account_gone,
+        // Some say so as an error of their own (serverInternal).
+        Error::Api(_) => failure.kind != Kind::Limited && !failure.is_account_gone,
         Error::Other(why) => why.to_string().contains("replaces"),
         _ => false,
     }
@@ -302,17 +324,14 @@ fn of_crypto(error: &rcgen::Error) -> Failure {
     Failure::new(Kind::Refused, format!("a key or a request cannot be made: {error}"))
 }
 
-/// The certificate that an authority wants to see (RFC 8737 §3): for one name, vouched for by itself.
-fn made_for_challenge(
-    identifier: &str,
-    digest: &[u8],
-) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), rcgen::Error> {
+/// The certificate that an authority wants to see (RFC 8737 §3), and its key: for one name, vouched for by itself.
+fn made_for_challenge(identifier: &str, digest: &[u8]) -> Result<(String, String), rcgen::Error> {
     let mut params = CertificateParams::new([identifier.to_owned()])?;
     params.distinguished_name = DistinguishedName::new();
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let key = KeyPair::generate()?;
     let made = params.self_signed(&key)?;
-    Ok((made.der().clone(), PrivateKeyDer::Pkcs8(key.serialize_der().into())))
+    Ok((made.pem(), key.serialize_pem()))
 }
 
 /// Looks at what a CA gave: it is for these names and for our key, and clients would take it now.

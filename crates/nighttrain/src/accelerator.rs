@@ -23,6 +23,7 @@ use crate::{
     failure::{Failure, Fault},
     savings::Savings,
     settings::{Section, Setting, Settings},
+    shelf::Shelf,
     shell::{Follow, Running, Service, Words},
     stat::Report,
     units::size_text,
@@ -125,7 +126,6 @@ impl Accelerator {
         let store = config.store.clone().map(|path| (path, config.store_bytes));
         let server = Server::start_among(config, journal, among)
             .map_err(|error| Failure::Failed(error.to_string()))?;
-        certificates.as_ref().map_or(Ok(()), |certificates| certificates.begin())?;
         let accelerator = Arc::new(Self {
             addresses: server.addresses(),
             running: Running::new(server),
@@ -139,6 +139,16 @@ impl Accelerator {
         });
         if let Some(clustered) = &accelerator.clustered {
             clustered.begin(Arc::downgrade(&accelerator))?;
+        }
+        if let Some(certificates) = &accelerator.certificates {
+            let share = accelerator.clustered.as_ref().and_then(Shelf::of);
+            if share.is_none() && accelerator.clustered.is_some() && certificates.are_obtained() {
+                tracing::warn!(
+                    "each accelerator of the cluster obtains certificates of its own, and answers for nobody else: with \
+                     cluster-secret they share them"
+                );
+            }
+            certificates.begin(share)?;
         }
         Ok(accelerator)
     }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use acme::Name;
+use acme::{Name, Share};
 use cache::{
     Certificate, Pair,
     config::{HostPattern, Tls},
@@ -87,19 +87,24 @@ impl Certificates {
         })))
     }
 
-    /// Begins to obtain certificates, if any are to be. What an authority asks for is answered by now.
+    /// Begins to obtain certificates, if any are to be; with `share`, together with other accelerators. What an authority asks for is answered by now.
     ///
     /// # Errors
     /// The state directory cannot be used, or nobody vouches for the authority.
-    pub(crate) fn begin(&self) -> Result<(), Failure> {
+    pub(crate) fn begin(&self, share: Option<Arc<dyn Share>>) -> Result<(), Failure> {
         if let Some((config, challenges)) = self.to_obtain.clone().zip(self.challenges.clone()) {
-            let begun = acme::Client::start(config, Arc::clone(&self.tls.certificates), challenges);
+            let begun = acme::Client::start(config, Arc::clone(&self.tls.certificates), challenges, share);
             let client = begun
                 .map_err(|error| Failure::Failed(format!("no certificates can be obtained: {error}")))?;
             // It is begun once.
             let _ = self.client.set(client);
         }
         Ok(())
+    }
+
+    /// Whether any are.
+    pub(crate) fn are_obtained(&self) -> bool {
+        self.to_obtain.is_some()
     }
 
     /// What is counted of those that are obtained.

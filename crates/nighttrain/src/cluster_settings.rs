@@ -2,9 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use cluster::{Config, LEASE_MAX, LEASE_MIN, Login, Name, WhenCutOff};
+use cluster::{Config, LEASE_MAX, LEASE_MIN, Login, Name, VaultConfig, WhenCutOff};
 
 use crate::{
+    admin::{Token, read_tokens},
     failure::Fault,
     settings::{
         Access, Section, Setting, Settings, Shape, list, one_or_more, optional, parse_path, path_text, plain,
@@ -34,6 +35,8 @@ pub(crate) struct ClusterSaid {
     pub(crate) replicas: usize,
     pub(crate) stream: Name,
     pub(crate) bucket: Name,
+    pub(crate) secret: Option<PathBuf>,
+    pub(crate) vault: Name,
 }
 
 impl Default for ClusterSaid {
@@ -53,6 +56,8 @@ impl Default for ClusterSaid {
             replicas,
             stream,
             bucket,
+            secret: None,
+            vault: VaultConfig::bucket(),
         }
     }
 }
@@ -94,6 +99,15 @@ impl ClusterSaid {
             path.push(".cluster");
             PathBuf::from(path)
         });
+        let vault = match &self.secret {
+            Some(path) => {
+                let secrets = read_tokens("cluster-secret", path)
+                    .map_err(|message| fault("cluster-secret", message.as_str()))?;
+                let secrets = Token::to_cluster(&secrets);
+                Some(VaultConfig { bucket: self.vault.clone(), secrets })
+            }
+            None => None,
+        };
         Ok(Some(Config {
             login,
             tls_ca: self.tls_ca.clone(),
@@ -105,6 +119,7 @@ impl ClusterSaid {
             when_cut_off: self.when_cut_off,
             position,
             address: settings.peers.told_address(),
+            vault,
             ..Config::new(self.servers.clone(), name)
         }))
     }
@@ -247,6 +262,25 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         value_name: "NAME",
         help: "The bucket that the instances are in; made if it is not there",
         access: value!(cluster.bucket, parse = name, show = |name: Name| name.to_string()),
+    },
+    Setting {
+        key: "cluster-secret",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "FILE",
+        help: "A file with a secret that all instances have, by which certificates that are obtained (acme-directory), their keys \
+               and the account are sealed and shared; the first line seals, each opens; unset: each instance obtains its own",
+        access: optional!(cluster.secret, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "cluster-certificates",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "NAME",
+        help: "The bucket that they are in; made if it is not there",
+        access: value!(cluster.vault, parse = name, show = |name: Name| name.to_string()),
     },
 ];
 

@@ -27,6 +27,7 @@ pub(crate) fn said(look: &Look, lease_left_ms: Option<u64>) -> Value {
         "applied": look.applied,
         "generation": look.generation,
         "lease_left_ms": lease_left_ms,
+        "shared": look.vault,
         "instances": look.instances.iter().map(instance).collect::<Vec<_>>(),
     })
 }
@@ -39,6 +40,9 @@ pub(crate) fn text(said: &Value) -> String {
         None => "what is stored is shown whatever becomes of the cluster".to_owned(),
     };
     let mut text = format!("{}; {lease}\n", plain(said["state"].as_str().unwrap_or_default()));
+    if let Some(shared) = said["shared"].as_str() {
+        text.push_str(&format!("certificates: {}\n", plain(shared)));
+    }
     let rows = said["instances"].as_array().map(Vec::as_slice).unwrap_or_default();
     let heading = ["state", "applied", "heard of", "version", "instance"].map(str::to_owned);
     let lines: Vec<[String; 5]> = std::iter::once(heading).chain(rows.iter().map(row)).collect();
@@ -95,7 +99,14 @@ mod tests {
             seen("c", 20, true, false, false),
             seen("d", 20, false, true, false),
         ];
-        let look = Look { state: "joined".into(), is_joined: true, applied: 1_234, generation: 0, instances };
+        let look = Look {
+            state: "joined".into(),
+            is_joined: true,
+            applied: 1_234,
+            generation: 0,
+            vault: None,
+            instances,
+        };
         assert_eq!(
             text(&said(&look, Some(2_980))),
             "joined; what is stored is shown for 2980 ms more, unless renewed\n\

@@ -11,7 +11,9 @@ use std::{
 };
 
 use cache::{Abroad, Among, Invalidate, PeerAt, PurgeError, Telling, membership::Membership};
-use cluster::{CarriesOut, Cluster, Config, Look, NotCarried, Outcome, Purge, Refused, Scope, What};
+use cluster::{
+    CarriesOut, Cluster, Config, Hears, Look, NotCarried, Outcome, Purge, Refused, Scope, Vault, What,
+};
 use engine::meter::Source;
 use tokio::sync::oneshot;
 
@@ -57,6 +59,16 @@ impl Clustered {
 
     fn ask<T>(&self, ask: impl FnOnce(&Cluster) -> T) -> Option<T> {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(ask)
+    }
+
+    /// Whether the accelerators share more than purges.
+    pub(crate) fn has_vault(&self) -> bool {
+        self.config.vault.is_some()
+    }
+
+    /// Opens what they share; `None`: nothing, or the cluster has been left.
+    pub(crate) fn open_vault(&self, hears: Hears) -> Option<Vault> {
+        self.ask(|cluster| cluster.open_vault(hears)).flatten()
     }
 
     /// Leaves the cluster. Blocks until it knows, for half a second at most.

@@ -52,6 +52,7 @@ mod run;
 mod savings;
 mod serve;
 mod settings;
+mod shelf;
 mod shell;
 mod site_settings;
 mod stat;

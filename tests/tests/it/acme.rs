@@ -29,17 +29,17 @@ use tests::{
 };
 
 /// A year and a half, for certificates that nobody renews.
-const LONG_S: u32 = 47_000_000;
+pub(crate) const LONG_S: u32 = 47_000_000;
 
 /// What of a server is the same after a restart.
-struct Place {
-    origin: ScriptedOrigin,
+pub(crate) struct Place {
+    pub(crate) origin: ScriptedOrigin,
     state: tempfile::TempDir,
-    ports: [u16; 2],
+    pub(crate) ports: [u16; 2],
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let origin = ScriptedOrigin::start();
         origin.answers("/", Answer::new(200, "a page").header("Cache-Control", "max-age=600"));
         Self { origin, state: tempfile::tempdir().expect("a directory"), ports: free_ports() }
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    fn with(&self, pebble: &Pebble, domains: &str) -> Setup {
+    pub(crate) fn with(&self, pebble: &Pebble, domains: &str) -> Setup {
         let setup = Accelerator::before(&self.origin.url()).flag("--acme-domain", domains);
         self.accelerator(setup, &pebble.directory_url(), Some(pebble.authorities()))
     }
@@ -69,11 +69,11 @@ impl Place {
     }
 
     /// A page by https, of whom this root vouches for.
-    fn ask(&self, root: &Path, host: &str) -> Output {
+    pub(crate) fn ask(&self, root: &Path, host: &str) -> Output {
         curl(&["--fail", "--cacert", root.to_str().expect("a path")], &self.url(host))
     }
 
-    fn is_shown(&self, root: &Path, host: &str) -> bool {
+    pub(crate) fn is_shown(&self, root: &Path, host: &str) -> bool {
         self.ask(root, host).stdout == b"a page"
     }
 
@@ -91,7 +91,7 @@ impl Place {
         found
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         let files = self.files();
         files.into_iter().find(|path| path.ends_with(name)).unwrap_or_else(|| panic!("no file {name}"))
     }
@@ -111,13 +111,13 @@ fn certificates(accelerator: &Accelerator) -> Vec<Value> {
     accelerator.stat().document()["certificates"].as_array().expect("certificates").clone()
 }
 
-fn error(accelerator: &Accelerator, name: &str) -> String {
+pub(crate) fn error(accelerator: &Accelerator, name: &str) -> String {
     let found = certificates(accelerator).into_iter().find(|of| of["names"][0] == name);
     found.expect("it is told of")["error"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The serial number of what is shown.
-fn serial(ports: [u16; 2], host: &str) -> String {
+pub(crate) fn serial(ports: [u16; 2], host: &str) -> String {
     let output = Command::new("sh")
         .arg("-c")
         .arg(format!(

@@ -11,6 +11,7 @@ mod cache_peers;
 mod client_certificates;
 mod clock_steps;
 mod cluster_bad_days;
+mod cluster_certificates;
 mod cluster_history;
 mod cluster_purges;
 mod codings;

@@ -28,6 +28,9 @@ const TOKEN_BYTES_MIN: usize = 16;
 /// A token above this length is another file.
 const TOKEN_BYTES_MAX: usize = 1024;
 
+/// Tokens that one file may have.
+const TOKENS_MAX: usize = 8;
+
 /// A secret. It has no `Debug` that shows it and is never logged.
 #[derive(Clone)]
 pub(crate) struct Token(Arc<str>);
@@ -54,6 +57,12 @@ impl Token {
         cache::PeerSecret::new(self.0.as_bytes())
     }
 
+    /// For accelerators that share certificates: the first seals, and all open. At least one.
+    pub(crate) fn to_cluster(tokens: &(Self, Vec<Self>)) -> cluster::Secrets {
+        let bytes = |token: &Self| token.0.as_bytes().to_vec();
+        cluster::Secrets::new(bytes(&tokens.0), tokens.1.iter().map(bytes))
+    }
+
     /// For the `Authorization` field of our own commands.
     pub(crate) fn as_bearer(&self) -> String {
         format!("Bearer {}", self.0)
@@ -65,24 +74,43 @@ impl Token {
 /// # Errors
 /// A sentence that says what is wrong; it never shows the content.
 pub(crate) fn read_token(key: &str, path: &Path) -> Result<Token, String> {
+    match read_tokens(key, path)? {
+        (token, others) if others.is_empty() => Ok(token),
+        _ => Err(format!("{key} {}: a token is one line, and there are several", path.display())),
+    }
+}
+
+/// The tokens in the file that a setting names, one in each line: the first, and the others.
+///
+/// # Errors
+/// As above.
+pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>), String> {
     let fault = |message: String| format!("{key} {}: {message}", path.display());
     let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
     let mut text = String::new();
-    file.take(TOKEN_BYTES_MAX as u64 + 1)
+    file.take((TOKENS_MAX * (TOKEN_BYTES_MAX + 2) + 1) as u64)
         .read_to_string(&mut text)
         .map_err(|error| fault(format!("cannot be read: {error}")))?;
-    let token = text.trim_end_matches(['\r', '\n']);
-    if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
-        return Err(fault(format!(
-            "a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, this one has {}; \
-             `head -c 24 /dev/urandom | base64` makes a good one",
-            token.len()
-        )));
+    let mut lines = text.trim_end_matches(['\r', '\n']).split('\n').map(|line| line.trim_end_matches('\r'));
+    let mut token = |line: &str| {
+        if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&line.len()) {
+            return Err(fault(format!(
+                "a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, this one has {}; \
+                 `head -c 24 /dev/urandom | base64` makes a good one",
+                line.len()
+            )));
+        }
+        if !line.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(fault("a token is one line of ASCII letters, digits and punctuation".to_owned()));
+        }
+        Ok(Token(line.into()))
+    };
+    let first = token(lines.next().unwrap_or_default())?;
+    let others = lines.map(&mut token).collect::<Result<Vec<_>, _>>()?;
+    if others.len() >= TOKENS_MAX {
+        return Err(fault(format!("at most {TOKENS_MAX} tokens are taken")));
     }
-    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(fault("a token is one line of ASCII letters, digits and punctuation".to_owned()));
-    }
-    Ok(Token(token.into()))
+    Ok((first, others))
 }
 
 /// What a request must bring. Holds the token as it is now: a reload may change it.
@@ -250,6 +278,13 @@ mod tests {
             std::fs::write(&path, content).expect("a file");
             assert_eq!(read_token("admin-token-file", &path).is_ok(), right, "{content:?}");
         }
+        std::fs::write(&path, "0123456789abcdef\r\nfedcba9876543210\n").expect("a file");
+        let (_, others) = read_tokens("cluster-secret", &path).expect("two");
+        assert!(others.len() == 1 && others[0].is("fedcba9876543210"));
+        assert!(read_token("admin-token-file", &path).expect_err("two").contains("there are several"));
+        std::fs::write(&path, "0123456789abcdef\n".repeat(TOKENS_MAX + 1)).expect("a file");
+        assert!(read_tokens("cluster-secret", &path).expect_err("many").contains("at most 8"));
+        std::fs::write(&path, "two lines, of length\nenough to be a token").expect("a file");
         let token = read_token("admin-token-file", &path).expect_err("wrong");
         assert!(!token.contains("enough"), "the content shows: {token}");
         assert_eq!(format!("{:?}", Token("0123456789abcdef".into())), "Token(…)");

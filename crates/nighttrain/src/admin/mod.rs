@@ -65,7 +65,7 @@ use crate::{
 };
 
 pub(crate) use self::{
-    access::{Access, Token, read_token},
+    access::{Access, Token, read_token, read_tokens},
     port::Port,
 };
 

@@ -1,0 +1,130 @@
+//! What one of several instances does beside: takes in what the others have, gives what they do not have, and orders only
+//! in its turn.
+
+use std::time::Duration;
+
+use engine::tls::certificates::Certificate;
+
+use super::{Due, Keeper, date, now_s};
+use crate::{
+    files::{ACCOUNT, ACCOUNT_KEY, FilesError, KeptAccount, Met, certificate_file, order_file},
+    share::NotShared,
+};
+
+/// When the others are asked again: whoever orders now is done, or the cluster is back.
+pub(super) const ASK_OTHERS_AGAIN: Duration = Duration::from_secs(2);
+
+impl Keeper {
+    /// Notes what the others have changed.
+    pub(super) fn hear(&mut self) {
+        let Some(sharing) = &self.sharing else { return };
+        let changed = sharing.changed();
+        let is_account = changed.contains(ACCOUNT_KEY) || changed.contains(ACCOUNT);
+        for entry in &mut self.entries {
+            let files = [certificate_file(&entry.file), order_file(&entry.file)];
+            entry.is_to_meet |= is_account || files.iter().any(|file| changed.contains(file));
+        }
+    }
+
+    /// Whether what is due of a certificate may be done now. If it is one of several: what the others have is ours by then,
+    /// what we have theirs, and if something is to be ordered, it is our turn to.
+    pub(super) fn may_do(&mut self, at: usize) -> bool {
+        let is_due = |keeper: &Self| keeper.entries[at].standing.due(now_s()) == Due::Order;
+        if self.sharing.is_none() || !(self.entries[at].is_to_meet || is_due(self)) {
+            return true;
+        }
+        // Whoever is busy, or cannot be asked, is not asked for each.
+        if self.waits.is_some() {
+            return false;
+        }
+        let mut agree = || {
+            if self.entries[at].is_to_meet {
+                self.meet(at)?;
+            }
+            if is_due(self) && self.turn.is_none() {
+                self.take_turn()?;
+                // Whoever had it before may have ordered just this.
+                self.meet(at)?;
+            }
+            Ok(())
+        };
+        match agree() {
+            Ok(()) => true,
+            Err(why) => {
+                self.waits = Some(why);
+                false
+            }
+        }
+    }
+
+    fn take_turn(&mut self) -> Result<(), NotShared> {
+        if let (None, Some(sharing)) = (&self.turn, &self.sharing) {
+            self.turn = Some(sharing.take_turn()?);
+        }
+        Ok(())
+    }
+
+    /// Takes in what the others have of a certificate and of the account, and gives them what they do not have.
+    fn meet(&mut self, at: usize) -> Result<(), NotShared> {
+        let failed = |error: FilesError| match error {
+            FilesError::NotShared { why, .. } => why,
+            other => NotShared::Failed(other.to_string()),
+        };
+        let file = self.entries[at].file.clone();
+        let (certificate_file, order_file) = (certificate_file(&file), order_file(&file));
+        let is_theirs = |_: &[u8], _: &[u8]| true;
+        let key = self.files.meet(ACCOUNT_KEY, is_theirs).map_err(failed)?;
+        let mut account = self.files.meet(ACCOUNT, is_theirs).map_err(failed)?;
+        if key == Met::Taken && account == Met::OursIsToBeShared {
+            // It is of another key.
+            self.files.keep_account_here(&KeptAccount::default()).map_err(failed)?;
+            account = Met::Taken;
+        }
+        if [key, account].contains(&Met::Taken) {
+            self.account = None;
+        }
+        let order = self.files.meet(&order_file, is_theirs).map_err(failed)?;
+        let certificate = self.files.meet(&certificate_file, begins_later).map_err(failed)?;
+        let entry = &mut self.entries[at];
+        if [order, certificate].contains(&Met::Taken) {
+            entry.read_again(&self.files).map_err(failed)?;
+        }
+        if certificate == Met::Taken {
+            let until = entry.standing.validity.map_or_else(String::new, |(_, until)| date(until));
+            tracing::info!("the certificate for {} is another instance's, until {until}", entry.text());
+            self.show();
+            self.say();
+        }
+        let all =
+            [(key, ACCOUNT_KEY), (account, ACCOUNT), (order, &order_file), (certificate, &certificate_file)];
+        for (_, file) in all.into_iter().filter(|(met, _)| *met == Met::OursIsToBeShared) {
+            self.take_turn()?;
+            self.files.give(file).map_err(failed)?;
+        }
+        self.entries[at].is_to_meet = false;
+        Ok(())
+    }
+
+    /// The round is over: others may have their turn. What stands in the way for more than a round is said once.
+    pub(super) fn end_turn(&mut self) {
+        self.turn = None;
+        let before = std::mem::replace(&mut self.waited, self.waits.take());
+        match (&before, &self.waited) {
+            (Some(NotShared::Failed(_)), Some(NotShared::Failed(why))) if !self.is_wait_told => {
+                self.is_wait_told = true;
+                tracing::warn!("certificates are neither ordered nor shared with the other instances: {why}");
+            }
+            (_, Some(NotShared::Failed(_))) => {}
+            _ => self.is_wait_told = false,
+        }
+        if self.waited != before {
+            self.say();
+        }
+    }
+}
+
+/// Of two certificates, as files have them, the second is of no use beside the first.
+fn begins_later(theirs: &[u8], ours: &[u8]) -> bool {
+    let begins = |pem: &[u8]| Certificate::from_pem(pem).ok().map(|certificate| certificate.from_s);
+    begins(theirs).is_some_and(|theirs| begins(ours).is_none_or(|ours| theirs >= ours))
+}

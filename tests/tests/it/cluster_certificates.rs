@@ -1,0 +1,229 @@
+//! Row A36's shared part: several accelerators on a real cluster of three nats-servers have one account at an authority
+//! (Pebble), order each certificate once, and answer for each other.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test may block, and stop at the first surprise"
+)]
+
+use std::{fs, path::Path};
+
+use async_nats::jetstream::kv;
+use rustix::process::Signal;
+use tests::{Accelerator, accelerator::Setup, eventually, nats_cluster::NatsCluster, pebble::Pebble};
+
+use crate::{
+    acme::{LONG_S, Place, error, serial},
+    several::{block_on, jetstream, look, until_joined},
+};
+
+const SECRET: &str = "a-secret-of-twenty-four!\n";
+const BUCKET: &str = "NIGHTTRAIN_CERTIFICATES";
+
+/// Accelerators that know each other's secret.
+struct Company {
+    cluster: NatsCluster,
+    directory: tempfile::TempDir,
+}
+
+impl Company {
+    fn start() -> Option<Self> {
+        let cluster = NatsCluster::start()?;
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("secret"), SECRET).expect("written");
+        Some(Self { cluster, directory })
+    }
+
+    fn secret(&self) -> std::path::PathBuf {
+        self.directory.path().join("secret")
+    }
+
+    /// One of them by this name.
+    fn with(&self, setup: Setup, name: &str, secret: &Path) -> Setup {
+        setup
+            .flag("--cluster", &self.cluster.urls())
+            .flag("--cluster-name", name)
+            .flag("--cluster-lease", "1s")
+            .flag("--cluster-secret", secret.to_str().expect("a path"))
+    }
+
+    fn join(&self, setup: Setup, name: &str) -> Accelerator {
+        let accelerator = self.with(setup, name, &self.secret()).start();
+        until_joined(&accelerator);
+        accelerator
+    }
+
+    async fn bucket(&self) -> kv::Store {
+        jetstream(&self.cluster).await.get_key_value(BUCKET).await.expect("a bucket")
+    }
+
+    /// Whose turn it is.
+    fn holder(&self) -> Option<String> {
+        block_on(async {
+            let turn = self.bucket().await.get("turn").await.expect("read")?;
+            let turn: serde_json::Value = serde_json::from_slice(&turn).expect("JSON");
+            Some(turn["name"].as_str().expect("a name").to_owned()).filter(|name| !name.is_empty())
+        })
+    }
+}
+
+fn is_in(directory: &Path, what: &[u8]) -> bool {
+    let mut open = vec![directory.to_owned()];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(
+                fs::read_dir(&path).expect("a directory").map(|entry| entry.expect("an entry").path()),
+            );
+        } else if let Ok(content) = fs::read(&path)
+            && content.windows(what.len()).any(|window| window == what)
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// The authority looks at one that has not ordered, and all show what one of them was given.
+#[test]
+fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
+    for challenge in ["http-01", "tls-alpn-01"] {
+        let Some(company) = Company::start() else { return };
+        let [a, b, c] = std::array::from_fn(|_| Place::new());
+        let Some(pebble) = Pebble::start(c.ports, LONG_S, &[]) else { return };
+        let root = pebble.root();
+        let setup =
+            |place: &Place, domains: &str| place.with(&pebble, domains).flag("--acme-challenge", challenge);
+        let _at_c = company.join(setup(&c, "c.example"), "c");
+        eventually("the first one's certificate is shown", || c.is_shown(&root, "c.example"));
+        let both = [(&a, "a"), (&b, "b")].map(|(place, name)| company.join(setup(place, "a.example"), name));
+        for (place, accelerator) in [&a, &b].into_iter().zip(&both) {
+            eventually("the certificate is shown", || place.is_shown(&root, "a.example"));
+            assert_eq!(error(accelerator, "a.example"), "");
+            assert_eq!(look(accelerator)["shared"], "what instances share is open");
+        }
+        assert_eq!(serial(a.ports, "a.example"), serial(b.ports, "a.example"));
+        assert_eq!(pebble.orders(), 2, "one for each name: {}", both[0].printed());
+        assert_eq!(pebble.said("There are now 2 accounts"), 0, "one account");
+        let [of_a, of_b] = [&a, &b].map(|place| fs::read(place.file("a.example.pem")).expect("a file"));
+        assert!(of_a == of_b && of_a.starts_with(b"-----BEGIN PRIVATE KEY"));
+        assert!(!is_in(company.cluster.files(), b"PRIVATE KEY"), "nobody else can read it");
+        let left = block_on(async {
+            use futures_util::TryStreamExt as _;
+            let keys = company.bucket().await.keys().await.expect("keys");
+            let keys: Vec<String> = keys.try_collect().await.expect("keys");
+            keys.into_iter().filter(|key| key.contains("challenge")).collect::<Vec<_>>()
+        });
+        assert_eq!(left, [""; 0], "no challenge stays open");
+        // Its authority would like it renewed: one of them does, and all have the next.
+        let before = serial(a.ports, "a.example");
+        pebble.would_like_renewed(&a.file("a.example.pem"), "2021-01-03T00:00:00Z", "2021-01-07T00:00:00Z");
+        both.iter().for_each(|one| one.signal(Signal::HUP));
+        for place in [&a, &b] {
+            eventually("it is renewed", || serial(place.ports, "a.example") != before);
+        }
+        eventually("they agree", || serial(a.ports, "a.example") == serial(b.ports, "a.example"));
+        assert_eq!(pebble.orders(), 3, "{}", both[0].printed());
+    }
+}
+
+/// Killed in the middle of an order, another goes on with it.
+#[test]
+fn a36_an_order_whose_instance_is_killed_is_finished_by_another() {
+    let Some(company) = Company::start() else { return };
+    let [a, b] = std::array::from_fn(|_| Place::new());
+    let sleeps = [("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "4")];
+    let Some(pebble) = Pebble::start(a.ports, LONG_S, &sleeps) else { return };
+    let root = pebble.root();
+    let setup = |place: &Place| place.with(&pebble, "a.example").flag("--acme-challenge", "http-01");
+    // Whom the authority looks at orders nothing, so that it may live.
+    let _asked = company.join(a.with(&pebble, "refused.example"), "asked");
+    let others = ["one", "two"].map(|name| (Place::new(), name));
+    let mut others: Vec<_> =
+        others.into_iter().map(|(place, name)| (company.join(setup(&place), name), place, name)).collect();
+    drop(b);
+    eventually("it is ordered", || pebble.orders() == 1);
+    let mut holder = None;
+    eventually("one of them orders", || {
+        holder = company.holder().filter(|name| name != "asked");
+        holder.is_some()
+    });
+    let at = others.iter().position(|(_, _, name)| Some(*name) == holder.as_deref()).expect("one of them");
+    let (mut ordering, _, _) = others.remove(at);
+    ordering.signal(Signal::KILL);
+    ordering.wait();
+    let (left, place, _) = &others[0];
+    eventually("the other has the certificate", || place.is_shown(&root, "a.example"));
+    assert_eq!(pebble.orders(), 1, "{}", left.printed());
+}
+
+/// From one to several; without the cluster, with another secret, and after the bucket is gone.
+#[test]
+fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster() {
+    let Some(company) = Company::start() else { return };
+    let [a, b, c] = std::array::from_fn(|_| Place::new());
+    let Some(pebble) = Pebble::start(a.ports, LONG_S, &[]) else { return };
+    let root = pebble.root();
+    let mut alone = a.with(&pebble, "a.example").start();
+    eventually("one alone has it", || a.is_shown(&root, "a.example"));
+    alone.signal(Signal::TERM);
+    alone.wait();
+
+    let first = company.join(a.with(&pebble, "a.example"), "a");
+    let mut second = company.join(b.with(&pebble, "a.example"), "b");
+    eventually("the second has it", || b.is_shown(&root, "a.example"));
+    assert_eq!(serial(a.ports, "a.example"), serial(b.ports, "a.example"));
+
+    // Who does not know the secret neither reads nor orders.
+    let other = company.directory.path().join("other");
+    fs::write(&other, "another-secret-of-thirty-one!!\n").expect("written");
+    let third = company.with(c.with(&pebble, "a.example"), "c", &other).start();
+    until_joined(&third);
+    eventually("that is said", || error(&third, "a.example").contains("sealed by another secret"));
+    assert!(!c.is_shown(&root, "a.example"));
+    // Two secrets: the first seals, each opens.
+    drop(third);
+    fs::write(&other, format!("another-secret-of-thirty-one!!\n{SECRET}")).expect("written");
+    let third = company.with(c.with(&pebble, "a.example"), "c", &other).start();
+    eventually("it has it now", || c.is_shown(&root, "a.example"));
+    // Account and key, certificate and order.
+    eventually("it seals all anew", || third.stat().count("cluster.vault_writes") >= 4);
+    drop(third);
+    let d = Place::new();
+    fs::write(&other, "another-secret-of-thirty-one!!\n").expect("written");
+    let fourth = company.with(d.with(&pebble, "a.example"), "d", &other).start();
+    eventually("it can be read by the new secret alone", || d.is_shown(&root, "a.example"));
+    drop(fourth);
+    let third = company.with(c.with(&pebble, "a.example"), "c", &company.secret()).start();
+    eventually("and not by the old one", || {
+        third.printed().contains("sealed by another secret")
+            || third.stat().count("cluster.vault_foreign") > 0
+    });
+    drop(third);
+    // From here on all know both.
+    fs::write(company.secret(), format!("{SECRET}another-secret-of-thirty-one!!\n")).expect("written");
+
+    // Without the cluster it is shown at once, and nothing is ordered.
+    second.signal(Signal::KILL);
+    second.wait();
+    let nowhere = b.with(&pebble, "a.example,b.example").flag("--cluster", "nats://127.0.0.1:9");
+    let nowhere = nowhere.flag("--cluster-secret", company.secret().to_str().expect("a path")).start();
+    assert!(b.is_shown(&root, "a.example"), "it is there at once");
+    eventually("that is said", || error(&nowhere, "b.example").contains("the cluster"));
+    drop(nowhere);
+
+    // The bucket is gone: it is made anew, and what they have is in it.
+    block_on(async { jetstream(&company.cluster).await.delete_key_value(BUCKET).await.expect("deleted") });
+    let again = company.join(b.with(&pebble, "a.example"), "b");
+    eventually("it is there again", || {
+        block_on(async {
+            use futures_util::TryStreamExt as _;
+            let context = jetstream(&company.cluster).await;
+            let Ok(bucket) = context.get_key_value(BUCKET).await else { return false };
+            let Ok(keys) = bucket.keys().await else { return false };
+            let keys: Vec<String> = keys.try_collect().await.unwrap_or_default();
+            keys.iter().any(|key| key.ends_with("/a.example.pem"))
+        })
+    });
+    assert_eq!(pebble.orders(), 1, "{}\n{}", first.printed(), again.printed());
+    assert_eq!(pebble.said("There are now 2 accounts"), 0, "one account");
+}
