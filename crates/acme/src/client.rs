@@ -73,6 +73,14 @@ pub enum StartError {
     Thread(std::io::Error),
 }
 
+fn bounded(names: &[Name]) -> Result<(), StartError> {
+    let addresses = names.iter().filter(|name| matches!(name, Name::Address(_))).count();
+    if names.len() > NAMES_MAX || addresses > ADDRESSES_MAX {
+        return Err(StartError::TooMany { names: names.len(), addresses });
+    }
+    Ok(())
+}
+
 /// What is known of a certificate, for an operator. No secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
@@ -99,6 +107,8 @@ pub struct Client {
 #[derive(Debug, Default)]
 struct Shared {
     said: Lock<Vec<Said>>,
+    /// What is to be obtained from now on, if that is something else.
+    wanted: Lock<Option<Vec<Name>>>,
     /// An operator would like to see what comes of it now.
     is_asked_to_look: AtomicBool,
     /// Nobody wants anything any more.
@@ -119,10 +129,7 @@ impl Client {
         challenges: Arc<Challenges>,
         share: Option<Arc<dyn Share>>,
     ) -> Result<Self, StartError> {
-        let addresses = config.names.iter().filter(|name| matches!(name, Name::Address(_))).count();
-        if config.names.len() > NAMES_MAX || addresses > ADDRESSES_MAX {
-            return Err(StartError::TooMany { names: config.names.len(), addresses });
-        }
+        bounded(&config.names)?;
         let mut files = Files::open(&config.state, &config.directory.url)?;
         let http = Http::new(config.authorities.as_deref(), config.directory.is_here)?;
         let entries = grouped(&config.names)
@@ -163,6 +170,19 @@ impl Client {
     #[must_use]
     pub fn said(&self) -> Vec<Said> {
         self.shared.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Obtains certificates for these names from now on. What there is of others is shown no more, and kept.
+    ///
+    /// # Errors
+    /// They are too many; the names before go on. What follows then has it done.
+    pub fn obtain_for(&self, names: Vec<Name>) -> Result<impl FnOnce() + use<'_>, StartError> {
+        bounded(&names)?;
+        Ok(|| {
+            *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
+            // One that waits is enough.
+            let _ = self.wake.try_send(());
+        })
     }
 
     /// Asks the CA again when to renew, and tries at once what waits after a failure, unless the CA has said until when.
@@ -321,10 +341,30 @@ impl Keeper {
             if self.shared.is_over.load(Ordering::Acquire) {
                 return;
             }
+            let wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(names) = wanted {
+                self.want(&names);
+            }
             if self.shared.is_asked_to_look.swap(false, Ordering::AcqRel) {
                 self.look_again();
             }
         }
+    }
+
+    /// Takes care of these names, and of no others.
+    fn want(&mut self, names: &[Name]) {
+        let mut before = std::mem::take(&mut self.entries);
+        for names in grouped(names) {
+            match before.iter().position(|entry| entry.names == names) {
+                Some(place) => self.entries.push(before.swap_remove(place)),
+                None => match Entry::read(names, &self.files) {
+                    Ok(entry) => self.entries.push(entry),
+                    Err(error) => tracing::error!("no certificate is obtained: {error}"),
+                },
+            }
+        }
+        self.show();
+        self.say();
     }
 
     /// An operator would like to see what comes of it now.

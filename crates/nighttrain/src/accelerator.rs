@@ -295,6 +295,9 @@ impl Service for Accelerator {
 
     fn follows(&self, setting: &Setting) -> bool {
         let has_tls = self.certificates.is_some() || !setting.key.starts_with("tls-");
+        if setting.key == "acme-domain" {
+            return self.certificates.as_ref().is_some_and(|certificates| certificates.are_obtained());
+        }
         has_tls
             && !["acme-", "cluster", "peers-"].iter().any(|start| setting.key.starts_with(start))
             && !ONLY_AT_START.contains(&setting.key)

@@ -168,10 +168,22 @@ impl Certificates {
     pub(crate) fn check(&self, settings: &Settings) -> Result<impl FnOnce() -> String + use<'_>, Fault> {
         let pairs = tls(settings)?.map(|found| found.pairs).unwrap_or_default();
         let read: Vec<_> = Self::read(&pairs)?.into_iter().map(Arc::new).collect();
+        let obtain = self.client.get().map(|client| {
+            let names = settings.acme.domains.iter().cloned().chain(hosts_without(settings, &read));
+            let fault = |error: acme::StartError| Fault {
+                place: "acme-domain".to_owned(),
+                message: error.to_string(),
+            };
+            client.obtain_for(names.collect()).map_err(fault)
+        });
+        let obtain = obtain.transpose()?;
         Ok(move || {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             *seen = Seen { stamps: stamps(&pairs), pairs };
             self.tls.certificates.replace(&read);
+            if let Some(obtain) = obtain {
+                obtain();
+            }
             if let Some(client) = self.client.get() {
                 client.look_again();
             }

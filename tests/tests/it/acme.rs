@@ -257,6 +257,41 @@ fn a36_certificates_are_renewed_in_time_and_when_their_authority_would_like() {
     assert_eq!(pebble.orders(), 2, "{}", accelerator.printed());
 }
 
+/// Sites that come by a reload have theirs obtained, and those that go are not renewed any more.
+#[test]
+fn a36_sites_that_come_by_a_reload_get_their_certificates() {
+    let place = Place::new();
+    let Some(pebble) = Pebble::start(place.ports, LONG_S, &[]) else { return };
+    let root = pebble.root();
+    let text = |hosts: &[&str]| -> String {
+        let site =
+            |host| format!("[[cache.site]]\nhosts = [\"{host}\"]\norigin = \"{}\"\n", place.origin.url());
+        hosts.iter().map(site).collect()
+    };
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("n.toml");
+    fs::write(&file, text(&["a.example", "b.example"])).expect("written");
+    let setup = Accelerator::configured("").flag("--config", file.to_str().expect("a path"));
+    let accelerator = place.accelerator(setup, &pebble.directory_url(), Some(pebble.authorities())).start();
+    for host in ["a.example", "b.example"] {
+        eventually("its certificate is shown", || place.is_shown(&root, host));
+    }
+    let before = serial(place.ports, "b.example");
+    fs::write(&file, text(&["b.example", "c.example"])).expect("written");
+    accelerator.signal(Signal::HUP);
+    eventually("the new one's certificate is shown", || place.is_shown(&root, "c.example"));
+    assert_eq!(serial(place.ports, "b.example"), before);
+    let names = || certificates(&accelerator).iter().map(|of| of["names"][0].clone()).collect::<Vec<_>>();
+    assert_eq!(names(), ["b.example", "c.example"]);
+    assert!(!place.is_shown(&root, "a.example"), "nobody asks for it any more");
+    assert_eq!(pebble.orders(), 3);
+    // It comes back, with what is kept of it.
+    fs::write(&file, text(&["a.example"])).expect("written");
+    accelerator.signal(Signal::HUP);
+    eventually("it is shown again", || place.is_shown(&root, "a.example"));
+    assert_eq!(pebble.orders(), 3, "{}", accelerator.printed());
+}
+
 /// A CA that is away at the start, comes, goes and forgets everything: the accounts, the orders.
 #[test]
 fn a36_an_authority_that_is_down_is_waited_for() {
