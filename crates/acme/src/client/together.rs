@@ -41,7 +41,7 @@ impl Keeper {
             if self.entries[at].is_to_meet {
                 self.meet(at)?;
             }
-            if is_due(self) && self.turn.is_none() {
+            if is_due(self) {
                 self.take_turn()?;
                 // Whoever had it before may have ordered just this.
                 self.meet(at)?;
