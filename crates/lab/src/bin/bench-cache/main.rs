@@ -24,64 +24,31 @@ mod figures;
 mod run;
 mod scenarios;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use lab::paired::apart;
-use lab::peers::PeerError;
+use lab::paired::chosen::{self, Chosen};
 use lab::peers::cache::contenders::Contender;
 
 /// Compares what a cache hit costs: ours, five peers, and the limit; and a miss, a pass, an upload beside three.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench-cache")]
 pub(crate) struct Options {
-    /// A minute in all: few URLs, one round of one second, no verdicts; shows that everything works.
-    #[arg(long)]
-    quick: bool,
-    /// Only these contenders (see --list).
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
-    /// Only these scenarios (see --list).
-    #[arg(long, value_delimiter = ',')]
-    scenario: Vec<String>,
-    /// Rounds in every scenario, instead of its own number.
-    #[arg(long)]
-    rounds: Option<usize>,
+    #[command(flatten)]
+    chosen: Chosen,
     /// Seconds a round and contender.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Where the record goes; by default bench/records, for --quick target/bench.
-    #[arg(long)]
-    records: Option<PathBuf>,
-    /// Names the scenarios and contenders, and ends.
-    #[arg(long)]
-    list: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if options.list {
-        for scenario in scenarios::all(options.quick) {
+    if options.chosen.list {
+        for scenario in scenarios::all(options.chosen.quick) {
             println!("{:<12} {}", scenario.name, scenario.what());
         }
         println!("contenders: {}", Contender::ALL.map(Contender::name).join(", "));
         return ExitCode::SUCCESS;
     }
-    match apart::enter() {
-        Ok(apart::Entered::Done(code)) => code,
-        Ok(apart::Entered::Here { remarks }) => report(run::run(&options, remarks)),
-        Err(error) => report(Err(error.into())),
-    }
-}
-
-fn report(outcome: Result<bool, PeerError>) -> ExitCode {
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("bench-cache: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    chosen::run("bench-cache", |remarks| run::run(&options, remarks))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use lab::paired::place::{sibling, workspace};
+use lab::paired::place::sibling;
 use lab::paired::record::Comparison;
 use lab::paired::tree::{Cores, pinned};
 use lab::paired::{Sample, interleave, measure};
@@ -38,8 +38,8 @@ const TOOLS: [(&str, &str); 4] =
 /// `Ok(false)` when a contender that is here did not work.
 pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerError> {
     let mut bench = Bench::prepare(options, remarks)?;
-    let all = scenarios::all(options.quick);
-    let scenarios = chosen("scenario", all, &options.scenario, |scenario| scenario.name)?;
+    let all = scenarios::all(options.chosen.quick);
+    let scenarios = chosen("scenario", all, &options.chosen.scenario, |scenario| scenario.name)?;
     let mut running = bench.start(options, &scenarios)?;
     let mut comparisons = Vec::new();
     for scenario in &scenarios {
@@ -50,15 +50,14 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     }
     // Stopped before the store is measured, so that it has the machine to itself.
     running.clear();
-    let attached = if options.quick { BTreeMap::new() } else { bench.store() };
+    let attached = if options.chosen.quick { BTreeMap::new() } else { bench.store() };
     let found = Found {
         figures: figures::all(&comparisons),
         tables: figures::latencies(&comparisons).into_iter().collect(),
         comparisons,
         attached,
     };
-    let default = if options.quick { "target/bench" } else { "bench/records" };
-    let directory = options.records.clone().unwrap_or_else(|| workspace().join(default));
+    let directory = options.chosen.records();
     let has_own_core = |name: &str| ![OURS_TWO, OURS_ONE_SHARED].contains(&name);
     bench.sitting.record(&directory, ("bench-cache", Contender::Limit), found, has_own_core)
 }
@@ -76,18 +75,18 @@ struct Bench {
 
 impl Bench {
     fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, PeerError> {
-        let memory_mib = if options.quick { MEMORY_QUICK_MIB } else { MEMORY_MIB };
+        let memory_mib = if options.chosen.quick { MEMORY_QUICK_MIB } else { MEMORY_MIB };
         let mut sitting = Sitting::begin(&TOOLS, memory_mib, remarks)?;
         let both = [sitting.server.list(), sitting.load.list()].concat();
         let both = Cores::new(both).ok_or_else(|| PeerError::failed("no cores"))?;
         let scripts = Scripts::write(sitting.work.path())?;
-        let seconds = options.seconds.unwrap_or(if options.quick { 1 } else { SECONDS });
+        let seconds = options.seconds.unwrap_or(if options.chosen.quick { 1 } else { SECONDS });
         sitting.settings.insert("seconds a round and contender".into(), seconds.to_string());
         Ok(Self {
             sitting,
             scripts,
             both,
-            is_quick: options.quick,
+            is_quick: options.chosen.quick,
             seconds,
             fresh: AtomicU64::new(MISSES_FROM),
         })
@@ -96,7 +95,7 @@ impl Bench {
     /// Starts and fills everybody who is wanted and here.
     fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, PeerError> {
         if let Some(unknown) =
-            options.only.iter().find(|name| !Contender::ALL.iter().any(|known| known.name() == **name))
+            options.chosen.only.iter().find(|name| !Contender::ALL.iter().any(|known| known.name() == **name))
         {
             let known = Contender::ALL.map(Contender::name).join(", ");
             return Err(PeerError::failed(format!("there is no contender {unknown}; there are {known}")));
@@ -108,9 +107,9 @@ impl Bench {
         let two_cores_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::OneAndTwo);
         let mut all = Vec::new();
         for contender in Contender::ALL {
-            let named = options.only.iter().any(|name| name == contender.name());
+            let named = options.chosen.only.iter().any(|name| name == contender.name());
             let is_needed = scenarios.iter().any(|scenario| scenario.is_for(contender));
-            if !options.only.is_empty() && !named || !is_needed {
+            if !options.chosen.only.is_empty() && !named || !is_needed {
                 continue;
             }
             let Some(program) = self.sitting.program(contender) else { continue };
@@ -248,7 +247,7 @@ impl Bench {
         if contenders.is_empty() {
             return Ok(None);
         }
-        let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { scenario.rounds });
+        let rounds = options.chosen.rounds(scenario.rounds);
         println!("{}: {} contenders × {rounds} rounds × {} s", scenario.name, contenders.len(), self.seconds);
         let series =
             interleave(&contenders, rounds, |(server, load), _| self.sample(server, load, scenario))?;

@@ -23,45 +23,27 @@ mod latency;
 mod run;
 mod scenarios;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use lab::paired::apart::{self, Entered};
-use lab::peers::PeerError;
+use lab::paired::chosen::{self, Chosen};
 use lab::peers::feed::contenders::Contender;
 
 /// Compares what a relayed message costs: ours, four peers, and the floor.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench-feed")]
 pub(crate) struct Options {
-    /// Two minutes at most: one short round of everything, no verdicts; shows that everything works.
-    #[arg(long)]
-    quick: bool,
-    /// Only these contenders (see --list).
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
-    /// Only these scenarios (see --list).
-    #[arg(long, value_delimiter = ',')]
-    scenario: Vec<String>,
-    /// Rounds in every scenario, instead of its own number.
-    #[arg(long)]
-    rounds: Option<usize>,
+    #[command(flatten)]
+    chosen: Chosen,
     /// Milliseconds a round and contender.
     #[arg(long)]
     milliseconds: Option<u64>,
-    /// Where the record goes; by default bench/records, for --quick target/bench.
-    #[arg(long)]
-    records: Option<PathBuf>,
-    /// Names the scenarios and contenders, and ends.
-    #[arg(long)]
-    list: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if options.list {
-        for scenario in scenarios::all(options.quick) {
+    if options.chosen.list {
+        for scenario in scenarios::all(options.chosen.quick) {
             println!("{:<12} {}", scenario.name, scenario.what());
         }
         for (name, what) in scenarios::OTHERS {
@@ -70,20 +52,5 @@ fn main() -> ExitCode {
         println!("contenders: {}", Contender::ALL.map(Contender::name).join(", "));
         return ExitCode::SUCCESS;
     }
-    match apart::enter() {
-        Ok(Entered::Done(code)) => code,
-        Ok(Entered::Here { remarks }) => report(run::run(&options, remarks)),
-        Err(error) => report(Err(error.into())),
-    }
-}
-
-fn report(outcome: Result<bool, PeerError>) -> ExitCode {
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("bench-feed: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    chosen::run("bench-feed", |remarks| run::run(&options, remarks))
 }

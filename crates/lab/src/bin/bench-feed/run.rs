@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lab::paired::machine::{self, Machine};
-use lab::paired::place::{find, workspace};
+use lab::paired::place::find;
 use lab::paired::record::{Comparison, Figure, Record};
 use lab::paired::spread::median;
 use lab::paired::tree::Cores;
@@ -94,8 +94,7 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     for remark in &record.remarks {
         println!("({remark})");
     }
-    let default = if options.quick { "target/bench" } else { "bench/records" };
-    let directory = options.records.clone().unwrap_or_else(|| workspace().join(default));
+    let directory = options.chosen.records();
     let path = record.write(&directory)?;
     println!("{}", path.display());
     Ok(!bench.failed)
@@ -160,7 +159,7 @@ impl Bench {
             server,
             both,
             programs: Vec::new(),
-            wanted: options.scenario.clone(),
+            wanted: options.chosen.scenario.clone(),
             date: machine::date(),
             machine,
             settings,
@@ -175,7 +174,7 @@ impl Bench {
     }
 
     fn chosen(&self, options: &Options) -> Result<Vec<Scenario>, PeerError> {
-        let mut all = scenarios::all(options.quick);
+        let mut all = scenarios::all(options.chosen.quick);
         let mut known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
         known.extend(OTHERS.map(|(name, _)| name));
         if let Some(unknown) = self.wanted.iter().find(|name| !known.contains(&name.as_str())) {
@@ -191,14 +190,16 @@ impl Bench {
     /// Starts everybody who is wanted and here; floors once for each number of consumers.
     fn start(&mut self, options: &Options, scenarios: &[Scenario]) -> Result<Vec<Running>, PeerError> {
         let names = Contender::ALL.map(Contender::name);
-        if let Some(unknown) = options.only.iter().find(|name| !names.contains(&name.as_str())) {
+        if let Some(unknown) = options.chosen.only.iter().find(|name| !names.contains(&name.as_str())) {
             let known = names.join(", ");
             return Err(PeerError::failed(format!("there is no contender {unknown}; there are {known}")));
         }
         let two_cores_wanted = scenarios.iter().any(|scenario| scenario.sides == Sides::OneAndTwo);
         let mut all = Vec::new();
         for contender in Contender::ALL {
-            if !options.only.is_empty() && !options.only.iter().any(|name| name == contender.name()) {
+            if !options.chosen.only.is_empty()
+                && !options.chosen.only.iter().any(|name| name == contender.name())
+            {
                 continue;
             }
             let program = match contender.program() {
@@ -322,7 +323,7 @@ impl Bench {
         if contenders.is_empty() {
             return Ok(None);
         }
-        let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { scenario.rounds });
+        let rounds = options.chosen.rounds(scenario.rounds);
         let milliseconds = scenario.run.as_millis();
         println!("{}: {} contenders × {rounds} rounds × {milliseconds} ms", scenario.name, contenders.len());
         let both = self.both.list();
@@ -373,7 +374,7 @@ impl Bench {
     ) -> Result<(), PeerError> {
         let one: Vec<&Running> =
             running.iter().filter(|server| server.consumers.is_none_or(|consumers| consumers == 1)).collect();
-        let all = latency::measure(&one, options.quick, options.rounds)?;
+        let all = latency::measure(&one, options.chosen.quick, options.chosen.rounds)?;
         figures.extend(latency::figures(&all));
         tables.extend(latency::tables(&all));
         attached.insert("latency".into(), serde_json::to_value(&all).map_err(std::io::Error::from)?);
@@ -391,7 +392,7 @@ impl Bench {
         for server in
             running.iter().filter(|server| server.contender.wire() == lab::peers::feed::wire::Wire::Nats)
         {
-            match crowd::churn(server, options.quick) {
+            match crowd::churn(server, options.chosen.quick) {
                 Ok(churn) => all.push(churn),
                 Err(error) => self.fail(format!("{} in churn: {error}", server.name)),
             }
@@ -412,8 +413,8 @@ impl Bench {
         let here: Vec<Contender> =
             self.programs.iter().map(|(contender, _)| *contender).filter(takes_part).collect();
         let mut all: Vec<Crowd> =
-            here.iter().map(|contender| Crowd::of(contender.name(), options.quick)).collect();
-        let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { CROWD_ROUNDS });
+            here.iter().map(|contender| Crowd::of(contender.name(), options.chosen.quick)).collect();
+        let rounds = options.chosen.rounds(CROWD_ROUNDS);
         println!("crowd: {} contenders × {rounds} rounds", here.len());
         for _ in 0..rounds {
             for (&contender, crowd) in here.iter().zip(&mut all) {

@@ -22,61 +22,28 @@ mod idle;
 mod run;
 mod scenarios;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use lab::paired::apart;
-use lab::peers::PeerError;
+use lab::paired::chosen::{self, Chosen};
 use lab::peers::cache::contenders::Contender;
 
 /// Compares what TLS and HTTP/2 cost: ours, nginx, haproxy, Hitch with Varnish, and the limit.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench-tls")]
 pub(crate) struct Options {
-    /// Half a minute in all: short rounds, one of each, few connections; shows that everything works.
-    #[arg(long)]
-    quick: bool,
-    /// Only these contenders (limit-h2, ours, ours-other, nginx, haproxy, hitch+varnish).
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
-    /// Only these scenarios (see --list).
-    #[arg(long, value_delimiter = ',')]
-    scenario: Vec<String>,
-    /// Rounds in every scenario, instead of its own number.
-    #[arg(long)]
-    rounds: Option<usize>,
-    /// Where the record goes; by default bench/records, for --quick target/bench.
-    #[arg(long)]
-    records: Option<PathBuf>,
-    /// Names the scenarios and contenders, and ends.
-    #[arg(long)]
-    list: bool,
+    #[command(flatten)]
+    chosen: Chosen,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if options.list {
-        for scenario in scenarios::all(options.quick) {
+    if options.chosen.list {
+        for scenario in scenarios::all(options.chosen.quick) {
             println!("{:<14} {}", scenario.name, scenario.what());
         }
         println!("contenders: {}", Contender::EDGE.map(Contender::name).join(", "));
         return ExitCode::SUCCESS;
     }
-    match apart::enter() {
-        Ok(apart::Entered::Done(code)) => code,
-        Ok(apart::Entered::Here { remarks }) => report(run::run(&options, remarks)),
-        Err(error) => report(Err(error.into())),
-    }
-}
-
-fn report(outcome: Result<bool, PeerError>) -> ExitCode {
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("bench-tls: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    chosen::run("bench-tls", |remarks| run::run(&options, remarks))
 }

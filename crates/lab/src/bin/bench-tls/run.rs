@@ -8,7 +8,6 @@ use std::time::Duration;
 use lab::latency::From;
 use lab::load::{self, Arrivals, Plan, Target};
 use lab::paired::machine::first_line;
-use lab::paired::place::workspace;
 use lab::paired::record::Comparison;
 use lab::paired::{Latency, Sample, Work, interleave, measure};
 use lab::peers::PeerError;
@@ -48,15 +47,15 @@ const OPENSSL: &str = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_
 
 /// `Ok(false)` when a contender that is here did not work.
 pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerError> {
-    let all = scenarios::all(options.quick);
-    let scenarios = chosen("scenario", all, &options.scenario, |scenario| &scenario.name)?;
-    let contenders = chosen("contender", Contender::EDGE.to_vec(), &options.only, |one| one.name())?;
+    let all = scenarios::all(options.chosen.quick);
+    let scenarios = chosen("scenario", all, &options.chosen.scenario, |scenario| &scenario.name)?;
+    let contenders = chosen("contender", Contender::EDGE.to_vec(), &options.chosen.only, |one| one.name())?;
     let mut bench = Bench::prepare(options, remarks)?;
     let running = bench.start(&contenders, &scenarios);
     let mut found = Found::default();
     for scenario in &scenarios {
         if scenario.way == Way::Idle {
-            let idle = idle::measure(&mut bench.sitting, &running, options.quick);
+            let idle = idle::measure(&mut bench.sitting, &running, options.chosen.quick);
             found.tables.extend(idle::table(&idle));
             found.figures.extend(idle::figures(&idle));
         } else if let Some(comparison) = bench.scenario(options, scenario, &running)? {
@@ -68,8 +67,7 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     let judged = figures::all(&found.comparisons);
     found.figures.splice(0..0, judged);
     found.tables.splice(0..0, figures::latencies(&found.comparisons));
-    let default = if options.quick { "target/bench" } else { "bench/records" };
-    let directory = options.records.clone().unwrap_or_else(|| workspace().join(default));
+    let directory = options.chosen.records();
     bench.sitting.record(&directory, ("bench-tls", Contender::LimitStreams), found, |_| true)
 }
 
@@ -89,7 +87,7 @@ impl Bench {
         let openssl = work.join("openssl.cnf");
         fs::write(&openssl, OPENSSL)?;
         sitting.certificates = Some(Certificates::make(work)?);
-        let (amount, round) = if options.quick {
+        let (amount, round) = if options.chosen.quick {
             (Amount::Units(UNITS_QUICK), ROUND_QUICK)
         } else {
             (Amount::Time(ROUND), ROUND)
@@ -147,7 +145,7 @@ impl Bench {
         if contenders.is_empty() {
             return Ok(None);
         }
-        let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { scenario.rounds });
+        let rounds = options.chosen.rounds(scenario.rounds);
         println!("{}: {} contenders × {rounds} rounds", scenario.name, contenders.len());
         let series = interleave(&contenders, rounds, |server, _| {
             // A server that dies or a load that fails is a sample of nothing, with the reason.
