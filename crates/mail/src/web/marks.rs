@@ -10,9 +10,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::{
     answer::Fault,
@@ -389,22 +390,35 @@ impl<M: Mailboxes> App<M> {
     }
 }
 
+/// How often it is looked what has gone: while many mails come, to be woken for each would cost more than taking it.
+const FORGET_EVERY: Duration = Duration::from_millis(10);
+
 /// Marks go with their mail, and so do what lists show of it and what was made of it.
 pub(super) async fn forget_deleted<M: Mailboxes>(app: Arc<App<M>>) {
     let mut events = app.mailboxes.events();
     loop {
-        match events.recv().await {
-            Ok(Event::Deleted { id, remains: Remains::ThisName, .. }) => app.marks.let_go(id),
-            Ok(Event::Deleted { id, remains: Remains::OtherName, .. }) => app.marks.forget(id),
-            Ok(Event::Deleted { id, .. } | Event::Over { letter: id }) => {
-                app.marks.forget(id);
-                app.gists.forget(id);
-                app.renderings.forget(id);
+        let mut next = events.recv().await;
+        loop {
+            match next {
+                Ok(Event::Deleted { id, remains: Remains::ThisName, .. }) => app.marks.let_go(id),
+                Ok(Event::Deleted { id, remains: Remains::OtherName, .. }) => app.marks.forget(id),
+                Ok(Event::Deleted { id, .. } | Event::Over { letter: id }) => {
+                    app.marks.forget(id);
+                    app.gists.forget(id);
+                    app.renderings.forget(id);
+                }
+                // What was missed is dropped by its age in the end.
+                Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
             }
-            // What was missed is dropped by its age in the end.
-            Ok(Event::Arrived(_) | Event::Missed) | Err(RecvError::Lagged(_)) => {}
-            Err(RecvError::Closed) => return,
+            next = match events.try_recv() {
+                Ok(event) => Ok(event),
+                Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
+                Err(TryRecvError::Closed) => Err(RecvError::Closed),
+                Err(TryRecvError::Empty) => break,
+            };
         }
+        tokio::time::sleep(FORGET_EVERY).await;
     }
 }
 
