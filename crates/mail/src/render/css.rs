@@ -262,6 +262,15 @@ impl<'a> Css<'a> {
     }
 }
 
+/// Takes blanks off the end of what was written since `begin`, but for one that is escaped.
+fn trim(out: &mut String, begin: usize) {
+    let mut end = begin + out[begin..].trim_end_matches(' ').len();
+    if out[..end].ends_with('\\') && end < out.len() {
+        end += 1;
+    }
+    out.truncate(end);
+}
+
 /// Of these a declaration can be made that names a colour, a length or a word, and none that fetches: there is no
 /// bracket, no escape and no comment. Most `style` attributes have nothing else.
 fn is_plain(byte: u8) -> bool {
@@ -349,7 +358,9 @@ impl Rules<'_, '_> {
         while let Ok(token) = input.next_including_whitespace() {
             let token = token.clone();
             let this = token.serialization_type();
-            if before.needs_separator_when_before(this) {
+            // `-->` would be the end of a comment of another sort.
+            let is_other_comment = matches!(token, Token::Delim('>')) && self.out.ends_with("--");
+            if before.needs_separator_when_before(this) || is_other_comment {
                 self.out.push_str("/**/");
             }
             before = self.token(input, &token, kind)?.unwrap_or(this);
@@ -385,7 +396,9 @@ impl Rules<'_, '_> {
                 return Ok(Some(TokenSerializationType::Ident));
             }
             Token::Function(name) => {
-                if kind == Kind::Value && !is_listed(name) {
+                // Nobody runs that in a selector; nobody needs it there, either.
+                let ran_once = name.eq_ignore_ascii_case("expression");
+                if ran_once || kind == Kind::Value && !is_listed(name) {
                     self.css.taken.styles += 1;
                     return Err(gone());
                 }
@@ -407,6 +420,7 @@ impl Rules<'_, '_> {
             // A comparison in a condition. What could end the element is parted from it by a blank.
             Token::Delim('<') if kind == Kind::Media => {
                 self.out.push_str("< ");
+                input.skip_whitespace();
                 return Ok(Some(TokenSerializationType::WhiteSpace));
             }
             Token::Delim('<' | '\\')
@@ -551,8 +565,7 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
         self.css.taken.styles = self.css.taken.styles.min(taken.styles + 1);
         match &copied {
             Ok(()) => {
-                let end = self.out.trim_end_matches(' ').len();
-                self.out.truncate(end);
+                trim(self.out, begin);
                 self.out.push(';');
             }
             Err(_) => self.out.truncate(begin),
@@ -569,9 +582,8 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
     fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
         let begin = self.out.len();
         self.copy(input, Kind::Selectors)?;
-        let selectors = self.out[begin..].trim_end_matches(' ').len();
-        self.out.truncate(begin + selectors);
-        if selectors == 0 {
+        trim(self.out, begin);
+        if self.out.len() == begin {
             return Err(ParseError::custom(()));
         }
         // A comma within a string or a bracket counts, too.
