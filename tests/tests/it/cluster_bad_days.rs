@@ -2,6 +2,7 @@
 //! slow, or away for long.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::expect_used,
     clippy::print_stdout,
     reason = "a test may block, say what it saw, and stop at the first surprise"
@@ -10,7 +11,10 @@
 use std::{
     fs,
     path::Path,
-    sync::atomic::Ordering::SeqCst,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +23,8 @@ use async_nats::jetstream::{
     self, kv,
     stream::{Config as StreamConfig, DiscardPolicy, RetentionPolicy},
 };
+use cluster::{CarriesOut, Cluster, Config, NotCarried, Purge, Scope, Standing, Told, What};
+use engine::cores::clock;
 use tests::{
     Accelerator,
     certificate::{Authority, Certificate},
@@ -29,8 +35,8 @@ use tests::{
 use crate::{
     nats_operator::Operator,
     several::{
-        Numbered, block_on, get, is_hit, is_joined, jetstream, look, must_purge_everywhere, purge_everywhere,
-        setup, start, store, until_joined, url, version,
+        LEASE, Numbered, block_on, get, is_hit, is_joined, jetstream, look, must_purge_everywhere,
+        purge_everywhere, setup, start, store, until_joined, url, version,
     },
 };
 
@@ -71,6 +77,69 @@ fn are_let_in(cluster: &NatsCluster, scheme: &str, flags: &[(&str, &Path)]) {
     let version_now = origin.raise();
     must_purge_everywhere(&a, &[&url("/p")]);
     assert_eq!(version(&b, "/p"), version_now);
+}
+
+/// An instance without a server: it notes what it is to carry out.
+#[derive(Default)]
+struct Noting {
+    purged: Mutex<Vec<String>>,
+    lease_until_ms: AtomicU64,
+}
+
+impl CarriesOut for Noting {
+    fn carry_out(&self, purge: &Purge) -> Result<(), NotCarried> {
+        self.purged.lock().expect("no thread panics with it").push(format!("{:?}", purge.what));
+        Ok(())
+    }
+
+    fn doubt_all(&self) -> Result<(), NotCarried> {
+        Ok(())
+    }
+
+    fn lease_until(&self, boot_ms: Option<u64>) {
+        self.lease_until_ms.store(boot_ms.expect("it has a lease"), SeqCst);
+    }
+
+    fn begins(&self, _: u64, _: u64) {}
+
+    fn has_applied(&self, _: u64, _: u64) {}
+
+    fn carries_own_again(&self) -> bool {
+        false
+    }
+
+    fn are_there(&self, _: &[(String, String)]) {}
+}
+
+/// A minute ahead, and two behind: in this process, because a process can only step its own clock.
+#[test]
+fn a38_clocks_that_are_apart_do_no_harm() {
+    let Some(cluster) = NatsCluster::start() else { return };
+    let origin = Numbered::start();
+    let a = start(&origin, &cluster.urls(), "a");
+    let server = Arc::new(Noting::default());
+    let servers = cluster.urls().split(',').map(str::to_owned).collect();
+    let config = Config { lease: LEASE, ..Config::new(servers, "apart".parse().expect("a name")) };
+    let apart = Cluster::start(config, Arc::clone(&server) as Arc<dyn CarriesOut>).expect("started");
+    eventually("it has joined", || apart.look().is_joined);
+    for step_s in [60, -120, 60] {
+        clock::step_unix_time(step_s);
+        store(&a, "/p");
+        let version_now = origin.raise();
+        let said = must_purge_everywhere(&a, &[&url("/p")]);
+        assert!(said.contains("apart has carried it out"), "{said}");
+        assert_eq!(version(&a, "/p"), version_now);
+        assert!(server.purged.lock().expect("no panic").last().is_some_and(|what| what.contains("/p")));
+        store(&a, "/p");
+        let version_now = origin.raise();
+        let purge = Purge { what: What::Url(url("/p")), is_soft: false };
+        let told = apart.tell(purge, true, Scope::Everywhere, apart.everywhere_within());
+        let outcome = told.blocking_recv().expect("an answer").expect("told");
+        let applied = |of: &Told| of.standing == Standing::Applied;
+        assert!(outcome.instances.len() == 2 && outcome.instances.iter().all(applied), "{outcome:?}");
+        assert_eq!(version(&a, "/p"), version_now);
+        assert!(server.lease_until_ms.load(SeqCst) > clock::boot_ms(), "it may serve on");
+    }
 }
 
 #[test]
