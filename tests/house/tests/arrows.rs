@@ -35,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("mail", &["httpd", "engine", "wire", "bheap"]),
     ("lab", &["allocations", "bheap", "wire", "engine", "cache", "feed", "mail"]),
     ("nighttrain", &["bheap", "wire", "engine", "acme", "cluster", "httpd", "cache", "feed", "mail"]),
-    ("tests", &["bheap", "wire", "engine", "cache", "feed", "mail", "nighttrain"]),
+    ("tests", &["bheap", "wire", "engine", "cluster", "cache", "feed", "mail", "nighttrain"]),
 ];
 
 /// What tests of any crate may use.
