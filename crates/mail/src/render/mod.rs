@@ -17,6 +17,7 @@ mod guard;
 pub mod html;
 mod lists;
 mod parts;
+mod plain;
 mod sources;
 mod tree;
 
@@ -209,7 +210,7 @@ impl<'a> Reading<'a> {
                     PartType::Text(text) => whole.push_str(cut(text, room)),
                     PartType::Html(html) => {
                         let html = cut(html, html::HTML_BYTES_MAX);
-                        whole.push_str(&mail_parser::decoders::html::html_to_text(html));
+                        whole.push_str(&plain::of_html(html));
                     }
                     _ => {}
                 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::{
     app::{App, Site},
+    assets,
     client::Client,
     counters::Counter,
     unread,
@@ -299,15 +300,11 @@ pub(super) async fn around<M: Mailboxes>(
         (header::X_FRAME_OPTIONS, "SAMEORIGIN"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-             frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-        ),
         (header::CACHE_CONTROL, "no-store"),
     ] {
         headers.entry(field).or_insert(HeaderValue::from_static(value));
     }
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert_with(|| assets::POLICY.clone());
     if let Ok(name) = HeaderValue::from_str(&name) {
         headers.insert(HeaderName::from_static("x-request-id"), name);
     }

@@ -64,10 +64,12 @@ pub(crate) struct Site {
     pub(crate) smtp: Option<String>,
     pub(crate) kept: String,
     pub(crate) warning: String,
-    pub(crate) style: String,
+    /// In the page itself.
+    pub(crate) style: &'static str,
     /// In the order in which they run.
     pub(crate) scripts: Vec<String>,
-    pub(crate) theme: String,
+    /// Likewise.
+    pub(crate) theme: &'static str,
     pub(crate) icon: String,
 }
 
@@ -96,9 +98,9 @@ impl<M: Mailboxes> App<M> {
             smtp: config.smtp.clone(),
             kept: when::span(u64::try_from(config.kept.as_millis()).unwrap_or(u64::MAX)),
             warning: config.warning.clone(),
-            style: assets::path("style.css"),
+            style: assets::STYLE,
             scripts: ["common.js", "frame.js", "list.js", "mail.js"].map(assets::path).to_vec(),
-            theme: assets::path("theme.js"),
+            theme: assets::THEME,
             icon: assets::path("icon.svg"),
         };
         let turns = |running_max, waiting_max, full| {

@@ -507,7 +507,8 @@ fn faults_are_pages_for_people_and_json_for_programs() {
         assert_eq!(page.status, status, "{path}");
         assert!(page.body.contains(words) && page.body.contains("request "), "{path}: {}", page.body);
         assert!(page.body.contains(page.header("x-request-id")));
-        assert!(!page.body.contains("<script>"));
+        // Ours, and nobody else's.
+        assert_eq!(page.body.matches("<script>").count(), 1, "{path}");
         let program = site.get(path);
         assert_eq!(program.status, status);
         assert!(program.json()["error"].is_string());

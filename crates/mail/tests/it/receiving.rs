@@ -574,7 +574,8 @@ fn an_address_that_connects_too_often_is_slowed_and_then_refused() {
     for number in 0..6 {
         let begun_ms = engine::cores::clock::monotonic_ms();
         let (greeting, _client) = greeting_of([127, 0, 0, 1], smtp);
-        let is_late = engine::cores::clock::monotonic_ms() - begun_ms >= 300;
+        // By a clock that goes in steps of up to 10 ms.
+        let is_late = engine::cores::clock::monotonic_ms() - begun_ms >= 280;
         match number {
             0 | 1 => assert!(greeting.starts_with("220 "), "{number}: {greeting}"),
             2 | 3 => {

