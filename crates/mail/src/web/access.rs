@@ -162,6 +162,11 @@ impl<M: Mailboxes> App<M> {
         }
     }
 
+    /// The same, where no inbox is shown.
+    pub(crate) fn readers_of_each(&self) -> String {
+        self.readers_of_one().replace("this inbox", "each inbox")
+    }
+
     /// Refuses what was asked for by a name that is not ours: the name of a page that was rebound to our address
     /// (DNS rebinding), whose scripts could read and change every inbox as if they were our own page's. An address and
     /// `localhost` are no names that another page can have. What says no name at all (HTTP/1.0) is no browser.

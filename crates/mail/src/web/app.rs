@@ -63,7 +63,6 @@ pub(crate) struct Site {
     pub(crate) domain: String,
     pub(crate) smtp: Option<String>,
     pub(crate) kept: String,
-    pub(crate) warning: String,
     /// In the page itself.
     pub(crate) style: &'static str,
     /// In the order in which they run.
@@ -97,7 +96,6 @@ impl<M: Mailboxes> App<M> {
             domain: config.domain.clone(),
             smtp: config.smtp.clone(),
             kept: when::span(u64::try_from(config.kept.as_millis()).unwrap_or(u64::MAX)),
-            warning: config.warning.clone(),
             style: assets::STYLE,
             scripts: ["common.js", "frame.js", "list.js", "mail.js"].map(assets::path).to_vec(),
             theme: assets::THEME,

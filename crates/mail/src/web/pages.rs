@@ -58,10 +58,14 @@ pub(super) async fn open<M: Mailboxes>(
 struct About<'a> {
     site: &'a Site,
     totals: Totals,
+    readers: String,
 }
 
 pub(super) async fn about<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Result<Response, Fault> {
-    Ok(public(page(&About { site: &app.site, totals: app.mailboxes.totals() })?, &[]))
+    Ok(public(
+        page(&About { site: &app.site, totals: app.mailboxes.totals(), readers: app.readers_of_each() })?,
+        &[],
+    ))
 }
 
 #[derive(Template)]

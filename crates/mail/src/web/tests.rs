@@ -135,6 +135,9 @@ fn an_inbox_lists_what_came_and_says_that_it_is_public() {
     assert!(page.contains(&format!("/inbox/ann@night.test/{id}")));
     // It listens on this machine alone, and says no more than is true.
     assert!(page.contains("Anyone on this machine, or let in by a proxy, can read this inbox."));
+    assert!(
+        site.page("/about").contains("Anyone on this machine, or let in by a proxy, can read each inbox.")
+    );
     let answer = site.get("/inbox/ann@night.test");
     assert_eq!(answer.header("cache-control"), "public, max-age=0, s-maxage=1");
     assert_eq!(answer.header("surrogate-key"), "inbox:ann@night.test");
