@@ -28,7 +28,8 @@ pub fn run(page: &str) -> Option<Output> {
     let [pebble, hub] = ["clients/acme", "clients/hub"].map(crate::node::artifacts);
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{}:{}:{path}", bin.display(), pebble.display(), hub.display());
-    let script = format!("ip link set lo up\n{script}kill $!\n");
+    // What a page has ended itself is gone already.
+    let script = format!("ip link set lo up\n{script}kill $! 2>/dev/null || :\n");
     let output = Command::new("unshare")
         .args(kind)
         .args(["--", "sh", "-ec", &script])

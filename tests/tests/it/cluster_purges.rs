@@ -325,3 +325,20 @@ fn a38_everywhere_is_refused_where_there_is_no_cluster() {
     assert!(!is_done && said.contains("there is no cluster here"), "{said}");
     assert_eq!(a.admin_get("/cluster").status(), 404);
 }
+
+#[test]
+fn a38_the_guide_s_commands_do_what_they_say() {
+    if tests::clients::installed("hub/nats-server").is_none() {
+        return;
+    }
+    let Some(output) = tests::guide::run("cluster.md") else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let pages: Vec<&str> = text.lines().filter(|line| line.ends_with("version")).collect();
+    assert_eq!(pages[..3], ["the first version"; 3], "{text}");
+    assert_eq!(pages[3..], ["the second version"; 3], "{text}");
+    for (said, times) in
+        [("web1 has carried it out", 2), ("web3 has carried it out", 1), ("web3 is cut off", 1)]
+    {
+        assert_eq!(text.matches(said).count(), times, "{said}: {text}");
+    }
+}
