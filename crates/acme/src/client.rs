@@ -152,9 +152,9 @@ impl Client {
             entries,
             sharing,
             turn: None,
+            has_met_account: false,
             waits: None,
-            waited: None,
-            is_wait_told: false,
+            rounds_failed: 0,
             account: None,
             pace: Pace::default(),
             shared: Arc::clone(&shared),
@@ -243,26 +243,25 @@ impl Entry {
 
     /// Takes in what its files have.
     fn read_again(&mut self, files: &Files) -> Result<(), FilesError> {
-        let entry = self;
-        entry.kept = files.kept(&entry.file)?;
+        self.kept = files.kept(&self.file)?;
         // One for other addresses than those that are wanted now is of no use.
-        let names: Vec<String> = entry.names.iter().map(ToString::to_string).collect();
-        entry.kept.order = entry.kept.order.take().filter(|order| order.names == names);
-        if let Some(pem) = files.certificate(&entry.file)? {
+        let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
+        self.kept.order = self.kept.order.take().filter(|order| order.names == names);
+        if let Some(pem) = files.certificate(&self.file)? {
             // One that has expired is shown on: whoever refuses it would refuse nothing better.
             let pem = String::from_utf8_lossy(&pem).into_owned();
             match Certificate::from_pem(pem.as_bytes()).map_err(|why| why.to_string()).and_then(|read| {
                 let within = read.until_s - 1;
-                looked_at(pem, &entry.names, within.min(now_s())).map_err(|failure| failure.message)
+                looked_at(pem, &self.names, within.min(now_s())).map_err(|failure| failure.message)
             }) {
-                Ok(issued) => entry.certificate = Some(issued.certificate),
+                Ok(issued) => self.certificate = Some(issued.certificate),
                 Err(why) => {
-                    let path = files.certificate_path(&entry.file);
+                    let path = files.certificate_path(&self.file);
                     tracing::warn!("{}: {why}; another is ordered", path.display());
                 }
             }
         }
-        entry.stand();
+        self.stand();
         Ok(())
     }
 
@@ -314,11 +313,12 @@ struct Keeper {
     sharing: Option<Sharing>,
     /// It is our turn, among them, to order.
     turn: Option<Box<dyn Any + Send>>,
-    /// Why nothing is ordered that is to be.
+    /// What the others have of the account has been looked at, since it changed and since it is our turn.
+    has_met_account: bool,
+    /// Why nothing was ordered in this round that is to be.
     waits: Option<NotShared>,
-    /// The same in the round before, and whether it was told.
-    waited: Option<NotShared>,
-    is_wait_told: bool,
+    /// Rounds in a row in which that was no other instance's turn.
+    rounds_failed: u32,
     account: Option<Account>,
     pace: Pace,
     shared: Arc<Shared>,
@@ -470,11 +470,13 @@ impl Keeper {
         let no_key = |why: &dyn std::fmt::Display| {
             Failure::new(Kind::Refused, format!("the account's key cannot be used: {why}"))
         };
+        // Of several instances, one changes it at a time.
+        let may_make = self.sharing.is_none() || self.turn.is_some();
+        let not_made =
+            || Failure::new(Kind::Unreachable, "the account is made with the next order".to_owned());
         let key = match self.files.account_key().map_err(of_files)? {
             Some(key) => key,
-            None if self.sharing.is_some() && self.turn.is_none() => {
-                return Err(no_key(&"there is none yet"));
-            }
+            None if !may_make => return Err(not_made()),
             None => {
                 let key = KeyPair::generate().map_err(|error| no_key(&error))?.serialize_pem();
                 self.files.keep_account_key(&key).map_err(of_files)?;
@@ -485,11 +487,8 @@ impl Keeper {
         let der = || PrivatePkcs8KeyDer::from(key.serialized_der().to_vec());
         let mut kept = self.files.account().map_err(of_files)?;
         let is_complete = kept.id.is_some() && kept.contacts == self.config.contacts;
-        if self.sharing.is_some() && self.turn.is_none() && !is_complete {
-            return Err(Failure::new(
-                Kind::Unreachable,
-                "the account is made with the next order".to_owned(),
-            ));
+        if !may_make && !is_complete {
+            return Err(not_made());
         }
         let url = self.config.directory.url.clone();
         let account = match &kept.id {
@@ -529,10 +528,8 @@ impl Keeper {
         entry.certificate = Some(Arc::clone(&issued.certificate));
         // By what it went this time it is tried the next time.
         entry.kept = Kept { challenge: entry.kept.challenge.clone(), ..Kept::default() };
-        if let Err(error) = self.files.keep(&entry.file, &entry.kept) {
-            tracing::error!("{error}");
-            entry.is_to_meet = true;
-        }
+        self.keep_order(at);
+        let entry = &mut self.entries[at];
         entry.stand();
         self.shared.issued.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
@@ -542,6 +539,19 @@ impl Keeper {
             entry.standing.renew_at_s().map_or_else(String::new, date)
         );
         self.show();
+    }
+
+    /// Keeps what there is of an order. What the others do not have is given to them later; if that is because it is not our turn
+    /// any more, nothing else is ordered in this round.
+    fn keep_order(&mut self, at: usize) {
+        let entry = &mut self.entries[at];
+        if let Err(error) = self.files.keep(&entry.file, &entry.kept) {
+            tracing::error!("{error}");
+            entry.is_to_meet = true;
+            if let FilesError::NotShared { why, .. } = error {
+                (self.turn, self.waits) = (None, Some(why));
+            }
+        }
     }
 
     fn fail(&mut self, at: usize, failure: Failure) {
@@ -578,10 +588,8 @@ impl Keeper {
             entry.kept.error.as_deref().unwrap_or_default(),
             date(entry.kept.not_before_s),
         );
-        if let Err(error) = self.files.keep(&entry.file, &entry.kept) {
-            tracing::error!("{error}");
-            entry.is_to_meet = true;
-        }
+        self.keep_order(at);
+        let entry = &mut self.entries[at];
         entry.stand();
         if failure.kind == Kind::Unreachable && failure.retry_at_s.is_none() && self.account.is_none() {
             // Whoever does not answer for one answers for none: the others wait with it.
@@ -643,7 +651,7 @@ impl Keeper {
     }
 
     fn say(&self) {
-        let waits = match &self.waited {
+        let waits = match &self.waits {
             Some(NotShared::Failed(why)) => Some(why),
             Some(NotShared::Busy) | None => None,
         };

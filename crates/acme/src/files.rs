@@ -182,7 +182,7 @@ impl Files {
         self.sharing = Some(sharing);
     }
 
-    /// Puts a file there and, before that, where all instances have it.
+    /// Puts a file where all instances have it, and there, whether it could be shared or not.
     fn write(&self, name: &str, content: &[u8]) -> Result<(), FilesError> {
         let shared = self.sharing.as_ref().map_or(Ok(()), |sharing| sharing.write(name, content));
         // What could not be shared is, later.
@@ -261,7 +261,8 @@ impl Files {
 
     /// Shares a file with the others, if there is one.
     pub(crate) fn give(&self, name: &str) -> Result<(), FilesError> {
-        self.read(name)?.map_or(Ok(()), |ours| self.write(name, &ours))
+        let (Some(sharing), Some(ours)) = (&self.sharing, self.read(name)?) else { return Ok(()) };
+        sharing.write(name, &ours).map_err(|why| FilesError::NotShared { name: name.to_owned(), why })
     }
 
     /// The account's key (PEM).

@@ -259,16 +259,16 @@ impl Orders<'_> {
 
     fn open(&self, asked: &ChallengeHandle<'_>, by: Challenge) -> Result<Open, Failure> {
         let answer = asked.key_authorization();
+        let identifier = asked.identifier().to_string();
+        let name = match asked.identifier().identifier {
+            Identifier::Ip(address) => reverse(*address),
+            _ => identifier.clone(),
+        };
         let told = match by {
             Challenge::Http01 => {
-                Told::Path { token: asked.token.clone(), answer: answer.as_str().to_owned() }
+                Told::Path { name, token: asked.token.clone(), answer: answer.as_str().to_owned() }
             }
             Challenge::TlsAlpn01 => {
-                let identifier = asked.identifier().to_string();
-                let name = match asked.identifier().identifier {
-                    Identifier::Ip(address) => reverse(*address),
-                    _ => identifier.clone(),
-                };
                 let (certificate, key) = made_for_challenge(&identifier, answer.digest().as_ref())
                     .map_err(|error| of_crypto(&error))?;
                 Told::Name { name, certificate, key }

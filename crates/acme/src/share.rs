@@ -89,8 +89,8 @@ pub trait Share: fmt::Debug + Send + Sync {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Told {
-    /// A token and its answer (http-01).
-    Path { token: String, answer: String },
+    /// A token, its answer, and the name that it is about (http-01).
+    Path { name: String, token: String, answer: String },
     /// A name and the certificate to be shown for it, with its key, as PEM (tls-alpn-01).
     Name { name: String, certificate: String, key: String },
 }
@@ -99,7 +99,7 @@ impl Told {
     /// Has it answered by this process.
     pub(crate) fn open(&self, challenges: &Arc<Challenges>) -> Result<Opened, NotOpened> {
         match self {
-            Self::Path { token, answer } => challenges.open_path(token, answer),
+            Self::Path { token, answer, .. } => challenges.open_path(token, answer),
             Self::Name { name, certificate, key } => {
                 let wrong = |_| {
                     NotOpened::Key(rustls::Error::General("it is no certificate with its key".to_owned()))
@@ -111,8 +111,9 @@ impl Told {
         }
     }
 
+    /// By its name, of which there are so many, and not by its token, each of which is another: what is removed leaves a mark.
     fn key(&self) -> String {
-        let (Self::Path { token: name, .. } | Self::Name { name, .. }) = self;
+        let (Self::Path { name, .. } | Self::Name { name, .. }) = self;
         format!("{CHALLENGE}{name}")
     }
 }

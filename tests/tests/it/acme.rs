@@ -78,23 +78,26 @@ impl Place {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut open = vec![self.state.path().join("acme")];
-        while let Some(path) = open.pop() {
-            if path.is_dir() {
-                open.extend(
-                    fs::read_dir(&path).expect("a directory").map(|entry| entry.expect("an entry").path()),
-                );
-            }
-            found.push(path);
-        }
-        found
+        files_below(self.state.path().join("acme"))
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         let files = self.files();
         files.into_iter().find(|path| path.ends_with(name)).unwrap_or_else(|| panic!("no file {name}"))
     }
+}
+
+/// A directory, and everything in it.
+pub(crate) fn files_below(directory: PathBuf) -> Vec<PathBuf> {
+    let (mut found, mut open) = (Vec::new(), vec![directory]);
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).expect("a directory");
+            open.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+        found.push(path);
+    }
+    found
 }
 
 fn curl(arguments: &[&str], url: &str) -> Output {

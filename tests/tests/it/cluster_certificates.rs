@@ -6,14 +6,18 @@
     reason = "a test may block, and stop at the first surprise"
 )]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use async_nats::jetstream::kv;
+use futures_util::TryStreamExt as _;
 use rustix::process::Signal;
 use tests::{Accelerator, accelerator::Setup, eventually, nats_cluster::NatsCluster, pebble::Pebble};
 
 use crate::{
-    acme::{LONG_S, Place, error, serial},
+    acme::{LONG_S, Place, error, files_below, serial},
     several::{block_on, jetstream, look, until_joined},
 };
 
@@ -34,7 +38,7 @@ impl Company {
         Some(Self { cluster, directory })
     }
 
-    fn secret(&self) -> std::path::PathBuf {
+    fn secret(&self) -> PathBuf {
         self.directory.path().join("secret")
     }
 
@@ -53,14 +57,23 @@ impl Company {
         accelerator
     }
 
-    async fn bucket(&self) -> kv::Store {
-        jetstream(&self.cluster).await.get_key_value(BUCKET).await.expect("a bucket")
+    async fn bucket(&self) -> Option<kv::Store> {
+        jetstream(&self.cluster).await.get_key_value(BUCKET).await.ok()
+    }
+
+    /// What there is; nothing while there is no bucket.
+    fn keys(&self) -> Vec<String> {
+        block_on(async {
+            let keys = self.bucket().await?.keys().await.ok()?;
+            keys.try_collect().await.ok()
+        })
+        .unwrap_or_default()
     }
 
     /// Whose turn it is.
     fn holder(&self) -> Option<String> {
         block_on(async {
-            let turn = self.bucket().await.get("turn").await.expect("read")?;
+            let turn = self.bucket().await?.get("turn").await.expect("read")?;
             let turn: serde_json::Value = serde_json::from_slice(&turn).expect("JSON");
             Some(turn["name"].as_str().expect("a name").to_owned()).filter(|name| !name.is_empty())
         })
@@ -68,19 +81,10 @@ impl Company {
 }
 
 fn is_in(directory: &Path, what: &[u8]) -> bool {
-    let mut open = vec![directory.to_owned()];
-    while let Some(path) = open.pop() {
-        if path.is_dir() {
-            open.extend(
-                fs::read_dir(&path).expect("a directory").map(|entry| entry.expect("an entry").path()),
-            );
-        } else if let Ok(content) = fs::read(&path)
-            && content.windows(what.len()).any(|window| window == what)
-        {
-            return true;
-        }
-    }
-    false
+    let holds = |path: &PathBuf| {
+        fs::read(path).is_ok_and(|content| content.windows(what.len()).any(|window| window == what))
+    };
+    files_below(directory.to_owned()).iter().any(holds)
 }
 
 /// The authority looks at one that has not ordered, and all show what one of them was given.
@@ -107,13 +111,9 @@ fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
         let [of_a, of_b] = [&a, &b].map(|place| fs::read(place.file("a.example.pem")).expect("a file"));
         assert!(of_a == of_b && of_a.starts_with(b"-----BEGIN PRIVATE KEY"));
         assert!(!is_in(company.cluster.files(), b"PRIVATE KEY"), "nobody else can read it");
-        let left = block_on(async {
-            use futures_util::TryStreamExt as _;
-            let keys = company.bucket().await.keys().await.expect("keys");
-            let keys: Vec<String> = keys.try_collect().await.expect("keys");
-            keys.into_iter().filter(|key| key.contains("challenge")).collect::<Vec<_>>()
-        });
-        assert_eq!(left, [""; 0], "no challenge stays open");
+        let keys = company.keys();
+        assert!(keys.iter().any(|key| key.ends_with("/a.example.pem")), "{keys:?}");
+        assert!(!keys.iter().any(|key| key.contains("challenge")), "no challenge stays open: {keys:?}");
         // Its authority would like it renewed: one of them does, and all have the next.
         let before = serial(a.ports, "a.example");
         pebble.would_like_renewed(&a.file("a.example.pem"), "2021-01-03T00:00:00Z", "2021-01-07T00:00:00Z");
@@ -130,28 +130,29 @@ fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
 #[test]
 fn a36_an_order_whose_instance_is_killed_is_finished_by_another() {
     let Some(company) = Company::start() else { return };
-    let [a, b] = std::array::from_fn(|_| Place::new());
+    let a = Place::new();
     let sleeps = [("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "4")];
     let Some(pebble) = Pebble::start(a.ports, LONG_S, &sleeps) else { return };
     let root = pebble.root();
     let setup = |place: &Place| place.with(&pebble, "a.example").flag("--acme-challenge", "http-01");
     // Whom the authority looks at orders nothing, so that it may live.
     let _asked = company.join(a.with(&pebble, "refused.example"), "asked");
-    let others = ["one", "two"].map(|name| (Place::new(), name));
-    let mut others: Vec<_> =
-        others.into_iter().map(|(place, name)| (company.join(setup(&place), name), place, name)).collect();
-    drop(b);
+    let two = ["one", "two"].map(|name| {
+        let place = Place::new();
+        (company.join(setup(&place), name), place, name)
+    });
     eventually("it is ordered", || pebble.orders() == 1);
     let mut holder = None;
     eventually("one of them orders", || {
         holder = company.holder().filter(|name| name != "asked");
         holder.is_some()
     });
-    let at = others.iter().position(|(_, _, name)| Some(*name) == holder.as_deref()).expect("one of them");
-    let (mut ordering, _, _) = others.remove(at);
+    let is_holder = |(_, _, name): &(Accelerator, Place, &str)| Some(*name) == holder.as_deref();
+    let (mut ordering, left): (Vec<_>, Vec<_>) = two.into_iter().partition(is_holder);
+    let (ordering, ..) = &mut ordering[0];
     ordering.signal(Signal::KILL);
     ordering.wait();
-    let (left, place, _) = &others[0];
+    let (left, place, _) = &left[0];
     eventually("the other has the certificate", || place.is_shown(&root, "a.example"));
     assert_eq!(pebble.orders(), 1, "{}", left.printed());
 }
@@ -214,16 +215,7 @@ fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster()
     // The bucket is gone: it is made anew, and what they have is in it.
     block_on(async { jetstream(&company.cluster).await.delete_key_value(BUCKET).await.expect("deleted") });
     let again = company.join(b.with(&pebble, "a.example"), "b");
-    eventually("it is there again", || {
-        block_on(async {
-            use futures_util::TryStreamExt as _;
-            let context = jetstream(&company.cluster).await;
-            let Ok(bucket) = context.get_key_value(BUCKET).await else { return false };
-            let Ok(keys) = bucket.keys().await else { return false };
-            let keys: Vec<String> = keys.try_collect().await.unwrap_or_default();
-            keys.iter().any(|key| key.ends_with("/a.example.pem"))
-        })
-    });
+    eventually("it is there again", || company.keys().iter().any(|key| key.ends_with("/a.example.pem")));
     assert_eq!(pebble.orders(), 1, "{}\n{}", first.printed(), again.printed());
     assert_eq!(pebble.said("There are now 2 accounts"), 0, "one account");
 }

@@ -15,11 +15,13 @@ use crate::{
 pub(super) const ASK_OTHERS_AGAIN: Duration = Duration::from_secs(2);
 
 impl Keeper {
-    /// Notes what the others have changed.
+    /// Notes what the others have changed; a round begins.
     pub(super) fn hear(&mut self) {
+        self.waits = None;
         let Some(sharing) = &self.sharing else { return };
         let changed = sharing.changed();
         let is_account = changed.contains(ACCOUNT_KEY) || changed.contains(ACCOUNT);
+        self.has_met_account &= !is_account;
         for entry in &mut self.entries {
             let files = [certificate_file(&entry.file), order_file(&entry.file)];
             entry.is_to_meet |= is_account || files.iter().any(|file| changed.contains(file));
@@ -60,19 +62,13 @@ impl Keeper {
     fn take_turn(&mut self) -> Result<(), NotShared> {
         if let (None, Some(sharing)) = (&self.turn, &self.sharing) {
             self.turn = Some(sharing.take_turn()?);
+            self.has_met_account = false;
         }
         Ok(())
     }
 
-    /// Takes in what the others have of a certificate and of the account, and gives them what they do not have.
-    fn meet(&mut self, at: usize) -> Result<(), NotShared> {
-        let failed = |error: FilesError| match error {
-            FilesError::NotShared { why, .. } => why,
-            other => NotShared::Failed(other.to_string()),
-        };
-        let file = self.entries[at].file.clone();
-        let (certificate_file, order_file) = (certificate_file(&file), order_file(&file));
-        let is_theirs = |_: &[u8], _: &[u8]| true;
+    /// Takes in what the others have of the account, and gives them what they do not have.
+    fn meet_account(&mut self) -> Result<(), NotShared> {
         let key = self.files.meet(ACCOUNT_KEY, is_theirs).map_err(failed)?;
         let mut account = self.files.meet(ACCOUNT, is_theirs).map_err(failed)?;
         if key == Met::Taken && account == Met::OursIsToBeShared {
@@ -83,6 +79,18 @@ impl Keeper {
         if [key, account].contains(&Met::Taken) {
             self.account = None;
         }
+        self.give(&[(key, ACCOUNT_KEY), (account, ACCOUNT)])?;
+        self.has_met_account = true;
+        Ok(())
+    }
+
+    /// The same of a certificate, and of the account if that is to be.
+    fn meet(&mut self, at: usize) -> Result<(), NotShared> {
+        if !self.has_met_account {
+            self.meet_account()?;
+        }
+        let file = &self.entries[at].file;
+        let (certificate_file, order_file) = (certificate_file(file), order_file(file));
         let order = self.files.meet(&order_file, is_theirs).map_err(failed)?;
         let certificate = self.files.meet(&certificate_file, begins_later).map_err(failed)?;
         let entry = &mut self.entries[at];
@@ -95,32 +103,51 @@ impl Keeper {
             self.show();
             self.say();
         }
-        let all =
-            [(key, ACCOUNT_KEY), (account, ACCOUNT), (order, &order_file), (certificate, &certificate_file)];
-        for (_, file) in all.into_iter().filter(|(met, _)| *met == Met::OursIsToBeShared) {
+        self.give(&[(order, &order_file), (certificate, &certificate_file)])?;
+        self.entries[at].is_to_meet = false;
+        Ok(())
+    }
+
+    /// Gives the others what they do not have of these, in our turn.
+    fn give(&mut self, met: &[(Met, &str)]) -> Result<(), NotShared> {
+        for (_, file) in met.iter().filter(|(met, _)| *met == Met::OursIsToBeShared) {
             self.take_turn()?;
             self.files.give(file).map_err(failed)?;
         }
-        self.entries[at].is_to_meet = false;
         Ok(())
     }
 
     /// The round is over: others may have their turn. What stands in the way for more than a round is said once.
     pub(super) fn end_turn(&mut self) {
         self.turn = None;
-        let before = std::mem::replace(&mut self.waited, self.waits.take());
-        match (&before, &self.waited) {
-            (Some(NotShared::Failed(_)), Some(NotShared::Failed(why))) if !self.is_wait_told => {
-                self.is_wait_told = true;
-                tracing::warn!("certificates are neither ordered nor shared with the other instances: {why}");
+        if self.sharing.is_none() {
+            return;
+        }
+        match &self.waits {
+            Some(NotShared::Failed(why)) => {
+                self.rounds_failed = self.rounds_failed.saturating_add(1);
+                if self.rounds_failed == 2 {
+                    tracing::warn!(
+                        "certificates are neither ordered nor shared with the other instances: {why}"
+                    );
+                }
             }
-            (_, Some(NotShared::Failed(_))) => {}
-            _ => self.is_wait_told = false,
+            Some(NotShared::Busy) | None => self.rounds_failed = 0,
         }
-        if self.waited != before {
-            self.say();
-        }
+        self.say();
     }
+}
+
+fn failed(error: FilesError) -> NotShared {
+    match error {
+        FilesError::NotShared { why, .. } => why,
+        other => NotShared::Failed(other.to_string()),
+    }
+}
+
+/// What the others have counts, whatever we have.
+fn is_theirs(_: &[u8], _: &[u8]) -> bool {
+    true
 }
 
 /// Of two certificates, as files have them, the second is of no use beside the first.

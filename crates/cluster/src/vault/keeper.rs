@@ -30,7 +30,7 @@ use crate::{
 const TURN_LEASES: u32 = 3;
 /// The pause before a bucket is asked for again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Keys that are followed; there are four for a certificate.
+/// Keys that are followed; there are three for a certificate, and two for an account.
 const KEYS_MAX: usize = 16 << 10;
 /// When values that were sealed by another secret are tried to be sealed anew.
 const SEAL_EVERY: Duration = Duration::from_secs(1);
@@ -128,8 +128,7 @@ impl Keeper {
                 Some(context) => tokio::select! {
                     ended = self.session(&context) => match ended {
                         Ok(Over) => return,
-                        Err(Fault::Cannot(why)) => why,
-                        Err(other) => other.words(self.common.config.name.as_str()),
+                        Err(fault) => fault.words(self.common.config.name.as_str()),
                     },
                     changed = open.changed() => match changed {
                         Ok(()) => "the connection to it was lost".to_owned(),
@@ -234,10 +233,14 @@ impl Keeper {
         }
         if let Some(name) = entry.key.strip_prefix(CONFIRMED) {
             let revision = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok());
-            match revision.filter(|_| is_put && self.confirmed.len() < INSTANCES_MAX) {
-                Some(revision) => self.confirmed.insert(name.to_owned(), revision),
-                None => self.confirmed.remove(name),
-            };
+            match revision.filter(|_| is_put) {
+                Some(revision) => {
+                    if self.confirmed.len() < INSTANCES_MAX || self.confirmed.contains_key(name) {
+                        self.confirmed.insert(name.to_owned(), revision);
+                    }
+                }
+                None => _ = self.confirmed.remove(name),
+            }
             return Ok(());
         }
         if self.known.len() >= KEYS_MAX && !self.known.contains_key(&entry.key) {
@@ -245,7 +248,7 @@ impl Keeper {
             count(&self.common.counts.vault_foreign);
             return Ok(());
         }
-        self.known.insert(entry.key.clone(), entry.revision);
+        self.note(&entry.key, entry.revision);
         if !is_put {
             (self.hears)(&entry.key, None);
             return Ok(());
@@ -269,6 +272,12 @@ impl Keeper {
                 Ok(())
             }
         }
+    }
+
+    /// Notes a revision. What the watcher brings may be older than what we have written since.
+    fn note(&mut self, key: &str, revision: u64) {
+        let known = self.known.entry(key.to_owned()).or_default();
+        *known = revision.max(*known);
     }
 
     fn note_other(&mut self, revision: u64) {
@@ -326,15 +335,12 @@ impl Keeper {
                 answered(reply, read)
             }
             Ask::Write(key, value, shown, reply) => {
-                match self.write(bucket, &key, &value, shown.is_some()).await {
-                    Ok(revision) => {
-                        if let Some(at_most) = shown {
-                            self.shown.push(Shown { revision, until: Instant::now() + at_most, reply });
-                            return Ok(());
-                        }
-                        answered(reply, Ok(()))
+                match (self.write(bucket, &key, &value, shown.is_some()).await, shown) {
+                    (Ok(revision), Some(at_most)) => {
+                        self.shown.push(Shown { revision, until: Instant::now() + at_most, reply });
+                        Ok(())
                     }
-                    Err(refused) => answered(reply, Err(refused)),
+                    (written, _) => answered(reply, written.map(drop)),
                 }
             }
             Ask::Remove(key, reply) => {
@@ -435,7 +441,11 @@ impl Keeper {
             self.known.remove(key);
             return Ok(None);
         };
-        self.known.insert(key.to_owned(), entry.revision);
+        // A server that is behind has answered: what it has is not what there is.
+        if self.known.get(key).is_some_and(|known| entry.revision < *known) {
+            return Err(Refused::Said(NotShared::Changed(key.to_owned())));
+        }
+        self.note(key, entry.revision);
         if entry.operation != kv::Operation::Put {
             return Ok(None);
         }
@@ -463,7 +473,7 @@ impl Keeper {
         let sealed = sealed.map_err(|NotOurs| Refused::Said(NotShared::NotOurs(key.to_owned())))?;
         let before = self.known.get(key).copied().unwrap_or(0);
         let revision = self.changed(bucket, key, sealed, before).await?;
-        self.known.insert(key.to_owned(), revision);
+        self.note(key, revision);
         count(&self.common.counts.vault_writes);
         Ok(revision)
     }
@@ -480,14 +490,17 @@ impl Keeper {
             Err(Refused::Said(_)) => return Ok(()),
             Err(Refused::Lost(fault)) => return Err(fault),
         }
-        for key in std::mem::take(&mut self.to_seal) {
+        while let Some(key) = self.to_seal.first().cloned() {
+            let sealed = match self.read(bucket, &key).await {
+                Ok(Some(value)) => self.write(bucket, &key, &value, false).await.map(drop),
+                Ok(None) => Ok(()),
+                Err(refused) => Err(refused),
+            };
             // What cannot be opened any more, or has changed, is sealed by whoever changed it.
-            if let Ok(Some(value)) = self.read(bucket, &key).await {
-                match self.write(bucket, &key, &value, false).await {
-                    Ok(_) | Err(Refused::Said(_)) => {}
-                    Err(Refused::Lost(fault)) => return Err(fault),
-                }
+            if let Err(Refused::Lost(fault)) = sealed {
+                return Err(fault);
             }
+            self.to_seal.remove(&key);
         }
         if !had_turn {
             self.end_turn(bucket).await;
@@ -533,13 +546,7 @@ fn answered<T>(reply: Reply<T>, outcome: Result<T, Refused>) -> Result<(), Fault
     let (said, lost) = match outcome {
         Ok(done) => (Ok(done), Ok(())),
         Err(Refused::Said(refused)) => (Err(refused), Ok(())),
-        Err(Refused::Lost(fault)) => {
-            let why = match &fault {
-                Fault::Cannot(why) => why.clone(),
-                other => other.words(""),
-            };
-            (Err(NotShared::CutOff(why)), Err(fault))
-        }
+        Err(Refused::Lost(fault)) => (Err(NotShared::CutOff(fault.words(""))), Err(fault)),
     };
     // Who does not wait any more needs no answer.
     let _ = reply.try_send(said);

@@ -27,7 +27,6 @@ use tokio::sync::watch;
 const TOKEN_BYTES_MIN: usize = 16;
 /// A token above this length is another file.
 const TOKEN_BYTES_MAX: usize = 1024;
-
 /// Tokens that one file may have.
 const TOKENS_MAX: usize = 8;
 
@@ -92,7 +91,7 @@ pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>),
         .read_to_string(&mut text)
         .map_err(|error| fault(format!("cannot be read: {error}")))?;
     let mut lines = text.trim_end_matches(['\r', '\n']).split('\n').map(|line| line.trim_end_matches('\r'));
-    let mut token = |line: &str| {
+    let token = |line: &str| {
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&line.len()) {
             return Err(fault(format!(
                 "a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, this one has {}; \
@@ -106,7 +105,7 @@ pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>),
         Ok(Token(line.into()))
     };
     let first = token(lines.next().unwrap_or_default())?;
-    let others = lines.map(&mut token).collect::<Result<Vec<_>, _>>()?;
+    let others = lines.map(token).collect::<Result<Vec<_>, _>>()?;
     if others.len() >= TOKENS_MAX {
         return Err(fault(format!("at most {TOKENS_MAX} tokens are taken")));
     }
