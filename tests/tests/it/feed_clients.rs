@@ -19,10 +19,9 @@ use std::{
 };
 
 use tests::{
-    clients::installed,
+    clients::{self, installed},
     eventually,
     feed::Feed,
-    node::{artifacts, source_tree},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,28 +51,11 @@ authorization {
 impl Language {
     /// The command up to the URL; none if the client is not here and may be left out.
     fn command(self) -> Option<Command> {
-        let program = installed(match self {
-            Self::Python => "python/bin/python",
-            Self::Node => "node/node_modules/nats/package.json",
-            Self::Go => "go/client",
-        })?;
-        let source = source_tree().join("tests/clients");
-        Some(match self {
-            Self::Python => {
-                let mut command = Command::new(program);
-                command.arg(source.join("python/client.py"));
-                command
-            }
-            Self::Node => {
-                // Node looks for packages beside the program: a copy goes where they are.
-                let script = artifacts("clients").join(format!("node/client-{}.mjs", std::process::id()));
-                fs::copy(source.join("node/client.mjs"), &script).expect("a copy");
-                let mut command = Command::new("node");
-                command.arg(script);
-                command
-            }
-            Self::Go => Command::new(program),
-        })
+        match self {
+            Self::Python => clients::python("client.py"),
+            Self::Node => clients::node("client.mjs"),
+            Self::Go => installed("go/client").map(Command::new),
+        }
     }
 }
 

@@ -2,11 +2,8 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
 
 use std::{
-    fs,
     io::{Read as _, Write as _},
     net::TcpListener,
-    path::PathBuf,
-    process::Command,
     time::Duration,
 };
 
@@ -17,11 +14,9 @@ use rustix::process::Signal;
 use tests::{
     PATIENCE,
     certificate::Certificate,
-    clients::installed,
-    eventually,
+    clients, eventually,
     feed::Feed,
     hub::{Hub, OPEN, programs},
-    node::{artifacts, source_tree},
 };
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -271,26 +266,14 @@ fn f9_official_clients_use_the_hub_s_jetstream_here() {
     let Some(hub) = Hub::start(&format!("{OPEN}\njetstream {{ store_dir: \"{{DIR}}/js\" }}")) else { return };
     let feed = Feed::start_joined("", &["--cores", "0,1", "--leaf", &hub.url()]);
     until_joined(&feed);
-    let scripts = source_tree().join("tests/clients");
-    let python = installed("python/bin/python").map(|program| (program, scripts.join("python/jetstream.py")));
-    let node = installed("node/node_modules/nats/package.json").map(|_| {
-        // Node looks for packages beside the program: a copy goes where they are.
-        let script = artifacts("clients").join(format!("node/jetstream-{}.mjs", std::process::id()));
-        fs::copy(scripts.join("node/jetstream.mjs"), &script).expect("a copy");
-        (PathBuf::from("node"), script)
-    });
-    for (program, script) in [python, node].into_iter().flatten() {
+    for script in [|| clients::python("jetstream.py"), || clients::node("jetstream.mjs")] {
         for (whose, address) in [("the hub", hub.address()), ("ours", feed.address())] {
-            let output = Command::new(&program).arg(&script).arg(format!("nats://{address}")).output();
-            let output = output.expect("the client can be started");
+            let Some(mut command) = script() else { continue };
+            let output =
+                command.arg(format!("nats://{address}")).output().expect("the client can be started");
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             let is_done = output.status.success() && said.trim_end().ends_with("ok");
-            assert!(
-                is_done,
-                "{} at {whose}: {said}{}",
-                program.display(),
-                String::from_utf8_lossy(&output.stderr)
-            );
+            assert!(is_done, "{command:?} at {whose}: {said}{}", String::from_utf8_lossy(&output.stderr));
         }
     }
 }

@@ -327,7 +327,7 @@ impl Multiplex {
         }
         for (place, bytes) in begun.lengths().iter().enumerate() {
             let is_end = ends && place + 1 == frames.lengths().len();
-            self.wire.data_header(stream, *bytes, is_end);
+            self.wire.sends_data(stream, *bytes, is_end);
         }
         // A frame that has begun must come to its end before any other, so what the socket left of it is ours.
         let rest = list.copy(sent..waited.len() + begun.framed_bytes());

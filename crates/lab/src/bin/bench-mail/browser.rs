@@ -75,7 +75,7 @@ impl Bench {
         command: &mut Command,
         running: &Running,
     ) -> Result<BTreeMap<String, Vec<f64>>, PeerError> {
-        let [rounds, mails, arrivals] = if self.options.quick { [1, 20, 3] } else { [21, 500, 300] };
+        let [rounds, mails, arrivals] = if self.options.chosen.quick { [1, 20, 3] } else { [21, 500, 300] };
         let output = command
             .env("MAIL_URL", format!("http://{}", running.pages()?))
             .env("MAIL_SMTP", running.address.to_string())

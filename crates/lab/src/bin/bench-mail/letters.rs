@@ -52,7 +52,7 @@ impl Bench {
     /// A newsletter as it is shown in its frame: made, and asked for again. Mailpit hands out the HTML as it came.
     pub(crate) fn newsletter(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
-        let (server, count) = (self.server.clone(), if self.options.quick { 5 } else { 100 });
+        let (server, count) = (self.server.clone(), if self.options.chosen.quick { 5 } else { 100 });
         let all: Vec<(String, (&Running, bool))> = running
             .iter()
             .flat_map(|(name, contender)| {
@@ -103,8 +103,8 @@ impl Bench {
     /// Four who look at slow mails without end, and a fifth who looks at honest ones.
     pub(crate) fn slow_mails(&mut self) -> Result<(), PeerError> {
         let Some((_, ours)) = self.start(&[Contender::Ours])?.pop() else { return Ok(()) };
-        let honest = if self.options.quick { 5 } else { 100 };
-        let copies = if self.options.quick { 2 } else { COPIES };
+        let honest = if self.options.chosen.quick { 5 } else { 100 };
+        let copies = if self.options.chosen.quick { 2 } else { COPIES };
         let mut asking = Pages::connect(ours.pages()?)?;
         let kinds = slow();
         let mut of_kind = Vec::new();

@@ -40,7 +40,7 @@ impl Bench {
             ("home page", "/"),
         ]
         .map(|(name, path)| (name.to_owned(), path));
-        let count = if self.options.quick { 300 } else { 3_000 };
+        let count = if self.options.chosen.quick { 300 } else { 3_000 };
         for (_, path) in &pages {
             pages::ask(pages_at, path, count / 3)?;
         }
@@ -71,12 +71,12 @@ impl Bench {
     /// What it costs to list a hundred mails with the beginnings of their texts over Mailpit's API, which both have.
     pub(crate) fn list_100(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
-        let mails = if self.options.quick { 200 } else { LISTED_OF };
+        let mails = if self.options.chosen.quick { 200 } else { LISTED_OF };
         for (_, contender) in &running {
             load::source(contender.address, &self.load, mails, true)?;
         }
         self.lists_first(&running, mails)?;
-        let count = if self.options.quick { 30 } else { 1_000 };
+        let count = if self.options.chosen.quick { 30 } else { 1_000 };
         let list = |contender: &Running| -> Result<u64, PeerError> {
             pages::ask(contender.pages()?, "/api/v1/messages?limit=100", count)
         };
@@ -106,7 +106,7 @@ impl Bench {
 
     /// Lists that nobody has asked for before, a moment after their mails came.
     fn lists_first(&mut self, running: &[(String, Running)], mails: u64) -> Result<(), PeerError> {
-        thread::sleep(if self.options.quick { Duration::ZERO } else { AHEAD });
+        thread::sleep(if self.options.chosen.quick { Duration::ZERO } else { AHEAD });
         let mut rows = Vec::new();
         for (name, contender) in running {
             let before = contender.tree.usage()?;

@@ -22,13 +22,14 @@ mod lists;
 mod search;
 mod taking;
 
-use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, net::Ipv4Addr, process::ExitCode};
 
 use clap::Parser;
 use lab::{
     paired::{
+        chosen::Chosen,
         machine,
-        place::{ours, workspace},
+        place::ours,
         record::{Comparison, Figure, Record},
         spread::median,
         tree::Cores,
@@ -43,23 +44,15 @@ use lab::{
     report::Table,
 };
 
+/// Rounds in every scenario.
+const ROUNDS: usize = 7;
+
 /// Compares what a mail costs: ours, five peers, and the limit.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench-mail")]
 pub(crate) struct Options {
-    /// A minute in all: few mails, one round, no verdicts; shows that everything works.
-    #[arg(long)]
-    quick: bool,
-    /// Only these contenders (sink, ours, ours-shared, mailpit, postfix, aiosmtpd, maildev, greenmail).
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
-    /// Only these scenarios (reused, connections, stored, pages, list-100, search, rare-word, newsletter, slow-mails,
-    /// browser, pipelined, idle).
-    #[arg(long, value_delimiter = ',')]
-    scenario: Vec<String>,
-    /// Rounds in every scenario.
-    #[arg(long)]
-    rounds: Option<usize>,
+    #[command(flatten)]
+    chosen: Chosen,
     /// Mails stored before, for `stored`.
     #[arg(long, value_delimiter = ',', default_value = "100000,1000000")]
     stored: Vec<u64>,
@@ -69,13 +62,16 @@ pub(crate) struct Options {
     /// Seconds of `pipelined`.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Where the record goes; by default bench/records, for --quick target/bench.
-    #[arg(long)]
-    records: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let options = Options::parse();
+    if options.chosen.list {
+        println!("scenarios: {}", SCENARIOS.map(|(name, _)| name).join(", "));
+        println!("contenders: {}", Contender::ALL.map(Contender::name).join(", "));
+        return ExitCode::SUCCESS;
+    }
+    match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench-mail: {error}");
@@ -98,6 +94,21 @@ struct Bench {
 /// What measures one thing, of all contenders.
 type Scenario = fn(&mut Bench) -> Result<(), PeerError>;
 
+const SCENARIOS: [(&str, Scenario); 12] = [
+    ("reused", |bench| bench.sessions("reused", "connections reused", true)),
+    ("connections", |bench| bench.sessions("connections", "a connection for each mail", false)),
+    ("stored", Bench::stored),
+    ("pages", Bench::pages),
+    ("list-100", Bench::list_100),
+    ("search", Bench::search),
+    ("rare-word", Bench::rare_word),
+    ("newsletter", Bench::newsletter),
+    ("slow-mails", Bench::slow_mails),
+    ("browser", Bench::browser),
+    ("pipelined", Bench::pipelined),
+    ("idle", Bench::idle),
+];
+
 fn run(options: &Options) -> Result<(), PeerError> {
     let allowed = Cores::allowed()?;
     let (Some(&first), Some(&last)) = (allowed.first(), allowed.last()) else {
@@ -119,28 +130,14 @@ fn run(options: &Options) -> Result<(), PeerError> {
     if first == last {
         bench.remarks.push("one processor only: server and load share it".to_owned());
     }
-    let scenarios: [(&str, Scenario); 12] = [
-        ("reused", |bench| bench.sessions("reused", "connections reused", true)),
-        ("connections", |bench| bench.sessions("connections", "a connection for each mail", false)),
-        ("stored", Bench::stored),
-        ("pages", Bench::pages),
-        ("list-100", Bench::list_100),
-        ("search", Bench::search),
-        ("rare-word", Bench::rare_word),
-        ("newsletter", Bench::newsletter),
-        ("slow-mails", Bench::slow_mails),
-        ("browser", Bench::browser),
-        ("pipelined", Bench::pipelined),
-        ("idle", Bench::idle),
-    ];
     if let Some(unknown) =
-        options.scenario.iter().find(|name| scenarios.iter().all(|(known, _)| known != name))
+        options.chosen.scenario.iter().find(|name| SCENARIOS.iter().all(|(known, _)| known != name))
     {
-        let known = scenarios.map(|(name, _)| name).join(", ");
+        let known = SCENARIOS.map(|(name, _)| name).join(", ");
         return Err(PeerError::Failed(format!("there is no scenario {unknown}; there are {known}")));
     }
-    for (name, run) in scenarios {
-        if options.scenario.is_empty() || options.scenario.iter().any(|wanted| wanted == name) {
+    for (name, run) in SCENARIOS {
+        if options.chosen.scenario.is_empty() || options.chosen.scenario.iter().any(|wanted| wanted == name) {
             run(&mut bench)?;
         }
     }
@@ -171,20 +168,19 @@ fn run(options: &Options) -> Result<(), PeerError> {
         remarks: bench.remarks,
     };
     println!("{}", record.text());
-    let default = if options.quick { "target/bench" } else { "bench/records" };
-    let directory = options.records.clone().unwrap_or_else(|| workspace().join(default));
-    let path = record.write(&directory)?;
+    let path = record.write(&options.chosen.records())?;
     println!("{}", path.display());
     Ok(())
 }
 
 impl Bench {
     fn rounds(&self) -> usize {
-        self.options.rounds.unwrap_or(if self.options.quick { 1 } else { 7 })
+        self.options.chosen.rounds(ROUNDS)
     }
 
     fn takes_part(&self, contender: Contender) -> bool {
-        self.options.only.is_empty() || self.options.only.iter().any(|name| name == contender.name())
+        self.options.chosen.only.is_empty()
+            || self.options.chosen.only.iter().any(|name| name == contender.name())
     }
 
     /// Starts whoever is there; who is not is remarked on.
@@ -215,7 +211,7 @@ impl Bench {
     /// Remarks on what was measured, which may be so much.
     fn judged(&mut self, what: &str, (is, most): (f64, f64), unit: &str) {
         let verdict = match is <= most {
-            _ if self.options.quick => "quick: no verdict",
+            _ if self.options.chosen.quick => "quick: no verdict",
             true => "met",
             false => "not met",
         };

@@ -44,7 +44,7 @@ const BESIDE_MAILPIT: u64 = 10_000;
 
 impl Bench {
     pub(crate) fn rare_word(&mut self) -> Result<(), PeerError> {
-        let mails = if self.options.quick { 5_000 } else { self.options.searched };
+        let mails = if self.options.chosen.quick { 5_000 } else { self.options.searched };
         let letters = Letters::new(mails, MAIL_BYTES, mails.div_ceil(10));
         let mut held_bytes = Vec::new();
         let mut many = None;
@@ -124,7 +124,7 @@ impl Bench {
 
     /// Inbox pages at a steady rate beside searches at another.
     fn pages_beside(&mut self, many: &Running, few: &Running, mails: u64) -> Result<(), PeerError> {
-        let lasting = Duration::from_secs(if self.options.quick { 1 } else { 5 });
+        let lasting = Duration::from_secs(if self.options.chosen.quick { 1 } else { 5 });
         let server = self.server.clone();
         let all = [
             ("no search".to_owned(), (many, false)),
@@ -169,7 +169,7 @@ impl Bench {
     /// A search that finds three mails, and one that finds none, over Mailpit's API, which both have.
     pub(crate) fn search(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
-        let mails = if self.options.quick { 100 } else { BESIDE_MAILPIT };
+        let mails = if self.options.chosen.quick { 100 } else { BESIDE_MAILPIT };
         let letters = Letters::new(mails, MAIL_BYTES, mails);
         for (_, contender) in &running {
             let written = (0..mails).map(|number| {
@@ -178,11 +178,11 @@ impl Bench {
                 (format!("i{inbox}@bench.test"), mail)
             });
             load::handed(contender.address, written)?;
-            if contender.is_ours() && !self.options.quick {
+            if contender.is_ours() && !self.options.chosen.quick {
                 most_held(contender, mails)?;
             }
         }
-        let (server, count) = (self.server.clone(), if self.options.quick { 1 } else { 5 });
+        let (server, count) = (self.server.clone(), if self.options.chosen.quick { 1 } else { 5 });
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             measure(&contender.tree, &server, || {
                 let mut asking = Pages::connect(contender.pages()?)?;

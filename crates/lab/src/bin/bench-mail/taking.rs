@@ -30,7 +30,7 @@ impl Bench {
     /// `smtp-source` against everybody.
     pub(crate) fn sessions(&mut self, scenario: &str, what: &str, reuse: bool) -> Result<(), PeerError> {
         let running = self.start(&Contender::ALL)?;
-        let quick = self.options.quick;
+        let quick = self.options.chosen.quick;
         let mails = |contender: &Running| match (quick, contender.is_slow) {
             (true, _) => 500,
             (false, true) => 1_500,
@@ -77,7 +77,10 @@ impl Bench {
         let mut rows = Vec::new();
         let counts: Vec<u64> = std::iter::once(0)
             .chain(
-                self.options.stored.iter().map(|count| if self.options.quick { count / 100 } else { *count }),
+                self.options
+                    .stored
+                    .iter()
+                    .map(|count| if self.options.chosen.quick { count / 100 } else { *count }),
             )
             .collect();
         for count in counts {
@@ -107,7 +110,7 @@ impl Bench {
             running.push((format!("ours, {count} stored"), started));
         }
         let (server, load) = (self.server.clone(), self.load.clone());
-        let count = if self.options.quick { 500 } else { 15_000 };
+        let count = if self.options.chosen.quick { 500 } else { 15_000 };
         for (_, contender) in &running {
             load::source(contender.address, &load, count / 2, true)?;
         }
@@ -149,7 +152,7 @@ impl Bench {
     pub(crate) fn pipelined(&mut self) -> Result<(), PeerError> {
         let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
             .map_err(PeerError::Failed)?;
-        let seconds = if self.options.quick { 2 } else { self.options.seconds };
+        let seconds = if self.options.chosen.quick { 2 } else { self.options.seconds };
         let before = started.tree.usage()?;
         let begun = Instant::now();
         let sent = load::pipelined(started.address, load::Until::Time(Duration::from_secs(seconds)), 0)?;
@@ -193,7 +196,7 @@ impl Bench {
 
     /// What a connection costs in which nothing happens.
     pub(crate) fn idle(&mut self) -> Result<(), PeerError> {
-        let connections = if self.options.quick { 500 } else { CONNECTIONS_IDLE };
+        let connections = if self.options.chosen.quick { 500 } else { CONNECTIONS_IDLE };
         let mut rows = Vec::new();
         for (name, running) in self.start(&[Contender::Ours, Contender::Mailpit])? {
             let before = running.tree.usage()?.rss_bytes;

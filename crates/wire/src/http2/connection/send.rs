@@ -114,9 +114,19 @@ impl Connection {
     /// The header of a DATA frame of so many bytes, which the caller sends now; no more than [`Self::sendable`] said.
     ///
     /// # Panics
-    /// If the stream is gone, or its window smaller.
+    /// As [`Self::sends_data`].
     #[inline]
     pub fn data_header(&mut self, stream: u32, bytes: usize, end_stream: bool) -> [u8; HEADER_BYTES] {
+        self.sends_data(stream, bytes, end_stream);
+        frame::data_header(stream, bytes, end_stream)
+    }
+
+    /// A DATA frame of so many bytes, whose header the caller has made ([`frame::data_header`]), has begun to leave.
+    ///
+    /// # Panics
+    /// If the stream is gone, or its window smaller.
+    #[inline]
+    pub fn sends_data(&mut self, stream: u32, bytes: usize, end_stream: bool) {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn;
         let open = self.streams.find(stream).filter(|open| open.is_local_open);
@@ -139,7 +149,6 @@ impl Connection {
         if end_stream {
             self.close_local(stream);
         }
-        frame::data_header(stream, bytes, end_stream)
     }
 
     /// Which of the streams that have something to send is to send next: the most urgent; of those the one that was opened
