@@ -186,9 +186,7 @@ impl Subjects {
         }
         let before = std::mem::replace(&mut self.abroad.exchange, now.cloned());
         self.take_services();
-        if links.has_others() || links.tellers.are_configured {
-            self.listen_for_answers(answers, links);
-        }
+        self.listen_for_answers(answers, links);
         Some(before)
     }
 

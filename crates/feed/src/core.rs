@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) identities: Identities,
     pub(crate) acceptors: Acceptors,
+    /// The hubs of all cores.
+    pub(crate) hubs: Arc<[Arc<leaf::Seed>]>,
 }
 
 /// One core.
@@ -103,8 +105,6 @@ pub(crate) struct Core {
     pub(crate) hubs_up: HubMask,
     /// Those that this core joins.
     pub(crate) hubs: Hubs,
-    /// What is configured of all of them.
-    pub(crate) all_hubs: Arc<[Arc<leaf::Seed>]>,
     pub(crate) cores: usize,
     /// Who answers in the system account.
     pub(crate) system: mpsc::Sender<Told>,
@@ -148,14 +148,13 @@ pub(crate) struct CoreSeed {
     pub(crate) cores: usize,
     pub(crate) system: mpsc::Sender<Told>,
     pub(crate) scribe: Option<Scribe>,
-    pub(crate) hubs: Arc<[Arc<leaf::Seed>]>,
 }
 
 impl Local {
     pub(crate) fn new(seed: CoreSeed) -> Rc<Self> {
         let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system, .. } =
             seed;
-        let (scribe, all_hubs) = (seed.scribe, seed.hubs);
+        let scribe = seed.scribe;
         let limits = &settings.config.limits;
         let counters = Rc::new(counters);
         let mut core = Core {
@@ -175,8 +174,7 @@ impl Local {
             tide: Tide::default(),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
             hubs_up: 0,
-            hubs: Hubs::new(index, cores, &all_hubs),
-            all_hubs,
+            hubs: Hubs::new(index, cores),
             cores,
             shared,
             system,
@@ -186,7 +184,6 @@ impl Local {
             backlog: Backlog::default(),
             settings,
         };
-        core.links.tellers.are_configured = !core.all_hubs.is_empty();
         core.take_exchange();
         Rc::new(Self {
             core: RefCell::new(core),
@@ -295,6 +292,7 @@ impl Core {
         self.settings = settings;
         self.mappings = self.settings.identities.all_mappings();
         self.take_exchange();
+        self.leave_hubs_not_configured();
         self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
         self.share.resize(self.settings.config.limits.max_pending_total, self.cores);

@@ -85,6 +85,7 @@ pub(crate) fn cores_with(
         config: Config { authorization: authorization.clone(), ..Config::default() },
         identities: Identities::build(authorization, None).expect("it is sound"),
         acceptors: Acceptors::default(),
+        hubs: Arc::clone(hubs),
     });
     let (shared, balance) = (Shared::new(address, Arc::clone(&counters)), Balance::new(count));
     let endpoints = mesh.into_endpoints().into_iter().enumerate();
@@ -102,7 +103,6 @@ pub(crate) fn cores_with(
                 balance: Arc::clone(&balance),
                 system: tokio::sync::mpsc::channel(1).0,
                 scribe: None,
-                hubs: Arc::clone(hubs),
             })
         })
         .collect()

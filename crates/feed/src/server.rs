@@ -28,7 +28,7 @@ use crate::{
     connection::{Closed, Transport},
     core::{Core, CoreSeed, Local, Settings},
     counters::Counter,
-    identity::{AccountId, Identities, SpecError},
+    identity::{Identities, SpecError},
     leaf,
     look::Looker,
     proxied,
@@ -87,6 +87,9 @@ pub enum ReloadError {
     /// The certificates or keys cannot be used.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] TlsError),
+    /// A hub cannot be joined as it is configured.
+    #[error("{0}")]
+    Leaf(String),
     /// A core did not take it.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
@@ -132,7 +135,6 @@ struct Common {
     settings: Arc<Settings>,
     balance: Arc<Balance>,
     system: mpsc::Sender<Told>,
-    hubs: Arc<[Arc<leaf::Seed>]>,
 }
 
 impl Server {
@@ -173,8 +175,8 @@ impl Server {
         let counters = CounterSet::<Counter>::new(loops);
         let shared = Shared::new(addresses.first().copied().unwrap_or(address), Arc::clone(&counters));
         let acceptors = Acceptors::build(&config)?;
-        let hubs = hubs(&config, &identities, &shared).map_err(StartError::Leaf)?;
-        let settings = Arc::new(Settings { config, identities, acceptors });
+        let hubs = leaf::seeds(&config, &identities, &shared, &[]).map_err(StartError::Leaf)?;
+        let settings = Arc::new(Settings { config, identities, acceptors, hubs });
         let mesh = Mesh::new(loops, 1, RING_MESSAGES).map_err(StartError::Prepare)?;
         let mut registry = Registry::new();
         registry.register(counters.clone());
@@ -195,7 +197,6 @@ impl Server {
             settings: Arc::clone(&settings),
             balance: Balance::new(loops),
             system,
-            hubs,
         });
         let cores_config = CoresConfig { cores: processors, name: "feed", ..CoresConfig::default() };
         let started = Cores::start_each(cores_config, seeds, move |context, seed| {
@@ -294,7 +295,8 @@ impl Server {
     /// Takes over what may change while it runs: users, permissions, limits, the server's name. Clients whose user,
     /// secret or account is gone or another are closed; the others have the permissions of now, and lose the subscriptions
     /// that these do not allow. Where there are more than the new limit, the newest of each core are told so and closed.
-    /// The addresses and the number of cores stay as they are.
+    /// A hub that is configured as before stays joined; another is left, or joined. The addresses and the number of
+    /// cores stay as they are.
     ///
     /// # Errors
     /// Nothing has changed then, on no core: the new configuration is not sound, the server is stopping, or a core has
@@ -303,7 +305,8 @@ impl Server {
         let before = self.settings_now();
         let identities = Identities::build(&config.authorization, Some(&before.identities))?;
         let acceptors = Acceptors::build(&config)?;
-        let settings = Arc::new(Settings { config, identities, acceptors });
+        let hubs = leaf::seeds(&config, &identities, &self.shared, &before.hubs).map_err(ReloadError::Leaf)?;
+        let settings = Arc::new(Settings { config, identities, acceptors, hubs });
         let outside = self.with_room_for_all()?;
         let max = settings.config.limits.max_connections as u64;
         let surplus = self.counters.total(Counter::Connections).saturating_sub(max);
@@ -353,48 +356,6 @@ impl Server {
     }
 }
 
-/// What is known of each hub before it is joined.
-fn hubs(config: &Config, identities: &Identities, shared: &Shared) -> Result<Arc<[Arc<leaf::Seed>]>, String> {
-    if config.hubs.len() > leaf::REMOTES_MAX {
-        return Err(format!("{} hubs: at most {} are joined", config.hubs.len(), leaf::REMOTES_MAX));
-    }
-    // Its own for each process: by them hubs tell servers apart.
-    let own = shared.server_id.get(1..9).unwrap_or(&shared.server_id);
-    let loop_prefix = format!("$LDS.{}-", shared.server_id);
-    let seed = |(number, remote): (usize, &leaf::Remote)| {
-        let name = remote.account.as_deref().unwrap_or(crate::identity::GLOBAL_ACCOUNT);
-        let account = identities.accounts().iter().position(|known| **known == *name);
-        let account =
-            account.ok_or_else(|| format!("a hub is for account {name}, and there is no such account"))?;
-        if account == usize::from(AccountId::SYSTEM.0) {
-            return Err(format!("a hub is for account {name}: the system account is not joined to any"));
-        }
-        if remote.addresses.is_empty() || remote.addresses.len() > leaf::ADDRESSES_MAX {
-            return Err(format!(
-                "a hub has at least one address, and at most {} are taken",
-                leaf::ADDRESSES_MAX
-            ));
-        }
-        if remote.addresses.iter().any(|address| address.is_web() != remote.addresses[0].is_web()) {
-            return Err("a hub is joined by WebSocket at all of its addresses, or at none".to_owned());
-        }
-        let hub = u8::try_from(number).map_err(|error| error.to_string())?;
-        let account = u16::try_from(account).map_err(|error| error.to_string())?;
-        let suffix = if number == 0 { String::new() } else { format!("-{number}") };
-        Ok(Arc::new(leaf::Seed {
-            hub,
-            remote: remote.clone(),
-            account,
-            account_name: name.into(),
-            name: format!("{}{suffix}", config.server_name),
-            cluster: format!("{}-{own}{suffix}", config.server_name),
-            server_id: shared.server_id.clone(),
-            loop_prefix: loop_prefix.clone(),
-        }))
-    };
-    config.hubs.iter().enumerate().map(seed).collect()
-}
-
 async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::Result<()> {
     let Seed { listener, web_listener, sender, receiver, counters, scribe } = seed;
     let shared = Arc::clone(&common.shared);
@@ -409,15 +370,14 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
         balance: Arc::clone(&common.balance),
         system: common.system.clone(),
         scribe,
-        hubs: Arc::clone(&common.hubs),
     });
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let web_listener = web_listener.map(tokio::net::TcpListener::from_std).transpose()?;
     let inbox = tokio::task::spawn_local(Rc::clone(&local).attend_inbox());
     let housekeeping = tokio::task::spawn_local(Rc::clone(&local).keep_house());
-    let seeds = local.core.borrow().hubs.seeds().into_iter();
+    let places = leaf::places_of(context.index, context.cores);
     let joining: Vec<_> =
-        seeds.map(|seed| tokio::task::spawn_local(leaf::keep_joined(Rc::clone(&local), seed))).collect();
+        places.map(|place| tokio::task::spawn_local(leaf::keep_place(Rc::clone(&local), place))).collect();
     shared.ready.fetch_add(1, Ordering::AcqRel);
     tokio::select! {
         () = accept(&local, &listener, Door::Nats) => {}

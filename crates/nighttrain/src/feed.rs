@@ -30,7 +30,7 @@ use crate::{
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
 /// What SIGHUP does not change of the feed's settings.
-const FIXED: [&str; 6] = ["listen", "monitor", "websocket", "leaf", "leaf-credentials", "leaf-tls-ca"];
+const FIXED: [&str; 3] = ["listen", "monitor", "websocket"];
 
 /// Runs the feed until a signal ends it.
 pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {

@@ -172,14 +172,14 @@ impl Operation {
             let changed = effective::changed(before, &new).into_iter();
             changed.filter(|setting| follows(setting) == Some(wanted)).map(|setting| setting.key).collect()
         };
-        let (mut now, mut later) = (keys(&self.in_force, true), keys(&self.at_start, false));
+        let (mut now, later) = (keys(&self.in_force, true), keys(&self.at_start, false));
         let has_sites = by_key("origin").is_some_and(|(_, origin)| follows(origin) == Some(true));
         if has_sites && effective::has_other_sites(&self.in_force, &new) {
             now.push("sites");
         }
-        let has_feed = by_key("leaf").is_some_and(|(_, leaf)| follows(leaf) == Some(false));
-        if has_feed && self.at_start.settings.feed.leaf_remotes != new.settings.feed.leaf_remotes {
-            later.push("leaf-remote");
+        let has_feed = by_key("leaf").is_some_and(|(_, leaf)| follows(leaf) == Some(true));
+        if has_feed && self.in_force.settings.feed.leaf_remotes != new.settings.feed.leaf_remotes {
+            now.push("leaf-remote");
         }
         self.follow(&new);
         self.in_force = new;

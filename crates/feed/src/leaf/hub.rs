@@ -8,7 +8,7 @@ use std::{collections::HashSet, net::SocketAddr, rc::Rc, sync::Arc, time::Durati
 use tokio::sync::Notify;
 
 use super::{
-    HEARD_MAX, LEARNT_MAX, Remote,
+    HEARD_MAX, LEARNT_MAX, Seed,
     dial::Info,
     remote::{Address, Scheme},
     rules::{DIRECT_GETS, HubRules, OF_JETSTREAM},
@@ -18,7 +18,7 @@ use crate::{
     connection::{Closed, ConnId, Connection, Stage, Told, Transport, Writer},
     core::Core,
     counters::Counter,
-    trie::{HubId, HubMask},
+    trie::{HUBS_MAX, HubId, HubMask},
     work,
 };
 
@@ -29,27 +29,12 @@ const NODES_A_STEP: u32 = 4096;
 /// What a step may have a hub told.
 const STEP_BYTES_MAX: usize = 64 * 1024;
 
-/// What is known of a hub before it is joined. All cores know all of them.
-#[derive(Debug)]
-pub(crate) struct Seed {
-    pub(crate) hub: HubId,
-    pub(crate) remote: Remote,
-    pub(crate) account: u16,
-    pub(crate) account_name: Arc<str>,
-    /// As the hub is told: by the name it knows that a new connection takes an old one's place.
-    pub(crate) name: String,
-    /// Nobody else has this one. Between connections that name one cluster a hub carries nothing: no messages, and not
-    /// what loops are found by.
-    pub(crate) cluster: String,
-    pub(crate) server_id: String,
-    /// What subjects begin with by which this process finds loops.
-    pub(crate) loop_prefix: String,
-}
-
 /// The hubs of a core.
-#[derive(Default)]
 pub(crate) struct Hubs {
+    /// Those that are joined or tried, and those that were and of which something is left.
     all: Vec<Hub>,
+    /// For each number that a hub of this core may have: told when another one is configured there, or none.
+    changed: Vec<(HubId, Rc<Notify>)>,
 }
 
 /// A hub of this core.
@@ -58,9 +43,11 @@ pub(crate) struct Hub {
     pub(crate) conn: Option<ConnId>,
     /// It has let us in.
     pub(crate) is_up: bool,
-    /// Connections to it, ever: each has a subject of its own for loops, so that one that the hub does not know to be
-    /// gone yet is not taken for a loop.
+    /// Connections to it, ever.
     connections: u64,
+    /// The last one's number: each has a subject of its own for loops, so that one that the hub does not know to be gone
+    /// yet is not taken for a loop.
+    cid: u64,
     pub(crate) max_payload: usize,
     pub(crate) rules: HubRules,
     /// What it wants: patterns, and patterns and queue groups with a blank between.
@@ -111,32 +98,16 @@ pub(crate) struct HubConnection {
 }
 
 impl Hubs {
-    /// Those of all that are this core's.
-    pub(crate) fn new(index: usize, cores: usize, all: &[Arc<Seed>]) -> Self {
-        let own = all.iter().filter(|seed| usize::from(seed.hub) % cores == index);
-        let hub = |seed: &Arc<Seed>| Hub {
-            seed: Arc::clone(seed),
-            conn: None,
-            is_up: false,
-            connections: 0,
-            max_payload: 0,
-            rules: HubRules::default(),
-            heard: HashSet::new(),
-            is_without_jetstream: false,
-            trouble: None,
-            joined: Rc::default(),
-            learnt: Vec::new(),
-            info: Info::default(),
-            address: String::new(),
-            attempts: 0,
-            told: String::new(),
-        };
-        Self { all: own.map(hub).collect() }
+    /// None yet.
+    pub(crate) fn new(index: usize, cores: usize) -> Self {
+        let changed = places_of(index, cores).map(|place| (place, Rc::default())).collect();
+        Self { all: Vec::new(), changed }
     }
 
-    /// Their seeds.
-    pub(crate) fn seeds(&self) -> Vec<Arc<Seed>> {
-        self.all.iter().map(|hub| Arc::clone(&hub.seed)).collect()
+    /// Told when another hub is configured at a place, or none.
+    pub(super) fn changed(&self, place: HubId) -> Rc<Notify> {
+        let found = self.changed.iter().find(|(of, _)| *of == place);
+        found.map_or_else(|| unreachable!("a place is its core's"), |(_, changed)| Rc::clone(changed))
     }
 
     pub(super) fn find(&mut self, hub: HubId) -> Option<&mut Hub> {
@@ -148,6 +119,17 @@ impl Hubs {
             Some(found) => found,
             None => panic!("a hub is joined by its own core"),
         }
+    }
+
+    /// Begins with a hub. What was known of another one at its place is forgotten.
+    pub(super) fn begin(&mut self, seed: &Arc<Seed>) {
+        self.end(seed.hub);
+        self.all.push(Hub::new(Arc::clone(seed)));
+    }
+
+    /// A hub is not joined any more, and nothing is left of it.
+    pub(super) fn end(&mut self, hub: HubId) {
+        self.all.retain(|one| one.seed.hub != hub);
     }
 
     /// How many of a core's connections are hubs'.
@@ -172,9 +154,35 @@ impl Hubs {
     }
 }
 
+/// The numbers of hubs that a core joins.
+pub(crate) fn places_of(index: usize, cores: usize) -> impl Iterator<Item = HubId> {
+    (0..HubId::MAX).take(HUBS_MAX).filter(move |place| usize::from(*place) % cores == index)
+}
+
 impl Hub {
+    fn new(seed: Arc<Seed>) -> Self {
+        Self {
+            seed,
+            conn: None,
+            is_up: false,
+            connections: 0,
+            cid: 0,
+            max_payload: 0,
+            rules: HubRules::default(),
+            heard: HashSet::new(),
+            is_without_jetstream: false,
+            trouble: None,
+            joined: Rc::default(),
+            learnt: Vec::new(),
+            info: Info::default(),
+            address: String::new(),
+            attempts: 0,
+            told: String::new(),
+        }
+    }
+
     fn loop_subject(&self) -> Vec<u8> {
-        format!("{}{}-{}", self.seed.loop_prefix, self.seed.hub, self.connections).into_bytes()
+        format!("{}{}-{}", self.seed.loop_prefix, self.seed.hub, self.cid).into_bytes()
     }
 
     /// Where a hub wants what one of ours wants to find by it that messages go round: which connection is to be closed.
@@ -183,9 +191,9 @@ impl Hub {
         let rest = std::str::from_utf8(subject.strip_prefix(self.seed.loop_prefix.as_bytes())?).ok()?;
         let (of, connection) = rest.split_once('-')?;
         let (of, connection) = (of.parse::<HubId>().ok()?, connection.parse::<u64>().ok()?);
-        let own = (self.seed.hub, self.connections);
+        let own = (self.seed.hub, self.cid);
         if of == self.seed.hub {
-            return (connection == self.connections).then_some(own);
+            return (connection == self.cid).then_some(own);
         }
         let is_ours = seeds.iter().any(|seed| seed.hub == of && seed.account == self.seed.account);
         is_ours.then_some(if of < self.seed.hub { own } else { (of, connection) })
@@ -233,10 +241,12 @@ impl Core {
             format!("hub {}", if info.server_name.is_empty() { &info.server_id } else { &info.server_name });
         let (lang, version) = (Box::default(), info.version.as_str().into());
         connection.told = Some(Box::new(Told { name: name.into(), lang, version }));
+        let cid = connection.cid;
         let id = self.outputs.connections.insert(Box::new(connection));
         let hub = self.hubs.own(seed.hub);
         hub.conn = Some(id);
         hub.connections += 1;
+        hub.cid = cid;
         hub.trouble = None;
         hub.max_payload = match info.max_payload {
             0 => self.settings.config.limits.max_payload,
@@ -341,8 +351,8 @@ impl Core {
     ) {
         self.work.add(work::SUBSCRIBE);
         if pattern.starts_with(b"$LDS.") {
-            let seeds = Arc::clone(&self.all_hubs);
-            if let Some((of, connection)) = self.hubs.own(of).closed_for_loop(pattern, &seeds) {
+            let settings = Arc::clone(&self.settings);
+            if let Some((of, connection)) = self.hubs.own(of).closed_for_loop(pattern, &settings.hubs) {
                 self.close_for_loop(of, connection);
                 self.links.hub_loop(of, connection);
             }
@@ -363,7 +373,7 @@ impl Core {
 
     /// A connection to a hub has messages go round: it is closed, if it is one of this core's and still there.
     pub(crate) fn close_for_loop(&mut self, of: HubId, connection: u64) {
-        let Some(hub) = self.hubs.find(of).filter(|hub| hub.connections == connection) else { return };
+        let Some(hub) = self.hubs.find(of).filter(|hub| hub.cid == connection) else { return };
         let Some(id) = hub.conn else { return };
         let text = format!("Loop detected for leafnode account={:?}", hub.seed.account_name);
         let line = format!("-ERR '{text}. Delaying attempt to reconnect for 30s'\r\n");
@@ -531,6 +541,32 @@ impl Core {
                 %address, account = &*account, why = %text, pause_ms,
                 "a hub is not joined; clients here are served, and it is tried again"
             );
+        }
+    }
+
+    /// The hub that is configured at a place.
+    pub(super) fn configured_hub(&self, place: HubId) -> Option<Arc<Seed>> {
+        self.settings.hubs.iter().find(|seed| seed.hub == place).map(Arc::clone)
+    }
+
+    /// Whether a hub is still configured as it was when it was begun with.
+    pub(super) fn is_configured_hub(&self, seed: &Arc<Seed>) -> bool {
+        self.settings.hubs.iter().any(|now| Arc::ptr_eq(now, seed))
+    }
+
+    /// After a reload: hubs that are not configured any more are left, and whoever keeps a place is told.
+    pub(crate) fn leave_hubs_not_configured(&mut self) {
+        let mut gone = Vec::new();
+        for (place, changed) in &self.hubs.changed {
+            let hub = self.hubs.all.iter().find(|hub| hub.seed.hub == *place);
+            let before = hub.map(|hub| Arc::as_ptr(&hub.seed));
+            if before != self.configured_hub(*place).map(|seed| Arc::as_ptr(&seed)) {
+                changed.notify_one();
+                gone.extend(hub.and_then(|hub| hub.conn));
+            }
+        }
+        for id in gone {
+            self.close_hub(id, Trouble::NotConfigured);
         }
     }
 

@@ -21,8 +21,6 @@ pub(crate) struct Tellers {
     all: Vec<Teller>,
     /// Something is to be told.
     pub(crate) is_waiting: bool,
-    /// There are hubs, of whatever core.
-    pub(crate) are_configured: bool,
 }
 
 /// What one hub is told.

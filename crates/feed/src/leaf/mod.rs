@@ -33,6 +33,7 @@ mod interest;
 mod outbound;
 mod remote;
 mod rules;
+mod seed;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -40,15 +41,16 @@ mod trouble;
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use engine::cores::clock;
-use tokio::time::timeout;
+use tokio::{sync::Notify, time::timeout};
 
 use self::{
     dial::{Dialed, STEP_TIME_MAX},
     trouble::{Pauses, Trouble},
 };
 pub(crate) use self::{
-    hub::{HubSnapshot, Hubs, Seed},
+    hub::{HubSnapshot, Hubs, places_of},
     interest::Tellers,
+    seed::{Seed, seeds},
 };
 use crate::{
     connection::{Closed, ConnId},
@@ -73,15 +75,37 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(50);
 /// Patterns of a hub that is gone, forgotten in one go.
 const FORGOTTEN_IN_ONE_GO: usize = 1024;
 
-/// Keeps a hub joined, for ever.
-pub(crate) async fn keep_joined(local: Rc<Local>, seed: Arc<Seed>) {
+/// Joins whichever hub is configured at a place, for ever.
+pub(crate) async fn keep_place(local: Rc<Local>, place: HubId) {
+    let changed = local.core.borrow().hubs.changed(place);
+    loop {
+        let configured = local.core.borrow().configured_hub(place);
+        match configured {
+            Some(seed) => {
+                local.core.borrow_mut().hubs.begin(&seed);
+                // It is large, and most places are empty.
+                Box::pin(keep_joined(&local, &seed, &changed)).await;
+                local.core.borrow_mut().hubs.end(place);
+            }
+            None => changed.notified().await,
+        }
+    }
+}
+
+/// Keeps a hub joined for as long as it is configured. When this returns nothing is left of it, on no core.
+async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
     let mut pauses = Pauses::default();
     let mut addresses = Addresses::default();
     loop {
         let learnt = local.core.borrow().hubs.learnt(seed.hub);
         let address = addresses.next(&seed.remote.addresses, &learnt);
-        let (was_up, trouble) = join(&local, &seed, &address).await;
-        forget(&local, seed.hub).await;
+        let (was_up, trouble) = join(local, seed, &address, changed).await;
+        forget(local, seed.hub).await;
+        if !local.core.borrow().is_configured_hub(seed) {
+            let account = &*seed.account_name;
+            tracing::info!(%address, account, was_up, "a hub is left: it is not configured any more");
+            return;
+        }
         if was_up {
             pauses.begin_anew();
         }
@@ -91,19 +115,36 @@ pub(crate) async fn keep_joined(local: Rc<Local>, seed: Arc<Seed>) {
             false => NEXT_ADDRESS_AFTER,
         };
         local.core.borrow_mut().note_trouble(seed.hub, &address, &trouble, pause);
-        tokio::time::sleep(pause).await;
+        if timeout(pause, until_left(local, seed, changed)).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Waits until a hub is not configured any more.
+async fn until_left(local: &Local, seed: &Arc<Seed>, changed: &Notify) {
+    while local.core.borrow().is_configured_hub(seed) {
+        // It may have been told of something that is over.
+        changed.notified().await;
     }
 }
 
 /// Joins, and stays until that ends: whether it was joined, and why it is no more.
-async fn join(local: &Rc<Local>, seed: &Seed, address: &Address) -> (bool, Trouble) {
+async fn join(local: &Rc<Local>, seed: &Arc<Seed>, address: &Address, changed: &Notify) -> (bool, Trouble) {
     local.core.borrow_mut().note_attempt(seed.hub, address);
-    let Dialed { stream, writer, transport, peer, info, received } = match dial::dial(seed, address).await {
+    let dialed = tokio::select! {
+        dialed = dial::dial(seed, address) => dialed,
+        () = until_left(local, seed, changed) => return (false, Trouble::NotConfigured),
+    };
+    let Dialed { stream, writer, transport, peer, info, received } = match dialed {
         Ok(dialed) => dialed,
         Err(trouble) => return (false, trouble),
     };
     let id = {
         let core = &mut *local.core.borrow_mut();
+        if !core.is_configured_hub(seed) {
+            return (false, Trouble::NotConfigured);
+        }
         core.now_ms = clock::monotonic_ms();
         let id = core.enter_hub(seed, (writer, transport, peer), &info);
         core.end_turn();

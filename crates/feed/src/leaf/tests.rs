@@ -60,6 +60,7 @@ impl World {
             let at = usize::from(seed.hub) % cores;
             let id = {
                 let core = &mut *world.locals[at].core.borrow_mut();
+                core.hubs.begin(seed);
                 let id = core.enter_hub(seed, (Writer::Task, Transport::default(), NOWHERE), &info);
                 core.outputs.marks = crate::backpressure::Marks::of(1 << 30);
                 while !core.announce_some(seed.hub) {}

@@ -32,6 +32,8 @@ pub(crate) enum Trouble {
     Loop(String),
     /// The permissions that it has given us are others now.
     Changed,
+    /// A reload has taken it away, or changed it.
+    NotConfigured,
     /// The connection ended.
     Lost(Closed),
     /// It broke the protocol.
@@ -71,6 +73,7 @@ impl Trouble {
             },
             Self::Loop(text) => format!("a loop: {text}; is the same cluster joined twice for one account?"),
             Self::Changed => "it has changed our permissions".to_owned(),
+            Self::NotConfigured => "it is not configured any more".to_owned(),
             Self::Lost(why) => format!("the connection ended: {}", why.reason()),
             Self::Protocol(why) => format!("it broke the protocol: {why}"),
         }
