@@ -82,11 +82,7 @@ impl Feed {
     ) -> Self {
         let (web_port, monitor_port) = (free_port(), free_port());
         let file = directory.join("nats.conf");
-        let text = format!(
-            "listen: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitor_port}\"\n{}\n",
-            lines.replace("{DIR}", &directory.to_string_lossy()).replace("{WEB}", &web_port.to_string())
-        );
-        fs::write(&file, text).expect("a file");
+        configure(&directory, [port, web_port, monitor_port], lines);
         let mut command = match peer {
             Some(path) => {
                 let mut command = Command::new(path);
@@ -123,6 +119,18 @@ impl Feed {
             TcpStream::connect(feed.address()).is_ok()
         });
         feed
+    }
+
+    /// Gives it other lines of nats.conf, and has it read them.
+    ///
+    /// # Panics
+    /// If it does not say within [`PATIENCE`] that it has.
+    pub fn reload(&self, lines: &str) {
+        configure(&self.directory, [self.port, self.web_port, self.monitor_port], lines);
+        let said = || self.printed().matches("reload: ").count();
+        let before = said();
+        self.signal(Signal::HUP);
+        eventually("the feed has read its configuration again", || said() > before);
     }
 
     /// Where clients connect.
@@ -217,6 +225,14 @@ impl Drop for Feed {
             eprintln!("the feed printed:\n{}", self.printed());
         }
     }
+}
+
+fn configure(directory: &Path, [port, web_port, monitor_port]: [u16; 3], lines: &str) {
+    let text = format!(
+        "listen: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{monitor_port}\"\n{}\n",
+        lines.replace("{DIR}", &directory.to_string_lossy()).replace("{WEB}", &web_port.to_string())
+    );
+    fs::write(directory.join("nats.conf"), text).expect("a file");
 }
 
 /// A server to test the tests with: the path of a nats-server.

@@ -135,9 +135,8 @@ impl Looker {
     /// The hubs of all cores; where none is configured, no core is asked.
     pub(crate) async fn hubs(&self) -> Result<Vec<HubSnapshot>, NoAnswer> {
         let mut all = Vec::new();
-        let has_any = |core: &usize| {
-            self.settings.hubs.iter().any(|seed| usize::from(seed.hub) % self.loops == *core)
-        };
+        let has_any =
+            |core: &usize| self.settings.hubs.iter().any(|seed| usize::from(seed.hub) % self.loops == *core);
         for core in (0..self.loops).filter(has_any) {
             all.append(&mut self.ask(core, Look::Hubs).await?);
         }

@@ -305,7 +305,8 @@ impl Server {
         let before = self.settings_now();
         let identities = Identities::build(&config.authorization, Some(&before.identities))?;
         let acceptors = Acceptors::build(&config)?;
-        let hubs = leaf::seeds(&config, &identities, &self.shared, &before.hubs).map_err(ReloadError::Leaf)?;
+        let hubs =
+            leaf::seeds(&config, &identities, &self.shared, &before.hubs).map_err(ReloadError::Leaf)?;
         let settings = Arc::new(Settings { config, identities, acceptors, hubs });
         let outside = self.with_room_for_all()?;
         let max = settings.config.limits.max_connections as u64;

@@ -135,6 +135,9 @@ fn join(in_force: &mut InForce, options: Options) {
         config.proxy_protocol = proxy_protocol;
     }
     config.authorization = options.authorization;
+    if is_free("leaf") && feed.leaf_remotes.is_empty() {
+        feed.leaf_remotes = options.hubs;
+    }
     let tls = |tls: nats_config::Tls| Tls {
         shown: Shown::Pair(Pair { certificates: tls.cert_file, key: tls.key_file, ocsp: None }),
         ca_file: tls.ca_file,

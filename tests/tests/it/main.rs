@@ -28,6 +28,7 @@ mod explain;
 mod feed_async_nats;
 mod feed_clients;
 mod feed_guide;
+mod feed_hubs;
 mod feed_leaf;
 mod feed_mappings;
 mod feed_monitoring;

@@ -23,6 +23,7 @@ pub(crate) struct Signed {
 pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<Signed, String> {
     let path = match login {
         Login::None => return Ok(Signed::default()),
+        Login::Seed(seed) => return signed(None, seed.text(), nonce).map_err(str::to_owned),
         Login::Credentials(path) | Login::Nkey(path) => path,
     };
     let wrong = |what: &str| format!("{}: {what}", path.display());
@@ -41,12 +42,16 @@ pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<Signed
         }
         _ => (None, text.trim()),
     };
-    let pair = KeyPair::from_seed(seed).map_err(|_| wrong("there is no seed of an nkey in it (SU…)"))?;
     if let Some(at) = jwt.and_then(expires).filter(|at| *at <= now) {
         let at = humantime::format_rfc3339_seconds(at);
         return Err(wrong(&format!("the user's JWT expired at {at}: another one is needed")));
     }
-    let sig = pair.sign(nonce.as_bytes()).map_err(|_| wrong("the seed cannot sign"))?;
+    signed(jwt, seed, nonce).map_err(wrong)
+}
+
+fn signed(jwt: Option<&str>, seed: &str, nonce: &str) -> Result<Signed, &'static str> {
+    let pair = KeyPair::from_seed(seed).map_err(|_| "there is no seed of an nkey in it (SU…)")?;
+    let sig = pair.sign(nonce.as_bytes()).map_err(|_| "the seed cannot sign")?;
     Ok(Signed {
         nkey: jwt.is_none().then(|| pair.public_key()),
         jwt: jwt.map(str::to_owned),
@@ -68,6 +73,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::leaf::UserSeed;
 
     fn file(directory: &tempfile::TempDir, name: &str, text: &str) -> std::path::PathBuf {
         let path = directory.path().join(name);
@@ -99,6 +105,11 @@ mod tests {
         let signed = sign(&nkey, "nonce", at(0)).expect("sound");
         assert_eq!((signed.jwt.as_deref(), signed.nkey.clone()), (None, Some(pair.public_key())));
         verify(&signed);
+        let written = Login::Seed(UserSeed::new(&seed).expect("a user's"));
+        assert_eq!(sign(&written, "nonce", at(0)), Ok(signed));
+        assert!(!format!("{written:?}").contains(&seed), "no secret is shown");
+        let of_account = KeyPair::new_account().seed().expect("it is ours");
+        assert!(UserSeed::new(&of_account).is_none() && UserSeed::new("SU").is_none());
         assert_eq!(sign(&Login::None, "nonce", at(0)), Ok(Signed::default()));
 
         let wrong = sign(&credentials, "nonce", at(2_000_000_000)).expect_err("it has expired");

@@ -275,7 +275,7 @@ impl Core {
         if !is_let_in && !info.connect_info {
             return;
         }
-        let rules = HubRules::new(info.import.as_ref(), info.export.as_ref());
+        let rules = HubRules::new(info.import.as_ref(), info.export.as_ref(), &hub.seed.remote);
         if hub.is_up {
             if hub.rules != rules {
                 self.close_hub(id, Trouble::Changed);

@@ -133,7 +133,11 @@ impl Core {
             self.counters.add(Counter::LeafPayloadIn, count * run.body_bytes as u64);
         }
         let (account, root) = (connection.account, connection.root);
-        if self.settings.config.authorization.reserved.keeps_hub_from(account, run.subject) {
+        let may_come = connection
+            .hub
+            .and_then(|of| self.hubs.find(of))
+            .is_none_or(|hub| hub.rules.may_come(run.subject));
+        if !may_come || self.settings.config.authorization.reserved.keeps_hub_from(account, run.subject) {
             self.counters.add(Counter::LeafDenied, run.count() as u64);
             return true;
         }

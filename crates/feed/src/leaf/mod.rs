@@ -58,7 +58,7 @@ use crate::{
     serve::attend,
     trie::{HUBS_MAX, HubId},
 };
-pub use remote::{ADDRESSES_MAX, Address, InvalidAddress, Login, PORT, Remote, Scheme};
+pub use remote::{ADDRESSES_MAX, Address, InvalidAddress, Login, PORT, Remote, Scheme, UserSeed};
 
 /// Hubs that may be configured.
 pub const REMOTES_MAX: usize = HUBS_MAX;

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+use nkeys::{KeyPair, KeyPairType};
 use percent_encoding::percent_decode_str;
 
 /// Where hubs listen for leaf nodes (nats-server's default).
@@ -24,6 +25,10 @@ pub struct Remote {
     pub tls_pair: Option<(PathBuf, PathBuf)>,
     /// TLS comes before the hub's first word.
     pub tls_handshake_first: bool,
+    /// Patterns of subjects that are not had of it.
+    pub deny_imports: Vec<String>,
+    /// Patterns of subjects that it is not sent.
+    pub deny_exports: Vec<String>,
 }
 
 /// How we say who we are. Files are read at each connection, so that a new one is used from then on.
@@ -36,6 +41,31 @@ pub enum Login {
     Credentials(PathBuf),
     /// A file with the seed of an nkey.
     Nkey(PathBuf),
+    /// That seed itself.
+    Seed(UserSeed),
+}
+
+/// The seed of a user's nkey. It is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserSeed(String);
+
+impl UserSeed {
+    /// None, if it is no such seed.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let pair = KeyPair::from_seed(text).ok()?;
+        (pair.key_pair_type() == KeyPairType::User).then(|| Self(text.to_owned()))
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for UserSeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// What is spoken below the protocol.

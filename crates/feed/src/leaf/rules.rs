@@ -5,6 +5,7 @@
 
 use serde::Deserialize;
 
+use super::Remote;
 use crate::identity::{Entry, Rules, covers};
 
 /// Subjects of a JetStream: whoever has one answers on them itself. As in nats-server nobody is told of subscriptions
@@ -22,16 +23,28 @@ pub(crate) struct SubjectRules {
     deny: Option<Vec<String>>,
 }
 
-/// Both directions.
+/// Both directions: what the hub says, and what is configured here.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct HubRules {
     import: Rules,
     export: Rules,
+    /// What is not had of the hub, which does not know of it.
+    kept_out: Vec<Entry>,
 }
 
 impl HubRules {
-    pub(crate) fn new(import: Option<&SubjectRules>, export: Option<&SubjectRules>) -> Self {
-        Self { import: rules(import), export: rules(export) }
+    pub(crate) fn new(import: Option<&SubjectRules>, export: Option<&SubjectRules>, remote: &Remote) -> Self {
+        let entries = |list: &[String]| list.iter().map(|subject| Entry::of(subject)).collect::<Vec<_>>();
+        let (mut import, mut export) = (rules(import), rules(export));
+        let kept_out = entries(&remote.deny_imports);
+        import.deny.extend(kept_out.iter().cloned());
+        export.deny.extend(entries(&remote.deny_exports));
+        Self { import, export, kept_out }
+    }
+
+    /// Whether a message may come from the hub, by what is configured here.
+    pub(crate) fn may_come(&self, subject: &[u8]) -> bool {
+        !self.kept_out.iter().any(|entry| covers(entry.subject.as_bytes(), subject))
     }
 
     /// Whether the hub may be told that somebody here subscribes. (`canSubscribe` of a leaf: a wildcard may reach beyond
@@ -92,6 +105,26 @@ fn entry(text: &str) -> Entry {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_is_configured_here_is_denied_beside_what_the_hub_denies() {
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        let remote = Remote {
+            deny_imports: texts(&["in.secret.>"]),
+            deny_exports: texts(&["out.secret"]),
+            ..Remote::default()
+        };
+        let rules = HubRules::new(
+            Some(&said(r#"{"deny": ["in.theirs"]}"#)),
+            Some(&said(r#"{"deny": ["out.theirs"]}"#)),
+            &remote,
+        );
+        assert!(rules.may_tell(b"in.x", None) && rules.may_tell(b">", None));
+        assert!(!rules.may_tell(b"in.secret.x", None) && !rules.may_tell(b"in.theirs", None));
+        assert!(rules.may_send(b"out.x") && !rules.may_send(b"out.secret") && !rules.may_send(b"out.theirs"));
+        // The hub, which may be told of a wildcard, sends what that matches.
+        assert!(!rules.may_come(b"in.secret.x") && rules.may_come(b"in.x") && rules.may_come(b"in.theirs"));
+    }
+
     fn said(json: &str) -> SubjectRules {
         serde_json::from_str(json).expect("JSON")
     }
@@ -99,7 +132,7 @@ mod tests {
     #[test]
     fn what_a_hub_may_be_told() {
         let import = said(r#"{"allow": ["a.*", "b.>", "jobs w"], "deny": ["b.secret.>"]}"#);
-        let rules = HubRules::new(Some(&import), None);
+        let rules = HubRules::new(Some(&import), None, &Remote::default());
         for (pattern, may) in [
             ("a.x", true),
             ("a.*", true),
@@ -126,7 +159,11 @@ mod tests {
 
     #[test]
     fn what_a_hub_may_be_sent() {
-        let rules = HubRules::new(None, Some(&said(r#"{"allow": ["a.>"], "deny": ["a.secret"]}"#)));
+        let rules = HubRules::new(
+            None,
+            Some(&said(r#"{"allow": ["a.>"], "deny": ["a.secret"]}"#)),
+            &Remote::default(),
+        );
         assert!(rules.may_send(b"a.b") && !rules.may_send(b"a.secret") && !rules.may_send(b"b"));
         assert!(
             rules.may_send(b"$JS.ACK.s.c.1.2.3.4.5") && rules.may_send(b"_R_.x.y") && !rules.allows_all()

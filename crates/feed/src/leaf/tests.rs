@@ -264,17 +264,22 @@ fn a_loop_closes_the_later_of_two() {
         let is_closed = |(at, id): (usize, ConnId)| {
             world.with_core(at, |core: &mut Core| core.outputs.connections[id].closing.is_some())
         };
+        // What finds its loops, of the connection of this hub.
+        let own = |(at, id): (usize, ConnId), hub: u8| {
+            let cid = world.with_core(at, |core: &mut Core| core.outputs.connections[id].cid);
+            format!("LS+ $LDS.N1-{hub}-{cid}\r\n").into_bytes()
+        };
         // An older connection's subject is no loop, nor another process's.
         world.say(first, b"LS+ $LDS.N1-0-0\r\nLS+ $LDS.N2-0-1\r\nLS+ $LDS.N1-1-0\r\nLS+ $LDS.N1-x\r\n");
         world.say(second, b"LS+ $LDS.N1-1-0\r\nLS+ $LDS.N1-9-1\r\n");
         assert!(!is_closed(first) && !is_closed(second));
         match first_is_told {
-            true => world.say(first, b"LS+ $LDS.N1-1-1\r\n"),
-            false => world.say(second, b"LS+ $LDS.N1-0-1\r\n"),
+            true => world.say(first, &own(second, 1)),
+            false => world.say(second, &own(first, 0)),
         }
         assert!(is_closed(second) && !is_closed(first));
         assert!(world.text(second).contains("-ERR 'Loop detected for leafnode account=\"$G\""));
-        world.say(first, b"LS+ $LDS.N1-0-1\r\n");
+        world.say(first, &own(first, 0));
         assert!(is_closed(first));
     }
 }

@@ -10,6 +10,7 @@
 //! what it closes: an unknown word among users, permissions or TLS is a fault, and so is everything about JWTs.
 
 mod exchange;
+mod leafnodes;
 mod mappings;
 mod options;
 mod text;

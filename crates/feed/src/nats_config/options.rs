@@ -13,7 +13,7 @@ use super::{
         Outcome, address, block, boolean, count, duration, host, once_each, port, string, strings, unknown,
     },
 };
-use crate::{config::HandshakeFirst, identity::Authorization};
+use crate::{config::HandshakeFirst, identity::Authorization, leaf::Remote};
 
 /// What the file says, where it says something. NATS's words; times and sizes in their types.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -70,6 +70,8 @@ pub struct Options {
     pub tls: Option<Tls>,
     /// `websocket`.
     pub websocket: Option<WebSocket>,
+    /// `leafnodes.remotes`.
+    pub hubs: Vec<Remote>,
 }
 
 /// `tls { … }`
@@ -186,7 +188,7 @@ impl Reading<'_> {
         self.unhonoured.push(Unhonoured { file: self.files.name(line), line: line.number as usize, key });
     }
 
-    fn note(&mut self, outcome: Outcome) {
+    pub(super) fn note(&mut self, outcome: Outcome) {
         if let Err(fault) = outcome {
             self.faults.push(fault);
         }
@@ -237,6 +239,7 @@ impl Reading<'_> {
             "no_auth_user" => options.authorization.no_auth_user = Some(string(value)?),
             "tls" => options.tls = Some(tls(value)?),
             "websocket" | "ws" => self.options.websocket = Some(self.websocket(value)?),
+            "leafnodes" | "leaf" => self.leafnodes(value)?,
             word if WITHOUT_WHICH_IT_IS_OPEN.contains(&word) => {
                 return Err(Fault::new(
                     entry.line,

@@ -8,6 +8,7 @@ use super::*;
 use crate::{
     config::HandshakeFirst,
     identity::{ConnectionTypes, Entry, Identities, Subscribing},
+    leaf::{Login, UserSeed},
 };
 
 /// What a file of `/etc/nats` finds beside itself.
@@ -379,4 +380,78 @@ websocket { port: 8443, same_origin: true, tls { cert_file: a, key_file: b, hand
     let websocket = options.websocket.unwrap();
     assert!(websocket.same_origin);
     assert_eq!(websocket.tls.unwrap().handshake_first, HandshakeFirst::After(Duration::from_millis(300)));
+}
+
+#[test]
+fn hubs_to_join() {
+    let seed = nkeys::KeyPair::new_user().seed().expect("it is ours");
+    let text = format!(
+        r#"
+leafnodes {{
+  port: 7422
+  reconnect: 2
+  remotes = [
+    {{ urls: ["nats-leaf://u:p@one.example:7422", "tls://two.example"], account: SHOP, credentials: "/c.creds",
+       no_randomize: true, deny_imports: "a.>", deny_exports: ["b", "c.*"], compression: off,
+       tls {{ ca_file: /ca.pem, cert_file: /c.pem, key_file: /k.pem, handshake_first: true, timeout: 3 }} }}
+    {{ url: "ws://three.example", nkey: {seed} }}
+    {{ url: "four.example", disabled: true }}
+  ]
+}}
+"#
+    );
+    let (options, unhonoured) = read(&text).expect("it is right");
+    let hubs = &options.hubs;
+    let places: Vec<Vec<String>> =
+        hubs.iter().map(|hub| hub.addresses.iter().map(ToString::to_string).collect()).collect();
+    assert_eq!(
+        places,
+        [vec!["nats-leaf://one.example:7422", "tls://two.example:7422"], vec!["ws://three.example:80"]]
+    );
+    assert_eq!(hubs[0].account.as_deref(), Some("SHOP"));
+    assert_eq!(hubs[0].login, Login::Credentials("/c.creds".into()));
+    assert_eq!(hubs[0].tls_ca.as_deref(), Some(Path::new("/ca.pem")));
+    assert_eq!(hubs[0].tls_pair, Some(("/c.pem".into(), "/k.pem".into())));
+    assert!(hubs[0].tls_handshake_first && !hubs[1].tls_handshake_first);
+    assert_eq!((&hubs[0].deny_imports[..], hubs[0].deny_exports.len()), (&["a.>".to_owned()][..], 2));
+    assert_eq!(hubs[1].login, Login::Seed(UserSeed::new(&seed).expect("a seed")));
+    let words: Vec<&str> = unhonoured.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(
+        words,
+        [
+            "leafnodes.port",
+            "leafnodes.reconnect",
+            "leafnodes.remotes.compression",
+            "leafnodes.remotes.tls.timeout"
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_hub_has_its_line_and_shows_no_secret() {
+    let of = |remote: &str| faults(&format!("leafnodes {{ remotes = [\n{{ {remote} }}\n] }}"));
+    for (remote, fault) in [
+        (
+            "account: A",
+            "line 2: a remote needs `url`: where is the hub? For instance nats-leaf://hub.example:7422",
+        ),
+        (
+            "url: \"http://a\"",
+            "line 2: http:// is not spoken to hubs; nats-leaf://, tls://, ws:// and wss:// are",
+        ),
+        ("url: a, nkey: SUNOSEED, creds: \"/c\"", "line 2: `nkey` is no seed of a user (SU…)"),
+        ("url: a, deny_imports: [\"a..b\"]", "line 2: `a..b` is no pattern of subjects, such as orders.>"),
+        ("url: a, tls { cert_file: c }", "line 2: `cert_file` goes with `key_file`"),
+        (
+            "url: a, tls { pinned_certs: [] }",
+            "line 2: `pinned_certs` is not supported in a remote's tls, and passing over it could let in what it keeps out",
+        ),
+    ] {
+        assert_eq!(of(remote), [fault], "{remote}");
+    }
+    let seed = nkeys::KeyPair::new_user().seed().expect("it is ours");
+    assert_eq!(
+        of(&format!("url: a, creds: \"/c\", nkey: {seed}")),
+        ["line 2: a remote has either `credentials` or `nkey`: credentials hold a key already"]
+    );
 }

@@ -14,7 +14,7 @@ use crate::{
 const HEADING: &str = "[[feed.leaf-remote]]";
 
 /// The keys of a hub.
-const OF_HUBS: [(&str, Shape); 8] = [
+const OF_HUBS: [(&str, Shape); 10] = [
     ("urls", Shape::Texts),
     ("account", Shape::Text),
     ("credentials", Shape::Text),
@@ -23,6 +23,8 @@ const OF_HUBS: [(&str, Shape); 8] = [
     ("tls-cert", Shape::Text),
     ("tls-key", Shape::Text),
     ("tls-handshake-first", Shape::Flag),
+    ("deny-imports", Shape::Texts),
+    ("deny-exports", Shape::Texts),
 ];
 
 impl Reading<'_> {
@@ -62,7 +64,9 @@ impl Reading<'_> {
                     "tls-ca" => remote.tls_ca = path(),
                     "tls-cert" => pair.0 = path(),
                     "tls-key" => pair.1 = path(),
-                    _ => remote.tls_handshake_first = truth(&text)?,
+                    "tls-handshake-first" => remote.tls_handshake_first = truth(&text)?,
+                    "deny-imports" => remote.deny_imports = subjects(&text)?,
+                    _ => remote.deny_exports = subjects(&text)?,
                 }
                 Ok(())
             });
@@ -100,6 +104,18 @@ impl Reading<'_> {
     }
 }
 
+/// Patterns between commas.
+fn subjects(text: &str) -> Result<Vec<String>, String> {
+    let one = |text: &str| {
+        let subject = text.trim().to_owned();
+        let is_valid = feed::identity::is_valid_pattern(&subject);
+        is_valid
+            .then_some(subject)
+            .ok_or_else(|| format!("`{text}` is no pattern of subjects, such as orders.>"))
+    };
+    text.split(',').map(one).collect()
+}
+
 /// What `config --print` shows of a hub.
 pub(crate) fn rows_of_hub(remote: &Remote) -> Vec<(&'static str, String, Shape)> {
     let path = |path: &PathBuf| path.display().to_string();
@@ -107,6 +123,7 @@ pub(crate) fn rows_of_hub(remote: &Remote) -> Vec<(&'static str, String, Shape)>
         Login::None => (None, None),
         Login::Credentials(file) => (Some(path(file)), None),
         Login::Nkey(file) => (None, Some(path(file))),
+        Login::Seed(_) => (None, Some("***".to_owned())),
     };
     let pair = remote.tls_pair.as_ref();
     let texts = [
@@ -118,6 +135,8 @@ pub(crate) fn rows_of_hub(remote: &Remote) -> Vec<(&'static str, String, Shape)>
         pair.map(|(certificate, _)| path(certificate)),
         pair.map(|(_, key)| path(key)),
         remote.tls_handshake_first.then(|| "true".to_owned()),
+        (!remote.deny_imports.is_empty()).then(|| remote.deny_imports.join(",")),
+        (!remote.deny_exports.is_empty()).then(|| remote.deny_exports.join(",")),
     ];
     let rows = OF_HUBS.into_iter().zip(texts);
     rows.filter_map(|((key, shape), text)| text.map(|text| (key, text, shape))).collect()
@@ -154,7 +173,8 @@ mod tests {
     #[test]
     fn f9_hubs_are_read() {
         let text = "[[feed.leaf-remote]]\nurls = [\"nats-leaf://u:p@a\", \"tls://b:9\"]\naccount = \"A\"\n\
-                    credentials = \"/c\"\ntls-ca = \"/ca\"\ntls-cert = \"/e\"\ntls-key = \"/k\"\ntls-handshake-first = true\n";
+                    credentials = \"/c\"\ntls-ca = \"/ca\"\ntls-cert = \"/e\"\ntls-key = \"/k\"\ntls-handshake-first = true\n\
+                    deny-imports = [\"a.>\", \"b\"]\ndeny-exports = [\"c\"]\n";
         let (_, said, faults) = values("n.toml", text);
         assert_eq!(faults, []);
         let [hub] = &said.hubs[..] else { panic!("one hub") };
@@ -166,8 +186,19 @@ mod tests {
         let keys: Vec<&str> = rows.iter().map(|(key, ..)| *key).collect();
         assert_eq!(
             keys,
-            ["urls", "account", "credentials", "tls-ca", "tls-cert", "tls-key", "tls-handshake-first"]
+            [
+                "urls",
+                "account",
+                "credentials",
+                "tls-ca",
+                "tls-cert",
+                "tls-key",
+                "tls-handshake-first",
+                "deny-imports",
+                "deny-exports"
+            ]
         );
+        assert_eq!((rows[7].1.as_str(), rows[8].1.as_str()), ("a.>,b", "c"));
         assert_eq!(rows[0].1, "nats-leaf://u:***@a:7422,tls://b:9", "no password is shown");
     }
 }

@@ -1,0 +1,121 @@
+//! Which hubs are joined: `leafnodes { remotes [ … ] }`. Leaf nodes are not listened for, so that the block's other words
+//! are passed over.
+
+use super::{
+    options::Reading,
+    text::{Fault, Located},
+    values::{Outcome, block, boolean, list, once_each, string, strings, unknown},
+};
+use crate::{
+    identity::is_valid_pattern,
+    leaf::{Address, Login, Remote, UserSeed},
+};
+
+/// What changes how fast a hub is reached or how bytes come, and not what comes; and what is so here anyway: addresses
+/// are tried in their order, and what a hub says is told to no other.
+const WITHOUT_EFFECT: [&str; 4] = ["no_randomize", "dont_randomize", "isolate_leafnode_interest", "isolate"];
+
+impl Reading<'_> {
+    pub(super) fn leafnodes(&mut self, value: &Located) -> Outcome {
+        for entry in block(value)? {
+            match entry.key.to_ascii_lowercase().as_str() {
+                "remotes" => {
+                    for remote in list(&entry.value)? {
+                        let outcome = self.remote(remote);
+                        self.note(outcome);
+                    }
+                }
+                _ if entry.is_variable => {}
+                _ => self.pass_over(entry.line, format!("leafnodes.{}", entry.key)),
+            }
+        }
+        Ok(())
+    }
+
+    fn remote(&mut self, value: &Located) -> Outcome {
+        let mut remote = Remote::default();
+        let mut is_disabled = false;
+        let mut login_at = None;
+        let entries = block(value)?;
+        for entry in once_each(entries, &mut self.faults) {
+            let value = &entry.value;
+            let key = entry.key.to_ascii_lowercase();
+            match key.as_str() {
+                "url" | "urls" => {
+                    let read = |text: String| {
+                        text.parse::<Address>().map_err(|error| Fault::new(value.line, error.to_string()))
+                    };
+                    remote.addresses = strings(value)?.into_iter().map(read).collect::<Outcome<_>>()?;
+                }
+                "account" | "local" => remote.account = Some(string(value)?),
+                "creds" | "credentials" | "nkey" | "seed" => {
+                    if login_at.replace(entry.line).is_some() {
+                        let message =
+                            "a remote has either `credentials` or `nkey`: credentials hold a key already";
+                        return Err(Fault::new(entry.line, message));
+                    }
+                    remote.login = login(&key, value)?;
+                }
+                "tls" => self.tls_of_remote(value, &mut remote)?,
+                "deny_imports" | "deny_import" => remote.deny_imports = subjects(value)?,
+                "deny_exports" | "deny_export" => remote.deny_exports = subjects(value)?,
+                "disabled" => is_disabled = boolean(value)?,
+                word if WITHOUT_EFFECT.contains(&word) => _ = boolean(value)?,
+                _ if entry.is_variable => {}
+                _ => self.pass_over(entry.line, format!("leafnodes.remotes.{}", entry.key)),
+            }
+        }
+        if remote.addresses.is_empty() {
+            let message = "a remote needs `url`: where is the hub? For instance nats-leaf://hub.example:7422";
+            return Err(Fault::new(value.line, message));
+        }
+        if !is_disabled {
+            self.options.hubs.push(remote);
+        }
+        Ok(())
+    }
+
+    fn tls_of_remote(&mut self, value: &Located, remote: &mut Remote) -> Outcome {
+        let (mut certificate, mut key) = (None, None);
+        for entry in block(value)? {
+            let value = &entry.value;
+            match entry.key.to_ascii_lowercase().as_str() {
+                "cert_file" => certificate = Some(string(value)?.into()),
+                "key_file" => key = Some(string(value)?.into()),
+                "ca_file" => remote.tls_ca = Some(string(value)?.into()),
+                "handshake_first" | "first" | "immediate" => remote.tls_handshake_first = boolean(value)?,
+                // A hub is always verified.
+                "verify" | "insecure" | "timeout" => {
+                    self.pass_over(entry.line, format!("leafnodes.remotes.tls.{}", entry.key));
+                }
+                other => unknown(entry, other, "a remote's tls")?,
+            }
+        }
+        remote.tls_pair = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err(Fault::new(value.line, "`cert_file` goes with `key_file`")),
+        };
+        Ok(())
+    }
+}
+
+fn login(key: &str, value: &Located) -> Outcome<Login> {
+    let text = string(value)?;
+    if matches!(key, "creds" | "credentials") {
+        return Ok(Login::Credentials(text.into()));
+    }
+    // What was written there is not shown: it may be most of a seed.
+    let wrong = || Fault::new(value.line, "`nkey` is no seed of a user (SU…)");
+    UserSeed::new(&text).map(Login::Seed).ok_or_else(wrong)
+}
+
+fn subjects(value: &Located) -> Outcome<Vec<String>> {
+    let subjects = strings(value)?;
+    match subjects.iter().find(|subject| !is_valid_pattern(subject)) {
+        Some(wrong) => {
+            Err(Fault::new(value.line, format!("`{wrong}` is no pattern of subjects, such as orders.>")))
+        }
+        None => Ok(subjects),
+    }
+}

@@ -1,0 +1,222 @@
+//! Which hubs the feed joins: by `leafnodes` of a nats.conf, and after a reload.
+#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "a test may block, and fail")]
+
+use std::time::Duration;
+
+use async_nats::Client;
+use futures_util::StreamExt as _;
+use serde_json::Value;
+use tests::{
+    PATIENCE, eventually,
+    feed::Feed,
+    hub::{Hub, OPEN},
+};
+
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// Lines that have these hubs joined.
+fn remotes(lines: &[String]) -> String {
+    format!("leafnodes {{ remotes = [\n{}\n] }}", lines.join("\n"))
+}
+
+fn remote(hub: &Hub) -> String {
+    format!("{{ url: \"{}\" }}", hub.url())
+}
+
+/// The hub at this port as `/leafz` shows it.
+fn shown(feed: &Feed, hub: &Hub) -> Value {
+    let page = feed.page("/leafz");
+    let hubs = page["hubs"].as_array().cloned().unwrap_or_default();
+    let is_it = |one: &&Value| {
+        one["address"].as_str().is_some_and(|address| address.ends_with(&hub.leaf_port().to_string()))
+    };
+    hubs.iter().find(is_it).cloned().unwrap_or_default()
+}
+
+fn is_joined(feed: &Feed, hub: &Hub) -> bool {
+    shown(feed, hub)["is_joined"] == true
+}
+
+async fn connect(address: std::net::SocketAddr) -> Client {
+    async_nats::ConnectOptions::new()
+        .connection_timeout(PATIENCE)
+        .request_timeout(Some(Duration::from_secs(2)))
+        .connect(address.to_string())
+        .await
+        .expect("it is let in")
+}
+
+/// Answers on a subject for as long as its client is there.
+async fn answer(client: &Client, subject: &str, with: &'static str) -> Outcome {
+    let mut asked = client.subscribe(subject.to_owned()).await?;
+    client.flush().await?;
+    let client = client.clone();
+    tokio::spawn(async move {
+        while let Some(question) = asked.next().await {
+            if let Some(reply) = question.reply {
+                let _ = client.publish(reply, with.into()).await;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// What a service answers, once it does; empty, once nobody does.
+async fn until_answer(from: &Client, subject: &str, wanted: &str) {
+    let asking = async {
+        loop {
+            let answer = from.request(subject.to_owned(), "".into()).await;
+            let said = match &answer {
+                Ok(message) => String::from_utf8_lossy(&message.payload).into_owned(),
+                Err(_) => String::new(),
+            };
+            if said == wanted {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking)
+        .await
+        .unwrap_or_else(|_| panic!("{subject} is never answered with {wanted:?}"));
+}
+
+/// A hub that stays configured keeps its connection; what one wanted that does not is forgotten, on all cores.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_hubs_follow_a_reload() -> Outcome {
+    let (Some(stays), Some(goes), Some(comes)) = (Hub::open(), Hub::open(), Hub::open()) else {
+        return Ok(());
+    };
+    let feed = Feed::start_joined(&remotes(&[remote(&stays), remote(&goes)]), &["--cores", "0,1"]);
+    eventually("both are joined", || is_joined(&feed, &stays) && is_joined(&feed, &goes));
+    let one = connect(feed.address()).await;
+    let other = connect(feed.address()).await;
+    let (there, gone) = (connect(stays.address()).await, connect(goes.address()).await);
+    answer(&there, "ask.stays", "stays").await?;
+    answer(&gone, "ask.goes", "goes").await?;
+    answer(&one, "ask.here", "here").await?;
+    for from in [&one, &other] {
+        until_answer(from, "ask.stays", "stays").await;
+        until_answer(from, "ask.goes", "goes").await;
+    }
+    until_answer(&gone, "ask.here", "here").await;
+    let connection = shown(&feed, &stays)["connections"].clone();
+
+    // Messages go on to the one that stays, all of them and once each.
+    let mut numbers = there.subscribe("numbers").await?;
+    there.flush().await?;
+    until_answer(&one, "ask.stays", "stays").await;
+    let sending = one.clone();
+    let counted = tokio::spawn(async move {
+        for number in 0..2000_u32 {
+            sending.publish("numbers", number.to_string().into()).await.expect("it is sent");
+            if number % 20 == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+    });
+    feed.reload(&remotes(&[remote(&comes), remote(&stays)]));
+    counted.await?;
+    for number in 0..2000_u32 {
+        let message = tokio::time::timeout(PATIENCE, numbers.next()).await?.expect("a message");
+        assert_eq!(message.payload, number.to_string());
+    }
+    eventually("the new one is joined", || is_joined(&feed, &comes));
+    assert!(shown(&feed, &goes).is_null(), "{}", feed.page("/leafz"));
+    assert_eq!(shown(&feed, &stays)["connections"], connection, "its connection was left alone");
+    for from in [&one, &other] {
+        until_answer(from, "ask.stays", "stays").await;
+        until_answer(from, "ask.goes", "").await;
+    }
+    until_answer(&gone, "ask.here", "").await;
+    let new = connect(comes.address()).await;
+    until_answer(&new, "ask.here", "here").await;
+    answer(&new, "ask.comes", "comes").await?;
+    until_answer(&other, "ask.comes", "comes").await;
+
+    // What is not sound changes nothing.
+    let wrong = remotes(&[format!("{{ url: \"{}\", account: NOBODY }}", stays.url())]);
+    feed.reload(&wrong);
+    assert!(feed.printed().contains("there is no such account"), "{}", feed.printed());
+    assert!(is_joined(&feed, &stays) && is_joined(&feed, &comes));
+
+    // None; and one that is known again has what is subscribed to here at once.
+    feed.reload("");
+    eventually("all are left", || feed.page("/leafz")["leafnodes"] == 0);
+    until_answer(&one, "ask.stays", "").await;
+    feed.reload(&remotes(&[remote(&goes)]));
+    until_answer(&gone, "ask.here", "here").await;
+    until_answer(&other, "ask.goes", "goes").await;
+    Ok(())
+}
+
+/// A hub's place is free for another one while it cannot be reached, or says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_a_hub_that_is_not_there_can_be_taken_away_and_replaced() -> Outcome {
+    let Some(hub) = Hub::open() else { return Ok(()) };
+    let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    for away in [silent.local_addr()?, nobody] {
+        let feed = Feed::start_joined(&remotes(&[format!("{{ url: \"{away}\" }}")]), &[]);
+        eventually("it is tried", || feed.page("/leafz")["hubs"][0]["attempts"].as_u64() > Some(0));
+        feed.reload(&remotes(&[remote(&hub)]));
+        eventually("another is joined", || is_joined(&feed, &hub));
+        assert_eq!(feed.page("/leafz")["hubs"].as_array().map(Vec::len), Some(1));
+    }
+    Ok(())
+}
+
+/// The lines of a nats-server that is a leaf node are ours, too: user and password, an account, and subjects that stay on
+/// their side.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_leafnodes_of_a_nats_conf_are_joined() -> Outcome {
+    let lines = format!(
+        "accounts {{ SHOP {{ users = [ {{ user: shop, password: shop }} ] }}, OTHER {{ users = [ {{ user: o, password: o }} ] }} }}\n{OPEN}"
+    );
+    let Some(hub) = Hub::start(&lines) else { return Ok(()) };
+    let lines = format!(
+        "accounts {{ HERE {{ users = [ {{ user: here, password: here }} ] }} }}\n\
+         leafnodes {{ reconnect: 2s\n remotes = [ {{ url: \"nats-leaf://shop:shop@127.0.0.1:{}\", account: HERE, \
+         deny_imports: \"keep.in.>\", deny_exports: [\"keep.out\"] }} ] }}",
+        hub.leaf_port()
+    );
+    let ours = |lines: &str| Some(Feed::start_joined(lines, &[]));
+    for start in [&ours as &dyn Fn(&str) -> Option<Feed>, &Feed::start_nats_server] {
+        let Some(feed) = start(&lines) else { continue };
+        eventually("it has joined", || feed.page("/leafz")["leafnodes"] == 1);
+        let login = |address: std::net::SocketAddr, user: &str| {
+            let options =
+                async_nats::ConnectOptions::new().user_and_password(user.to_owned(), user.to_owned());
+            options.request_timeout(Some(Duration::from_secs(2))).connect(address.to_string())
+        };
+        let (here, there) = (login(feed.address(), "here").await?, login(hub.address(), "shop").await?);
+        answer(&here, "ask.here", "here").await?;
+        answer(&there, "ask.there", "there").await?;
+        until_answer(&here, "ask.there", "there").await;
+        until_answer(&there, "ask.here", "here").await;
+        for (from, to, passes) in [(&here, &there, "keep.in.x"), (&there, &here, "keep.out")] {
+            let mut to = to.subscribe("keep.>").await?;
+            let mut heard = Vec::new();
+            while heard.len() < 5 {
+                for subject in ["keep.out", "keep.in.x", "keep.last"] {
+                    from.publish(subject, "".into()).await?;
+                }
+                while let Ok(Some(message)) = tokio::time::timeout(Duration::from_millis(50), to.next()).await
+                {
+                    heard.push(message.subject.to_string());
+                }
+            }
+            let mut wanted = vec!["keep.last", passes];
+            wanted.sort_unstable();
+            // nats-server keeps what is not to be had of the hub from it, too.
+            let is_nats_server = feed.printed().contains("Starting nats-server");
+            heard.extend(
+                ["keep.in.x".to_owned()].into_iter().filter(|_| is_nats_server && passes == "keep.in.x"),
+            );
+            heard.sort();
+            heard.dedup();
+            assert_eq!(heard, wanted, "{}", feed.printed());
+        }
+    }
+    Ok(())
+}
