@@ -87,8 +87,15 @@ impl Abroad {
         deals.get(usize::from(account)).copied().unwrap_or(false)
     }
 
-    /// What of other accounts' streams a pattern asks for.
+    /// What of other accounts' streams a pattern of a client's asks for.
     pub(crate) fn wanted(&self, account: u16, pattern: &[u8]) -> Result<Wanted, NoRoomAbroad> {
+        let wanted = self.reached(account, pattern);
+        let has_room = wanted.is_empty() || self.foreign.len() + wanted.len() <= self.foreign_max;
+        has_room.then_some(wanted).ok_or(NoRoomAbroad)
+    }
+
+    /// What a pattern reaches of other accounts' streams: the stream, and the pattern there.
+    pub(crate) fn reached(&self, account: u16, pattern: &[u8]) -> Wanted {
         let mut wanted = Wanted::new();
         let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
         for stream in imports.into_iter().flat_map(|imports| &imports.streams) {
@@ -98,8 +105,20 @@ impl Abroad {
                 wanted.push((Arc::clone(stream), there));
             }
         }
-        let has_room = wanted.is_empty() || self.foreign.len() + wanted.len() <= self.foreign_max;
-        has_room.then_some(wanted).ok_or(NoRoomAbroad)
+        wanted
+    }
+
+    /// What an account takes of another one's streams.
+    pub(crate) fn streams(&self, account: u16, exporter: u16) -> SmallVec<[Arc<Stream>; 2]> {
+        let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
+        let streams = imports.into_iter().flat_map(|imports| &imports.streams);
+        streams.filter(|stream| stream.exporter == exporter).map(Arc::clone).collect()
+    }
+
+    /// The services that an account takes, by the patterns that they have there.
+    pub(crate) fn services(&self, account: u16) -> impl Iterator<Item = &str> {
+        let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
+        imports.into_iter().flat_map(|imports| &imports.services).map(|service| &*service.local)
     }
 
     /// The subscription that a foreign one stands for, and what its stream's subjects are called there.

@@ -269,8 +269,8 @@ impl Core {
     /// streams.
     fn take_exchange(&mut self) {
         let Self { subjects, outputs, links, settings, requests, .. } = self;
-        let now = settings.identities.exchange();
-        let Some(before) = subjects.take_exchange(now, &requests.pattern(), links) else { return };
+        let now = settings.identities.exchange().map(Arc::clone);
+        let Some(before) = subjects.take_exchange(now.as_ref(), &requests.pattern(), links) else { return };
         requests.close_gone();
         let streams = |exchange: Option<&Exchange>, account| {
             exchange
@@ -278,13 +278,14 @@ impl Core {
                 .map_or(&[][..], |imports| &imports.streams)
                 .to_vec()
         };
+        let is_changed = |account| streams(before.as_deref(), account) != streams(now.as_deref(), account);
         for (_, connection) in outputs.connections.iter_mut() {
             connection.deals = subjects.abroad.deals(connection.account);
-            let account = connection.account;
-            if streams(before.as_deref(), account) != streams(now.map(|now| &**now), account) {
+            if is_changed(connection.account) {
                 subjects.follow_again(connection, links);
             }
         }
+        self.hubs_reach_again(is_changed);
     }
 
     /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
@@ -293,6 +294,7 @@ impl Core {
         self.mappings = self.settings.identities.all_mappings();
         self.take_exchange();
         self.leave_hubs_not_configured();
+        self.tell_hubs_what_stands();
         self.outputs.rounds.stir();
         self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
         self.share.resize(self.settings.config.limits.max_pending_total, self.cores);

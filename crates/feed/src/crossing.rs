@@ -383,6 +383,7 @@ impl Core {
             root: self.subjects.root_of(account),
             is_from_core: false,
             is_from_hub: false,
+            are_groups_named: false,
             deals: true,
             is_imported: true,
             ..*from

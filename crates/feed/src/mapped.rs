@@ -5,6 +5,8 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
+use wire::nats::leaf;
+
 use crate::{
     connection::ConnId,
     core::Core,
@@ -30,21 +32,31 @@ impl Dice {
     }
 }
 
+/// Whose messages are mapped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By<'a> {
+    /// A client's.
+    Client,
+    /// A hub's, which said so of them.
+    Hub(&'a leaf::Message<'a>),
+}
+
 impl Core {
-    /// Takes messages of a client, in whose account or in another subjects are mapped, or goes on with them; whether all
-    /// is done.
+    /// Takes messages, where in the account of who has sent them or in another subjects are mapped, or goes on with them;
+    /// whether all is done.
     pub(crate) fn publish_mapped(
         &mut self,
         id: ConnId,
         run: &Run<'_>,
         mut begun: Option<Box<Begun>>,
+        by: By<'_>,
     ) -> bool {
         let all = self.mappings.clone();
         let account = self.outputs.connections[id].account;
         let mappings = all.as_ref().and_then(|all| all.get(&account));
         let was = begun.as_mut().and_then(|begun| begun.mapped.take());
         if was.is_none() && mappings.is_none() {
-            return self.publish_as_it_is(id, run, begun);
+            return self.publish_part(id, run, begun, by, false);
         }
         let mut subject = std::mem::take(&mut self.buffers.mapped);
         let one_by_one = match &was {
@@ -68,11 +80,11 @@ impl Core {
                 subject.clear();
                 subject.extend_from_slice(run.subject);
             }
+            let is_mapped = subject != part.subject;
             let begun = begun.take();
-            is_done = if subject.is_empty() && begun.is_none() {
-                self.publish_to_nobody(id, &part)
-            } else {
-                self.publish_as_it_is(id, &Run { subject: &subject, ..part }, begun)
+            is_done = match by {
+                By::Client if subject.is_empty() && begun.is_none() => self.publish_to_nobody(id, &part),
+                _ => self.publish_part(id, &Run { subject: &subject, ..part }, begun, by, is_mapped),
             };
             if !is_done {
                 if let Some(begun) = &mut self.outputs.connections[id].begun {
@@ -85,5 +97,20 @@ impl Core {
         }
         self.buffers.mapped = subject;
         is_done
+    }
+
+    fn publish_part(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        begun: Option<Box<Begun>>,
+        by: By<'_>,
+        is_mapped: bool,
+    ) -> bool {
+        match by {
+            By::Client => self.publish_as_it_is(id, run, begun),
+            // The hub has named groups at the subject that it knows.
+            By::Hub(message) => self.publish_from_hub(id, run, (!is_mapped).then_some(message), begun),
+        }
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     counters::Counter,
     crossing::Crossing,
     identity::AccountId,
+    mapped::By,
     marks::Mark,
     matching::{self, Match},
     outputs::{Outputs, Put},
@@ -92,8 +93,10 @@ pub(crate) struct Origin {
     pub(crate) root: NodeId,
     /// Another core has sent them, for subscribers of this one that are in no group: the others are that core's to serve.
     pub(crate) is_from_core: bool,
-    /// A hub has sent them: no hub gets them, and of queue groups those that it has named.
+    /// A hub has sent them: no hub gets them.
     pub(crate) is_from_hub: bool,
+    /// It has named the queue groups that get them: they are served by name.
+    pub(crate) are_groups_named: bool,
     /// The account has or takes a service of another.
     pub(crate) deals: bool,
     /// They came by a service from another account: into no stream of this one.
@@ -110,6 +113,7 @@ impl Origin {
             root,
             is_from_core: false,
             is_from_hub: false,
+            are_groups_named: false,
             deals: false,
             is_imported: false,
         }
@@ -265,7 +269,7 @@ impl Core {
     #[inline]
     pub(crate) fn publish(&mut self, id: ConnId, run: &Run<'_>, begun: Option<Box<Begun>>) -> bool {
         if self.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
-            self.publish_mapped(id, run, begun)
+            self.publish_mapped(id, run, begun, By::Client)
         } else {
             self.publish_as_it_is(id, run, begun)
         }
@@ -285,6 +289,7 @@ impl Core {
             root: connection.root,
             is_from_core: false,
             is_from_hub: false,
+            are_groups_named: false,
             deals: connection.deals,
             is_imported: false,
         };
@@ -375,7 +380,7 @@ impl Core {
             return true;
         }
         while let Some(&(node, group)) = matched.groups.get(way.next - matched.subscribers.len()) {
-            if of.is_from_hub {
+            if of.are_groups_named {
                 break;
             }
             if self.is_turn_over() {
@@ -420,8 +425,8 @@ impl Core {
     ) -> Option<Box<Begun>> {
         let root = self.subjects.root_of(account);
         let deals = self.subjects.abroad.deals(account);
-        let (from, is_from_core, is_from_hub) = (producer.conn, true, false);
-        let of = Origin { from, producer, account, root, is_from_core, is_from_hub, deals, is_imported };
+        let of =
+            Origin { is_from_core: true, deals, is_imported, ..Origin::of_nobody(producer, account, root) };
         let mut rest = None;
         if let Some((pattern, queue)) = group {
             let (node, group) = self.subjects.find_group(root, pattern, queue)?;

@@ -92,6 +92,13 @@ impl Subjects {
         self.subscriptions.len()
     }
 
+    /// Whether anybody on any core wants a pattern, and not for a queue group.
+    pub(crate) fn is_wanted(&self, account: u16, pattern: &[u8]) -> bool {
+        let root = self.roots.get(usize::from(account));
+        let node = root.and_then(|root| self.trie.find(*root, pattern));
+        node.is_some_and(|node| self.trie.is_wanted(node))
+    }
+
     /// A subscription, if there is one of this number.
     pub(crate) fn find_subscription(&self, sub: SubId) -> Option<&Subscription> {
         self.subscriptions.find(sub).filter(|subscription| subscription.conn < FOREIGN)

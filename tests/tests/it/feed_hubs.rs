@@ -184,11 +184,6 @@ async fn f9_leafnodes_of_a_nats_conf_are_joined() -> Outcome {
     for start in [&ours as &dyn Fn(&str) -> Option<Feed>, &Feed::start_nats_server] {
         let Some(feed) = start(&lines) else { continue };
         eventually("it has joined", || feed.page("/leafz")["leafnodes"] == 1);
-        let login = |address: std::net::SocketAddr, user: &str| {
-            let options =
-                async_nats::ConnectOptions::new().user_and_password(user.to_owned(), user.to_owned());
-            options.request_timeout(Some(Duration::from_secs(2))).connect(address.to_string())
-        };
         let (here, there) = (login(feed.address(), "here").await?, login(hub.address(), "shop").await?);
         answer(&here, "ask.here", "here").await?;
         answer(&there, "ask.there", "there").await?;
@@ -217,6 +212,101 @@ async fn f9_leafnodes_of_a_nats_conf_are_joined() -> Outcome {
             heard.dedup();
             assert_eq!(heard, wanted, "{}", feed.printed());
         }
+    }
+    Ok(())
+}
+
+/// What an account takes of another reaches its hub, as at a nats-server that is the leaf node: a stream under its name
+/// here, a service, and what stands for other subjects.
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_what_an_account_takes_of_others_reaches_its_hub() -> Outcome {
+    let Some(hub) = Hub::open() else { return Ok(()) };
+    let lines = |prefix: &str, mappings: &str| {
+        format!(
+            "accounts {{ A {{ users = [ {{ user: a, password: a }} ], exports = [ {{ stream: \"a.>\" }}, {{ service: time }} ] }}, \
+             B {{ users = [ {{ user: b, password: b }} ], mappings {{ {mappings} }}, imports = [ \
+             {{ stream {{ account: A, subject: \"a.>\" }}, prefix: {prefix} }}, \
+             {{ service {{ account: A, subject: time }}, to: clock }} ] }} }}\n\
+             leafnodes {{ remotes = [ {{ url: \"{}\", account: B }} ] }}",
+            hub.url()
+        )
+    };
+    let first = lines("p", "\"old.*\": \"new.$1\"");
+    let ours = |lines: &str| Some(Feed::start_joined(lines, &["--cores", "0,1"]));
+    for start in [&ours as &dyn Fn(&str) -> Option<Feed>, &Feed::start_nats_server] {
+        let Some(feed) = start(&first) else { continue };
+        eventually("it has joined", || feed.page("/leafz")["leafnodes"] == 1);
+        let there = connect(hub.address()).await;
+        // Some of either core.
+        for _ in 0..3 {
+            let (a, b) = (login(feed.address(), "a").await?, login(feed.address(), "b").await?);
+            answer(&a, "time", "noon").await?;
+            until_answer(&there, "clock", "noon").await;
+            hears(&a, &there, ("a.x.y", "p.a.x.y", None)).await?;
+            hears(&a, &there, ("a.x", "p.a.*", None)).await?;
+            hears(&a, &there, ("a.x", "p.a.x", Some("group"))).await?;
+            hears(&there, &b, ("old.7", "new.7", None)).await?;
+        }
+        // nats-server gives groups nothing that has become theirs by a mapping, and tells a hub of changes when it joins
+        // again.
+        if feed.printed().contains("Starting nats-server") {
+            continue;
+        }
+        let b = login(feed.address(), "b").await?;
+        hears(&there, &b, ("old.7", "new.*", Some("group"))).await?;
+        let a = login(feed.address(), "a").await?;
+        let mut before = there.subscribe("p.a.>").await?;
+        let mut now = there.subscribe("q.a.>").await?;
+        there.flush().await?;
+        hears(&a, &there, ("a.z", "p.a.z", None)).await?;
+        feed.reload(&lines("q", ""));
+        hears(&a, &there, ("a.after", "q.a.after", None)).await?;
+        let until = |message: async_nats::Message| message.subject.as_str() == "q.a.after";
+        while !until(tokio::time::timeout(PATIENCE, now.next()).await?.expect("a message")) {}
+        while let Ok(Some(message)) = tokio::time::timeout(Duration::from_millis(20), before.next()).await {
+            assert_ne!(message.subject.as_str(), "p.a.after");
+        }
+        answer(&there, "old.7", "there").await?;
+        let b = login(feed.address(), "b").await?;
+        until_answer(&b, "old.7", "there").await;
+    }
+    Ok(())
+}
+
+async fn login(address: std::net::SocketAddr, user: &str) -> Result<Client, async_nats::ConnectError> {
+    let options = async_nats::ConnectOptions::new().user_and_password(user.to_owned(), user.to_owned());
+    options.request_timeout(Some(Duration::from_secs(2))).connect(address.to_string()).await
+}
+
+/// What is published as one subject is heard once, at last, as another by who subscribes to the pattern.
+async fn hears(from: &Client, to: &Client, (subject, pattern, queue): (&str, &str, Option<&str>)) -> Outcome {
+    let mut subscriber = match queue {
+        Some(queue) => to.queue_subscribe(pattern.to_owned(), queue.to_owned()).await?,
+        None => to.subscribe(pattern.to_owned()).await?,
+    };
+    to.flush().await?;
+    let mut sent = 0;
+    let hearing = async {
+        loop {
+            from.publish(subject.to_owned(), sent.to_string().into()).await?;
+            sent += 1;
+            if let Ok(Some(first)) = tokio::time::timeout(Duration::from_millis(50), subscriber.next()).await
+            {
+                return Ok::<_, async_nats::PublishError>(first);
+            }
+        }
+    };
+    let first = tokio::time::timeout(PATIENCE, hearing)
+        .await
+        .unwrap_or_else(|_| panic!("{subject} is not heard as {pattern}"))?;
+    let mut next: usize = std::str::from_utf8(&first.payload)?.parse()?;
+    for number in sent..sent + 20 {
+        from.publish(subject.to_owned(), number.to_string().into()).await?;
+    }
+    while next + 1 < sent + 20 {
+        let message = tokio::time::timeout(PATIENCE, subscriber.next()).await?.expect("a message");
+        next += 1;
+        assert_eq!(message.payload, next.to_string(), "each once, in order: {subject} as {pattern}");
     }
     Ok(())
 }

@@ -93,6 +93,11 @@ impl Mappings {
         self.0.is_empty()
     }
 
+    /// The patterns of the subjects that are mapped.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|ready| &*ready.source)
+    }
+
     /// Whether all messages to a subject become one and the same.
     pub fn is_certain(&self, subject: &[u8]) -> bool {
         self.find(subject).is_none_or(|ready| matches!(&ready.destinations[..], [(100, _)]))

@@ -3,7 +3,13 @@
 //! One [`Hub`] a hub, on its core and in its memory. Other cores know of it what stands in their tries, and whether it is
 //! there ([`Core::hubs_up`]).
 
-use std::{collections::HashSet, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::Notify;
 
@@ -18,6 +24,8 @@ use crate::{
     connection::{Closed, ConnId, Connection, Stage, Told, Transport, Writer},
     core::Core,
     counters::Counter,
+    identity::Mappings,
+    subjects::Subjects,
     trie::{HUBS_MAX, HubId, HubMask},
     work,
 };
@@ -50,8 +58,10 @@ pub(crate) struct Hub {
     cid: u64,
     pub(crate) max_payload: usize,
     pub(crate) rules: HubRules,
-    /// What it wants: patterns, and patterns and queue groups with a blank between.
-    pub(super) heard: HashSet<Box<[u8]>>,
+    /// What it wants: patterns, and patterns and queue groups with a blank between, of these with how many members.
+    pub(super) heard: HashMap<Box<[u8]>, u32>,
+    /// What it wants by that of other accounts' streams: in which account, and for how many of its patterns.
+    abroad: HashMap<(u16, Box<[u8]>), u32>,
     /// It said that subjects of JetStream are not ours to publish.
     is_without_jetstream: bool,
     trouble: Option<Trouble>,
@@ -149,7 +159,7 @@ impl Hubs {
         found.map_or_else(Rc::default, |found| Rc::clone(&found.joined))
     }
 
-    pub(super) fn take_heard(&mut self, hub: HubId) -> HashSet<Box<[u8]>> {
+    pub(super) fn take_heard(&mut self, hub: HubId) -> HashMap<Box<[u8]>, u32> {
         std::mem::take(&mut self.own(hub).heard)
     }
 }
@@ -169,7 +179,8 @@ impl Hub {
             cid: 0,
             max_payload: 0,
             rules: HubRules::default(),
-            heard: HashSet::new(),
+            heard: HashMap::new(),
+            abroad: HashMap::new(),
             is_without_jetstream: false,
             trouble: None,
             joined: Rc::default(),
@@ -292,7 +303,8 @@ impl Core {
         let (name, address) = (hub.info.server_name.clone(), hub.address.clone());
         let account_name = Arc::clone(&hub.seed.account_name);
         let remote_account = hub.info.remote_account.clone();
-        self.links.tellers.begin(of, account, rules, &first);
+        let standing = standing(&self.subjects, self.mappings.as_deref(), account);
+        self.links.tellers.begin(of, account, rules, &first, standing);
         self.set_hub_up(of, true);
         self.count(Counter::LeafConnects);
         self.counters.add(Counter::LeafConnected, 1);
@@ -385,35 +397,117 @@ impl Core {
     fn hear_pattern(&mut self, of: HubId, pattern: &[u8], queue: Option<(&[u8], u32)>) {
         let hub = self.hubs.own(of);
         let account = hub.seed.account;
-        let key = key_of(pattern, queue.map(|(queue, _)| queue));
-        let is_new = !hub.heard.contains(&key);
-        if is_new && hub.heard.len() >= HEARD_MAX {
+        let (queue, members) = (queue.map(|(queue, _)| queue), queue.map_or(1, |(_, members)| members));
+        let key = key_of(pattern, queue);
+        let before = hub.heard.get(&key).copied();
+        if before.is_none() && hub.heard.len() >= HEARD_MAX {
             self.count(Counter::LeafInterestRefused);
             return;
         }
-        if is_new {
-            hub.heard.insert(key);
-            self.counters.add(Counter::LeafInterest, 1);
-        } else if queue.is_none() {
+        if before == Some(members) {
             return;
         }
+        hub.heard.insert(key, members);
+        if before.is_none() {
+            self.counters.add(Counter::LeafInterest, 1);
+        }
+        self.set_wanted(of, account, (pattern, queue), members);
+        self.reach_abroad(of, (pattern, queue), members, before.is_none());
+    }
+
+    /// Has all cores know how many a hub has that want a pattern, of a queue group or of none.
+    fn set_wanted(
+        &mut self,
+        of: HubId,
+        account: u16,
+        (pattern, queue): (&[u8], Option<&[u8]>),
+        members: u32,
+    ) {
         match queue {
             None => {
-                self.subjects.apply_hub_interest(of, account, pattern, true);
-                self.links.hub_interest(of, account, pattern, true);
+                self.subjects.apply_hub_interest(of, account, pattern, members > 0);
+                self.links.hub_interest(of, account, pattern, members > 0);
             }
-            Some((queue, weight)) => {
-                self.subjects.apply_hub_members(of, account, (pattern, queue), weight);
-                self.links.hub_members(of, account, pattern, queue, weight);
+            Some(queue) => {
+                self.subjects.apply_hub_members(of, account, (pattern, queue), members);
+                self.links.hub_members(of, account, pattern, queue, members);
             }
         }
+    }
+
+    /// What a hub wants of other accounts' streams, by a pattern in its own account, is wanted there.
+    fn reach_abroad(
+        &mut self,
+        of: HubId,
+        (pattern, queue): (&[u8], Option<&[u8]>),
+        members: u32,
+        is_new: bool,
+    ) {
+        let account = self.hubs.own(of).seed.account;
+        for (stream, there) in self.subjects.abroad.reached(account, pattern) {
+            let key = (stream.exporter, key_of(&there, queue));
+            let abroad = &mut self.hubs.own(of).abroad;
+            let has_room = abroad.len() < HEARD_MAX;
+            match abroad.entry(key) {
+                Entry::Occupied(patterns) => *patterns.into_mut() += u32::from(is_new),
+                Entry::Vacant(place) if is_new && has_room => _ = place.insert(1),
+                Entry::Vacant(_) => {
+                    self.counters.add(Counter::LeafInterestRefused, u64::from(is_new));
+                    continue;
+                }
+            }
+            self.set_wanted(of, stream.exporter, (&there, queue), members);
+        }
+    }
+
+    /// The same of a pattern that a hub wants no more.
+    fn reach_abroad_no_more(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
+        let account = self.hubs.own(of).seed.account;
+        for (stream, there) in self.subjects.abroad.reached(account, pattern) {
+            let key = (stream.exporter, key_of(&there, queue));
+            let abroad = &mut self.hubs.own(of).abroad;
+            let Some(left) = abroad.get_mut(&key) else { continue };
+            *left -= 1;
+            if *left == 0 {
+                abroad.remove(&key);
+                self.set_wanted(of, stream.exporter, (&there, queue), 0);
+            }
+        }
+    }
+
+    /// After a reload: what accounts take of others' streams may be something else, where this is so of them.
+    pub(crate) fn hubs_reach_again(&mut self, is_changed: impl Fn(u16) -> bool) {
+        let hubs = self.hubs.all.iter().filter(|hub| is_changed(hub.seed.account));
+        let places: Vec<HubId> = hubs.map(|hub| hub.seed.hub).collect();
+        for of in places {
+            let before = std::mem::take(&mut self.hubs.own(of).abroad);
+            let heard = std::mem::take(&mut self.hubs.own(of).heard);
+            for (key, members) in &heard {
+                self.reach_abroad(of, parts_of(key), *members, true);
+            }
+            self.hubs.own(of).heard = heard;
+            for (account, key) in before.into_keys() {
+                if !self.hubs.own(of).abroad.contains_key(&(account, key.clone())) {
+                    self.set_wanted(of, account, parts_of(&key), 0);
+                }
+            }
+        }
+    }
+
+    /// After a reload: what stands for other subjects, and services, may be others.
+    pub(crate) fn tell_hubs_what_stands(&mut self) {
+        let Self { subjects, links, mappings, .. } = self;
+        links.tellers.stand(
+            |account| standing(subjects, mappings.as_deref(), account),
+            |account, pattern| subjects.is_wanted(account, pattern),
+        );
     }
 
     /// The hub does not want a pattern any more.
     pub(super) fn hear_no_interest(&mut self, id: ConnId, of: HubId, pattern: &[u8], queue: Option<&[u8]>) {
         self.work.add(work::SUBSCRIBE);
         let key = key_of(pattern, queue);
-        if self.hubs.own(of).heard.remove(&key) {
+        if self.hubs.own(of).heard.remove(&key).is_some() {
             self.forget_pattern(of, &key);
             self.pause_if_full(id);
         }
@@ -423,17 +517,8 @@ impl Core {
     pub(super) fn forget_pattern(&mut self, of: HubId, key: &[u8]) {
         let account = self.hubs.own(of).seed.account;
         self.counters.sub(Counter::LeafInterest, 1);
-        let blank = memchr::memchr(b' ', key);
-        match blank.map(|blank| (&key[..blank], &key[blank + 1..])) {
-            None => {
-                self.subjects.apply_hub_interest(of, account, key, false);
-                self.links.hub_interest(of, account, key, false);
-            }
-            Some((pattern, queue)) => {
-                self.subjects.apply_hub_members(of, account, (pattern, queue), 0);
-                self.links.hub_members(of, account, pattern, queue, 0);
-            }
-        }
+        self.set_wanted(of, account, parts_of(key), 0);
+        self.reach_abroad_no_more(of, parts_of(key));
     }
 
     /// Has a hub told of the subscriptions at some nodes; whether that were the last.
@@ -632,4 +717,23 @@ fn key_of(pattern: &[u8], queue: Option<&[u8]>) -> Box<[u8]> {
         None => pattern.into(),
         Some(queue) => [pattern, b" ", queue].concat().into(),
     }
+}
+
+/// What [`key_of`] has put together. (No pattern and no name of a queue has a blank.)
+fn parts_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b' ', key) {
+        None => (key, None),
+        Some(blank) => (&key[..blank], Some(&key[blank + 1..])),
+    }
+}
+
+/// Subjects of an account that a hub is told of whoever subscribes, in their order: those that stand for others, and
+/// services of other accounts. (As in nats-server.)
+fn standing(subjects: &Subjects, mappings: Option<&HashMap<u16, Mappings>>, account: u16) -> Vec<Box<[u8]>> {
+    let mapped = mappings.and_then(|all| all.get(&account)).into_iter().flat_map(Mappings::sources);
+    let mut all: Vec<Box<[u8]>> =
+        subjects.abroad.services(account).chain(mapped).map(|subject| subject.as_bytes().into()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }

@@ -18,6 +18,7 @@ use crate::{
     connection::ConnId,
     core::Core,
     counters::Counter,
+    mapped::By,
     publish::{Begun, Origin, Run},
     session::{Processed, RUN_BYTES_MAX},
     work::Work,
@@ -87,7 +88,7 @@ impl Core {
             let (shown, reply) = stored.map_or((None, first.reply), |(shown, reply)| (Some(shown), reply));
             let usual = rewrite(first, reply, &mut rewritten);
             let run = Run { bytes: &rewritten, shown, ..usual };
-            let is_done = self.publish_from_hub(id, &run, first, begun);
+            let is_done = self.take_run_of_hub(id, &run, first, begun);
             self.buffers.rewritten = rewritten;
             return is_done.then_some(0);
         }
@@ -112,43 +113,70 @@ impl Core {
             shown: None,
             reply: first.reply,
         };
-        let is_done = self.publish_from_hub(id, &run, first, begun);
+        let is_done = self.take_run_of_hub(id, &run, first, begun);
         is_done.then_some(end - stride)
     }
 
-    /// Hands messages of a hub out, or goes on with it; whether all is done.
-    fn publish_from_hub(
+    /// Takes messages of a hub, or goes on with them; whether all is done.
+    fn take_run_of_hub(
         &mut self,
         id: ConnId,
         run: &Run<'_>,
         message: &Message<'_>,
         begun: Option<Box<Begun>>,
     ) -> bool {
-        let connection = &mut *self.outputs.connections[id];
         if begun.is_none() {
+            let connection = &mut *self.outputs.connections[id];
             let count = run.count() as u64;
             connection.messages_in += count;
             connection.payload_in_bytes += count * run.body_bytes as u64;
             self.counters.add(Counter::LeafMessagesIn, count);
             self.counters.add(Counter::LeafPayloadIn, count * run.body_bytes as u64);
+            let hub = self.outputs.connections[id].hub.and_then(|of| self.hubs.find(of));
+            if hub.is_some_and(|hub| !hub.rules.may_come(run.subject)) {
+                self.counters.add(Counter::LeafDenied, count);
+                return true;
+            }
         }
+        if self.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
+            self.publish_mapped(id, run, begun, By::Hub(message))
+        } else {
+            self.publish_from_hub(id, run, Some(message), begun)
+        }
+    }
+
+    /// Hands messages of a hub out, or goes on with it; whether all is done. Of queue groups those get them that the
+    /// message names; without one, those at the subject, as of what is published here.
+    pub(crate) fn publish_from_hub(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        message: Option<&Message<'_>>,
+        begun: Option<Box<Begun>>,
+    ) -> bool {
+        let connection = &*self.outputs.connections[id];
         let (account, root) = (connection.account, connection.root);
-        let may_come = connection
-            .hub
-            .and_then(|of| self.hubs.find(of))
-            .is_none_or(|hub| hub.rules.may_come(run.subject));
-        if !may_come || self.settings.config.authorization.reserved.keeps_hub_from(account, run.subject) {
-            self.counters.add(Counter::LeafDenied, run.count() as u64);
+        let reserved = &self.settings.config.authorization.reserved;
+        if run.subject.is_empty() || reserved.keeps_hub_from(account, run.subject) {
+            // Of what is mapped to nothing none is left, as somebody wishes.
+            let denied = if run.subject.is_empty() { 0 } else { run.count() as u64 };
+            self.counters.add(Counter::LeafDenied, denied);
             return true;
         }
         // Nobody who publishes there can be made to wait for who is slow here.
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
         let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
         let deals = self.subjects.abroad.deals(account);
-        let of = Origin { from: id, is_from_hub: true, deals, ..Origin::of_nobody(nobody, account, root) };
+        let of = Origin {
+            from: id,
+            is_from_hub: true,
+            are_groups_named: message.is_some(),
+            deals,
+            ..Origin::of_nobody(nobody, account, root)
+        };
         match self.hand_out(&of, run, begun) {
             Ok(_) => {
-                if !message.queues.is_empty() {
+                if let Some(message) = message.filter(|message| !message.queues.is_empty()) {
                     self.hand_to_groups(&of, run, message);
                 }
                 self.end_finished();

@@ -30,6 +30,9 @@ pub(crate) struct Teller {
     /// Nodes with numbers below this are told.
     pub(crate) told_below: NodeId,
     rules: HubRules,
+    /// Subjects that are wanted whoever subscribes: those that stand for others, and services of other accounts. In
+    /// their order.
+    standing: Vec<Box<[u8]>>,
     /// Lines for the end of the turn, or for the next message if that comes first.
     pub(crate) lines: Vec<u8>,
     /// Patterns that the hub may not be told, since this was asked last.
@@ -38,12 +41,35 @@ pub(crate) struct Teller {
 
 impl Tellers {
     /// A hub has been joined: it is told this line, and from now on what changes.
-    pub(crate) fn begin(&mut self, hub: HubId, account: u16, rules: HubRules, first: &[u8]) {
+    pub(crate) fn begin(
+        &mut self,
+        hub: HubId,
+        account: u16,
+        rules: HubRules,
+        first: &[u8],
+        standing: Vec<Box<[u8]>>,
+    ) {
         self.end(hub);
         let mut lines = Vec::new();
         leaf::interest_line(&mut lines, first, None);
-        self.all.push(Teller { hub, account, told_below: 0, rules, lines, denied: 0 });
+        let mut teller =
+            Teller { hub, account, told_below: 0, rules, standing: Vec::new(), lines, denied: 0 };
+        teller.stand(standing, |_| false);
+        self.all.push(teller);
         self.is_waiting = true;
+    }
+
+    /// After a reload: what is wanted whoever subscribes may be something else.
+    pub(crate) fn stand(
+        &mut self,
+        standing: impl Fn(u16) -> Vec<Box<[u8]>>,
+        is_wanted: impl Fn(u16, &[u8]) -> bool,
+    ) {
+        for teller in &mut self.all {
+            let account = teller.account;
+            teller.stand(standing(account), |pattern| is_wanted(account, pattern));
+            self.is_waiting |= !teller.lines.is_empty();
+        }
     }
 
     /// A hub is gone.
@@ -92,8 +118,24 @@ impl Tellers {
 }
 
 impl Teller {
+    /// Notes what is to be told where these subjects are wanted from now on, whoever subscribes.
+    fn stand(&mut self, standing: Vec<Box<[u8]>>, is_wanted: impl Fn(&[u8]) -> bool) {
+        let before = std::mem::take(&mut self.standing);
+        for gone in before.iter().filter(|&one| standing.binary_search(one).is_err() && !is_wanted(one)) {
+            self.wanted(gone, false);
+        }
+        for new in standing.iter().filter(|&one| before.binary_search(one).is_err()) {
+            self.wanted(new, true);
+        }
+        self.standing = standing;
+    }
+
     /// Notes what is to be told of a pattern; whether anything is.
     pub(crate) fn wanted(&mut self, pattern: &[u8], has: bool) -> bool {
+        // It was told of it, and that stands.
+        if self.standing.binary_search_by(|one| (**one).cmp(pattern)).is_ok() {
+            return false;
+        }
         if !self.rules.may_tell(pattern, None) {
             self.denied += u64::from(has);
             return false;
@@ -128,7 +170,7 @@ mod tests {
     fn a_change_is_told_where_the_walk_has_been() {
         let mut tellers = Tellers::default();
         assert!(!tellers.listen(0));
-        tellers.begin(3, 7, HubRules::default(), b"$LDS.x");
+        tellers.begin(3, 7, HubRules::default(), b"$LDS.x", Vec::new());
         assert!(tellers.listen(7) && !tellers.listen(0));
         tellers.of(3).expect("it is there").told_below = 10;
         tellers.wanted(7, 9, b"a", true);
@@ -141,6 +183,21 @@ mod tests {
         let teller = tellers.of(3).expect("it is there");
         assert_eq!(teller.lines, b"LS+ $LDS.x\r\nLS+ a\r\nLS+ b q 2\r\nLS- b q\r\nLS- a\r\n");
         assert_eq!(teller.denied, 1);
+        teller.lines.clear();
+        // What stands is told whoever comes and goes, until it does not stand any more and nobody wants it.
+        let standing = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<_>>();
+        let lines = |tellers: &mut Tellers| {
+            let teller = tellers.of(3).expect("it is there");
+            String::from_utf8(std::mem::take(&mut teller.lines)).expect("text")
+        };
+        tellers.stand(|_| standing(&["$KV.x", "m.*", "s"]), |_, _| false);
+        assert_eq!(lines(&mut tellers), "LS+ m.*\r\nLS+ s\r\n");
+        tellers.wanted(7, 1, b"s", true);
+        tellers.wanted(7, 1, b"s", false);
+        tellers.stand(|_| standing(&["t"]), |_, pattern| pattern == b"s");
+        assert_eq!(lines(&mut tellers), "LS- m.*\r\nLS+ t\r\n");
+        tellers.wanted(7, 1, b"s", false);
+        assert_eq!(lines(&mut tellers), "LS- s\r\n");
         tellers.end(3);
         assert!(tellers.of(3).is_none() && !tellers.listen(7));
     }

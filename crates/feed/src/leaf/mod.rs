@@ -194,7 +194,7 @@ async fn announce(local: &Rc<Local>, hub: HubId, id: ConnId) {
 
 /// Takes what a hub wanted out of all cores' tries, some in a turn.
 async fn forget(local: &Rc<Local>, hub: HubId) {
-    let mut heard = local.core.borrow_mut().hubs.take_heard(hub).into_iter();
+    let mut heard = local.core.borrow_mut().hubs.take_heard(hub).into_keys();
     loop {
         {
             let core = &mut *local.core.borrow_mut();

@@ -7,10 +7,11 @@ use crate::{
     connection::Closed,
     core::Core,
     counters::Counter,
+    identity::covers,
     outputs::Put,
     publish::{AtHubs, Origin, Run, send_across},
-    trie::{HubId, HubMask},
-    work,
+    trie::{HubId, HubMask, NodeId},
+    work::{self, Work},
 };
 
 impl Core {
@@ -44,19 +45,85 @@ impl Core {
             if queues.is_empty() && hubs & 1 << hub == 0 {
                 continue;
             }
-            self.work.add(work::delivery(run.count(), run.bytes.len()));
-            let core = usize::from(hub) % self.cores;
-            if core == self.index {
-                is_sent |= self.deliver_to_hub(hub, &queues, of.producer, run);
-            } else {
-                let to = To::Hub { hub, queues: &queues };
-                let to = Destination { core, account: of.account, is_imported: of.is_imported, to };
-                send_across(&mut self.outputs, &mut self.links, of.from, to, of.producer, run);
-                is_sent = true;
+            let seed = self.settings.hubs.iter().find(|seed| seed.hub == hub);
+            match seed.map(|seed| seed.account) {
+                Some(account) if account == of.account => is_sent |= self.send_to_hub(hub, &queues, of, run),
+                Some(account) => {
+                    let is_for_all = hubs & 1 << hub != 0;
+                    is_sent |= self.send_abroad_to_hub((hub, account), (is_for_all, &queues), of, run);
+                }
+                // A reload has just taken it away.
+                None => {}
             }
         }
         self.buffers.queues = queues;
         is_sent
+    }
+
+    /// Sends a run to a hub of any core; whether it goes there.
+    fn send_to_hub(&mut self, hub: HubId, queues: &[u8], of: &Origin, run: &Run<'_>) -> bool {
+        self.work.add(work::delivery(run.count(), run.bytes.len()));
+        let core = usize::from(hub) % self.cores;
+        if core == self.index {
+            return self.deliver_to_hub(hub, queues, of.producer, run);
+        }
+        let to = To::Hub { hub, queues };
+        let to = Destination { core, account: of.account, is_imported: of.is_imported, to };
+        send_across(&mut self.outputs, &mut self.links, of.from, to, of.producer, run);
+        true
+    }
+
+    /// Sends a run to a hub whose account has it as a stream of the account that it was published in, under the name that
+    /// it has there. `is_for_all`: not only for the groups.
+    fn send_abroad_to_hub(
+        &mut self,
+        (hub, account): (HubId, u16),
+        (is_for_all, queues): (bool, &[u8]),
+        of: &Origin,
+        run: &Run<'_>,
+    ) -> bool {
+        // A message that came by a service is not had again by a stream (nats-server's rule).
+        if of.is_imported {
+            return false;
+        }
+        let mut subject = std::mem::take(&mut self.buffers.imported);
+        let mut is_sent = false;
+        for stream in self.subjects.abroad.streams(account, of.account) {
+            if !covers(stream.path.source().as_bytes(), run.subject) {
+                continue;
+            }
+            stream.path.apply(run.subject, &mut subject);
+            // Of several streams that have it, the hub has those under whose name it wants it.
+            let (is_wanted, there) = self.wants(hub, account, &subject, queues);
+            if is_wanted && is_for_all || !there.is_empty() {
+                is_sent |= self.send_to_hub(hub, &there, of, &Run { subject: &subject, ..*run });
+            }
+        }
+        self.buffers.imported = subject;
+        is_sent
+    }
+
+    /// Whether a hub wants a subject of its account for whoever is in no group, and which of these groups want it there.
+    fn wants(&mut self, hub: HubId, account: u16, subject: &[u8], queues: &[u8]) -> (bool, Vec<u8>) {
+        let root = self.subjects.root_of(account);
+        // Bounded by what hubs and clients subscribe to, as that of the message itself, which found it wanted.
+        let mut work = Work::of(u64::MAX);
+        let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject, &mut work);
+        let wants = matched.hubs & 1 << hub != 0;
+        let mut there = Vec::new();
+        for queue in queues.split(|byte| *byte == b' ').filter(|queue| !queue.is_empty()) {
+            let is_it = |&(node, group): &(NodeId, u32)| {
+                let groups = self.subjects.trie.more(node).map_or(&[][..], |more| &more.groups);
+                let group = groups.get(group as usize).filter(|group| *group.name == *queue);
+                group.is_some_and(|group| group.hubs.iter().any(|(of, _)| *of == hub))
+            };
+            if matched.groups.iter().any(is_it) {
+                there.extend_from_slice(if there.is_empty() { b"" } else { b" " });
+                there.extend_from_slice(queue);
+            }
+        }
+        self.subjects.matches.put_back(slot, matched);
+        (wants, there)
     }
 
     /// Puts a run into the output of a hub of this core; whether it is there.

@@ -58,28 +58,28 @@ pub(crate) fn seeds(
     let fresh = numbers().filter(|number| !was_there(number));
     let left = numbers().filter(|number| was_there(number) && !stays(number));
     let mut free = fresh.chain(left);
-    let seed =
-        |((remote, (account, account_name)), kept): ((&Remote, &(u16, Arc<str>)), &Option<&Arc<Seed>>)| {
-            let number = kept.map(|seed| seed.hub).or_else(|| free.next());
-            let hub =
-                number.unwrap_or_else(|| unreachable!("there are as many numbers as hubs may be configured"));
-            let suffix = if hub == 0 { String::new() } else { format!("-{hub}") };
-            // Its own for each process: by them hubs tell servers apart.
-            let own = shared.server_id.get(1..9).unwrap_or(&shared.server_id);
-            let seed = Seed {
-                hub,
-                remote: remote.clone(),
-                account: *account,
-                account_name: Arc::clone(account_name),
-                name: format!("{}{suffix}", config.server_name),
-                cluster: format!("{}-{own}{suffix}", config.server_name),
-                server_id: shared.server_id.clone(),
-                loop_prefix: format!("$LDS.{}-", shared.server_id),
-            };
-            // The same one, so that its connection is left alone.
-            kept.filter(|kept| ***kept == seed).map_or_else(|| Arc::new(seed), Arc::clone)
+    let mut seeds = Vec::with_capacity(config.hubs.len());
+    for ((remote, (account, account_name)), kept) in config.hubs.iter().zip(&accounts).zip(&kept) {
+        let number = kept.map(|seed| seed.hub).or_else(|| free.next());
+        let hub =
+            number.unwrap_or_else(|| unreachable!("there are as many numbers as hubs may be configured"));
+        let suffix = if hub == 0 { String::new() } else { format!("-{hub}") };
+        // Its own for each process: by them hubs tell servers apart.
+        let own = shared.server_id.get(1..9).unwrap_or(&shared.server_id);
+        let seed = Seed {
+            hub,
+            remote: remote.clone(),
+            account: *account,
+            account_name: Arc::clone(account_name),
+            name: format!("{}{suffix}", config.server_name),
+            cluster: format!("{}-{own}{suffix}", config.server_name),
+            server_id: shared.server_id.clone(),
+            loop_prefix: format!("$LDS.{}-", shared.server_id),
         };
-    Ok(config.hubs.iter().zip(&accounts).zip(&kept).map(seed).collect())
+        // The same one, so that its connection is left alone; not if the server's name is another.
+        seeds.push(kept.filter(|kept| ***kept == seed).map_or_else(|| Arc::new(seed), Arc::clone));
+    }
+    Ok(seeds.into())
 }
 
 /// The account here that a hub is for.

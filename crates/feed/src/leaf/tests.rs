@@ -15,20 +15,23 @@ use wire::nats::{
 use super::{Remote, Seed, dial::Info};
 use crate::{
     connection::{ConnId, Transport, Writer},
-    core::{Core, Local},
+    core::{Core, Local, Settings},
     fuzzing::cores_with,
-    identity::{Authorization, Entry, Reserved},
+    identity::{
+        Account, Authorization, Entry, Export, Identities, Import, Mapping, Reserved, ServiceExport, Weighted,
+    },
     outputs::Outputs,
     serve::Arrival,
     session::Processed,
+    transport::Acceptors,
 };
 
 const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
 
-fn seed(hub: u8) -> Arc<Seed> {
-    Arc::new(Seed {
+fn new_seed(hub: u8) -> Seed {
+    Seed {
         hub,
         remote: Remote { addresses: vec!["hub".parse().expect("an address")], ..Remote::default() },
         account: 0,
@@ -37,7 +40,7 @@ fn seed(hub: u8) -> Arc<Seed> {
         cluster: "us-1".to_owned(),
         server_id: "N1".to_owned(),
         loop_prefix: "$LDS.N1-".to_owned(),
-    })
+    }
 }
 
 /// Some cores, and hubs that have let us in.
@@ -52,7 +55,11 @@ impl World {
     }
 
     fn of(cores: usize, hubs: u8, info: &str, authorization: &Authorization) -> Self {
-        let seeds: Arc<[Arc<Seed>]> = (0..hubs).map(seed).collect();
+        Self::with(cores, (0..hubs).map(|hub| Arc::new(new_seed(hub))).collect(), info, authorization)
+    }
+
+    fn with(cores: usize, seeds: Vec<Arc<Seed>>, info: &str, authorization: &Authorization) -> Self {
+        let seeds: Arc<[Arc<Seed>]> = seeds.into();
         let locals = cores_with(cores, authorization, &seeds);
         let info: Info = serde_json::from_str(info).expect("JSON");
         let mut world = Self { locals, hubs: Vec::new() };
@@ -169,7 +176,7 @@ fn a_hub_is_told_of_the_subscriptions_of_all_cores_once() {
     assert_eq!(told(&world, 0), "LS+ $JS.ACK.>\r\n");
     // Who joins later is told of what there is.
     world.with_core(0, |core| {
-        core.links.tellers.begin(0, 0, super::rules::HubRules::default(), b"$LDS.x");
+        core.links.tellers.begin(0, 0, super::rules::HubRules::default(), b"$LDS.x", Vec::new());
         while !core.announce_some(0) {}
         core.end_turn();
     });
@@ -325,6 +332,126 @@ fn what_is_reserved_is_kept_from_hubs() {
     assert_eq!(world.text(hub), "LMSG other 1\r\ny\r\n");
 }
 
+/// An account that takes two streams of another, under two names, with what stands for another subject and a service.
+fn importing(second: &str) -> Authorization {
+    let import = |subject: &str, to: Option<&str>, prefix: Option<&str>, is_service| Import {
+        account: "A".to_owned(),
+        subject: subject.to_owned(),
+        to: to.map(str::to_owned),
+        prefix: prefix.map(str::to_owned),
+        is_service,
+        share: false,
+    };
+    let export = |subject: &str, service| Export {
+        subject: subject.to_owned(),
+        service,
+        accounts: Vec::new(),
+        account_token_position: None,
+    };
+    let destination = Weighted { subject: "new.$1".to_owned(), weight: 100 };
+    let account = |name: &str| Account { name: name.to_owned(), ..Account::default() };
+    Authorization {
+        accounts: vec![
+            Account {
+                exports: vec![export("s.>", None), export("time", Some(ServiceExport::default()))],
+                ..account("A")
+            },
+            Account {
+                imports: vec![
+                    import("s.>", None, Some("p"), false),
+                    import("s.*", Some(second), None, false),
+                    import("time", Some("clock"), None, true),
+                ],
+                mappings: vec![Mapping { source: "old.*".to_owned(), destinations: vec![destination] }],
+                ..account("B")
+            },
+        ],
+        ..Authorization::default()
+    }
+}
+
+#[test]
+fn a_hub_has_what_its_account_takes_of_others() {
+    let authorization = importing("q.$1");
+    let identities = Identities::build(&authorization, None).expect("it is sound");
+    let number = |name: &str| {
+        let place = identities.accounts().iter().position(|account| **account == *name);
+        u16::try_from(place.expect("it is there")).expect("a few")
+    };
+    let (a, b) = (number("A"), number("B"));
+    let world = World::with(2, vec![Arc::new(Seed { account: b, ..new_seed(0) })], INFO, &authorization);
+    let hub = world.hubs[0];
+    let nodes = |world: &World| [0, 1].map(|at| world.with_core(at, |core| core.subjects.trie.nodes()));
+    let before = nodes(&world);
+    let told = told(&world, 0);
+    // Beside that, where answers come.
+    let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("LS+ _R_.")).collect();
+    assert_eq!(told, ["LS+ clock", "LS+ old.*"]);
+    // Published on the core that has joined the hub, and on the other.
+    let published = |subject: &str| {
+        for at in [0, 1] {
+            world.with_core(at, |core| {
+                let mut operations = Vec::new();
+                write::publish(&mut operations, subject.as_bytes(), b"", b"x");
+                core.begin_turn();
+                core.publish_as_server(a, &operations);
+                core.end_turn();
+            });
+            world.settle();
+        }
+        let text = world.text(hub);
+        let subjects = text.lines().filter(|line| line.starts_with("LMSG ")).map(|line| line[5..].to_owned());
+        subjects.collect::<Vec<_>>()
+    };
+    assert_eq!(published("s.x"), [""; 0]);
+    world.say(hub, b"LS+ p.s.x\r\nLS+ p.>\r\n");
+    assert_eq!(published("s.x"), ["p.s.x 1", "p.s.x 1"]);
+    assert_eq!(published("s.y.z"), ["p.s.y.z 1", "p.s.y.z 1"]);
+    world.say(hub, b"LS- p.>\r\nLS+ q.x\r\n");
+    assert_eq!(published("s.x"), ["p.s.x 1", "q.x 1", "p.s.x 1", "q.x 1"]);
+    assert_eq!(published("s.y"), [""; 0]);
+    world.say(hub, b"LS- p.s.x\r\n");
+    assert_eq!(published("s.x"), ["q.x 1", "q.x 1"]);
+    // A group's members there get it, whatever its weight is now.
+    world.say(hub, b"LS- q.x\r\nLS+ q.* g 1\r\nLS+ q.* g 3\r\nLS+ p.s.z h 1\r\n");
+    assert_eq!(published("s.x"), ["q.x | g 1", "q.x | g 1"]);
+    assert_eq!(published("s.z"), ["p.s.z | h 1", "q.z | g 1", "p.s.z | h 1", "q.z | g 1"]);
+    // Another name after a reload; what it wants by that is wanted at once.
+    let identities = Identities::build(&importing("r.$1"), Some(&identities)).expect("it is sound");
+    let before_reload = world.with_core(0, |core| Arc::clone(&core.settings));
+    let settings = Arc::new(Settings {
+        config: before_reload.config.clone(),
+        identities,
+        acceptors: Acceptors::default(),
+        hubs: Arc::clone(&before_reload.hubs),
+    });
+    world.say(hub, b"LS+ r.y\r\n");
+    for at in [0, 1] {
+        world.with_core(at, |core| {
+            core.reload(Arc::clone(&settings));
+            core.end_turn();
+        });
+    }
+    world.settle();
+    world.take(hub);
+    assert_eq!(published("s.x"), [""; 0]);
+    assert_eq!(published("s.y"), ["r.y 1", "r.y 1"]);
+    world.say(hub, b"LS- r.y\r\nLS- q.* g\r\nLS- p.s.z h\r\n");
+    assert_eq!(published("s.z"), [""; 0]);
+    assert_eq!(nodes(&world), before);
+    // What is mapped goes to groups here, too; what is not, to those that the hub names.
+    let client = world.enter(0);
+    world.with_core(0, |core| {
+        let root = core.subjects.root_of(b);
+        let connection = &mut *core.outputs.connections[client.1];
+        (connection.account, connection.root) = (b, root);
+    });
+    world.say(client, b"SUB new.* g 1\r\nSUB as.it.is g 2\r\n");
+    world.take(client);
+    world.say(hub, b"LMSG old.7 1\r\n!\r\nLMSG as.it.is 1\r\n?\r\nLMSG as.it.is | g 1\r\n.\r\n");
+    assert_eq!(world.text(client), "MSG new.7 1 1\r\n!\r\nMSG as.it.is 2 1\r\n.\r\n");
+}
+
 #[test]
 fn a_hub_that_is_gone_leaves_nothing() {
     let world = World::new(2, 1, INFO);
@@ -337,7 +464,7 @@ fn a_hub_that_is_gone_leaves_nothing() {
     world.with_core(0, |core| {
         let mut connection = core.outputs.connections.remove(hub.1).expect("it is there");
         core.lose_hub(0, &mut connection);
-        for pattern in core.hubs.take_heard(0) {
+        for pattern in core.hubs.take_heard(0).into_keys() {
             core.forget_pattern(0, &pattern);
         }
         core.end_turn();
