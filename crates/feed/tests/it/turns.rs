@@ -14,7 +14,7 @@ use feed::Counter;
 
 /// Tokens of each pattern; there are two to the power of it.
 const TOKENS: u32 = 12;
-const PUBLISHES: usize = 200;
+const PUBLISHES: usize = 600;
 
 #[test]
 fn others_have_their_turns_beside_an_expensive_write() {
