@@ -5,6 +5,7 @@
 #   python/   nats-py and httpx, in a virtual environment       node/   nats, nats.ws and ws
 #   go/       nats.go, as a program                             edge/   Go's HTTP client and server as programs, and h2spec
 #   acme/     Pebble, a certificate authority for tests         hub/    nats-server, which the feed joins
+#   natsgo/   nats.go's own tests of JetStream, and what gives them servers
 #
 # Safe to run again: what is there in the right version is left alone. A language that is not installed is named, and
 # its clients are left out: the test says so too. Rust's client, async-nats, is a dependency of the tests themselves.
@@ -67,6 +68,16 @@ if command -v go >/dev/null 2>&1; then
         echo "tests: building nats-server"
         (cd "$here/clients/hub" && go build -o "$target/hub/nats-server" github.com/nats-io/nats-server/v2)
         cp "$here/clients/hub/go.sum" "$target/hub/"
+    fi
+    mkdir -p "$target/natsgo"
+    if ! same "$here/clients/natsgo/main.go" "$target/natsgo/main.go" || ! same "$here/clients/natsgo/go.sum" "$target/natsgo/go.sum"; then
+        echo "tests: building nats.go's own tests"
+        rm -rf "$target/natsgo/suite"
+        (cd "$here/clients/natsgo" && go build -o "$target/natsgo/tester" . &&
+            cp -r "$(go list -m -f '{{.Dir}}' github.com/nats-io/nats.go)" "$target/natsgo/suite")
+        chmod -R u+w "$target/natsgo/suite"
+        (cd "$target/natsgo/suite" && go test -modfile=go_test.mod -c -o "$target/natsgo/jetstream.test" ./jetstream/test)
+        cp "$here/clients/natsgo/main.go" "$here/clients/natsgo/go.sum" "$target/natsgo/"
     fi
 else
     echo "tests: no go, so nats.go and net/http are not tested, nor by h2spec, Pebble and nats-server (apt-get install golang-go)" >&2

@@ -57,6 +57,7 @@ pub mod mail;
 pub mod mail_service;
 pub mod message;
 pub mod nats_cluster;
+pub mod network;
 pub mod nginx;
 pub mod node;
 pub mod origin;

@@ -1,4 +1,5 @@
-//! Three nats-servers as a cluster with JetStream, each on a loopback address of its own; and a way to one that can be cut.
+//! Three nats-servers as a cluster with JetStream, each on a loopback address of its own, or on a machine of its own in a
+//! network of namespaces; and a way to one that can be cut.
 
 use std::{
     fs,
@@ -15,7 +16,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{PATIENCE, clients::installed, pebble::free_ports};
+use crate::{PATIENCE, clients::installed, network::Network, pebble::free_ports};
 
 /// Servers of the cluster.
 pub const SERVERS: usize = 3;
@@ -25,6 +26,8 @@ pub const SERVERS: usize = 3;
 pub struct NatsCluster {
     servers: Vec<Server>,
     directory: tempfile::TempDir,
+    /// Where they are the first machines.
+    network: Option<Arc<Network>>,
 }
 
 #[derive(Debug)]
@@ -44,14 +47,27 @@ impl NatsCluster {
     /// The same with these lines of nats.conf at each.
     #[must_use]
     pub fn start_with(lines: &str) -> Option<Self> {
+        Self::start_by(lines, None)
+    }
+
+    /// One whose servers are the first machines of a network.
+    #[must_use]
+    pub fn start_on(network: &Arc<Network>) -> Option<Self> {
+        Self::start_by("", Some(Arc::clone(network)))
+    }
+
+    fn start_by(lines: &str, network: Option<Arc<Network>>) -> Option<Self> {
         installed("hub/nats-server")?;
         let directory = tempfile::tempdir().expect("a directory");
         let clients: [u16; SERVERS] = free_ports();
         let routes: [u16; SERVERS] = free_ports();
-        let host = |index: usize| Ipv4Addr::new(127, 0, 0, 11 + u8::try_from(index).expect("few"));
+        let host = |index: usize| match &network {
+            Some(network) => network.address(index),
+            None => Ipv4Addr::new(127, 0, 0, 11 + u8::try_from(index).expect("few")),
+        };
         let others: Vec<String> =
             (0..SERVERS).map(|index| format!("nats-route://{}:{}", host(index), routes[index])).collect();
-        let mut cluster = Self { servers: Vec::new(), directory };
+        let mut cluster = Self { servers: Vec::new(), directory, network: network.clone() };
         for index in 0..SERVERS {
             let text = format!(
                 "server_name: n{index}\nlisten: \"{host}:{client}\"\n\
@@ -76,14 +92,10 @@ impl NatsCluster {
     /// Starts a server, or starts it again with its files.
     pub fn begin(&mut self, index: usize) {
         let program = installed("hub/nats-server").expect("it was there");
-        let mut child = Command::new(program)
-            .arg("-c")
-            .arg(self.directory.path().join(format!("n{index}.conf")))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("nats-server can be started");
+        let mut command = Command::new(program);
+        command.arg("-c").arg(self.directory.path().join(format!("n{index}.conf")));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = self.on(index, || command.spawn()).expect("nats-server can be started");
         let server = &mut self.servers[index];
         let (stderr, printed) = (child.stderr.take().expect("a pipe"), Arc::clone(&server.printed));
         thread::spawn(move || {
@@ -93,9 +105,16 @@ impl NatsCluster {
         });
         server.child = Some(child);
         let (began, address) = (Instant::now(), server.address);
-        while TcpStream::connect(address).is_err() {
+        while self.on(index, || TcpStream::connect(address)).is_err() {
             assert!(began.elapsed() < PATIENCE, "the server does not listen:\n{}", self.printed(index));
             thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn on<T: Send>(&self, index: usize, work: impl FnOnce() -> T + Send) -> T {
+        match &self.network {
+            Some(network) => network.on(index, work),
+            None => work(),
         }
     }
 

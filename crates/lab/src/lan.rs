@@ -4,24 +4,15 @@
 //!   near: the load              far: the server
 //!   10.77.0.1 ──┤veth ═ tbf RATE ═══ tbf RATE ═ veth├── 10.77.0.2
 //! ```
-//! The host's own network is not touched: both ends of the pair live in namespaces of our own, each kept by a process
-//! that ends when we do (its standard input closes), and the kernel takes interfaces and shapers away with it. A thread
-//! that is moved into a namespace makes its sockets, and starts its programs, there (setns(2)).
+//! The host's own network is not touched: both ends of the pair live in namespaces of our own (crate `namespaces`).
 //!
 //! *What the shaper counts.* An Ethernet frame costs 24 bytes beside what the interface sees: preamble, checksum, gap.
 //! They are added by `stab`; for a segment that the kernel hands over whole and would cut later, once instead of for
 //! each frame, which flatters the link by at most 1.6%.
 
-use std::{
-    fs::{self, File},
-    io::{BufRead, BufReader, Read},
-    net::Ipv4Addr,
-    os::fd::AsFd,
-    process::{Child, Command, Stdio},
-    thread,
-};
+use std::{fs, net::Ipv4Addr};
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use namespaces::{Namespace, command};
 
 /// Where the load is.
 pub const NEAR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -39,15 +30,8 @@ const INTERFACE: &str = "cable";
 /// The two ends.
 #[derive(Debug)]
 pub struct Lan {
-    near: Side,
-    far: Side,
-}
-
-/// A namespace that lives as long as this.
-#[derive(Debug)]
-struct Side {
-    keeper: Child,
-    namespace: File,
+    near: Namespace,
+    far: Namespace,
 }
 
 /// What an interface has carried.
@@ -65,8 +49,8 @@ impl Lan {
     /// # Errors
     /// Why there can be none here, in a sentence.
     pub fn laid() -> Result<Self, String> {
-        let lan = Self { near: Side::new()?, far: Side::new()? };
-        let far = lan.far.keeper.id().to_string();
+        let lan = Self { near: Namespace::new()?, far: Namespace::new()? };
+        let far = lan.far.keeper().to_string();
         lan.near(|| {
             ip(&["link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", &far])?;
             raised(NEAR)
@@ -141,59 +125,6 @@ impl Lan {
     }
 }
 
-impl Side {
-    fn new() -> Result<Self, String> {
-        let mut keeper = Command::new("unshare")
-            .args(["--net", "--", "sh", "-ec", "ip link set lo up; echo ready; exec cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("unshare: {error} (on Debian: apt-get install util-linux)"))?;
-        let mut word = String::new();
-        if let Some(out) = keeper.stdout.take() {
-            // No word is said below.
-            let _ = BufReader::new(out).read_line(&mut word);
-        }
-        if word.trim() != "ready" {
-            let mut said = String::new();
-            if let Some(mut err) = keeper.stderr.take() {
-                let _ = err.read_to_string(&mut said);
-            }
-            let _ = keeper.wait();
-            return Err(format!("no network namespace: {}", said.trim()));
-        }
-        let path = format!("/proc/{}/ns/net", keeper.id());
-        match File::open(&path) {
-            Ok(namespace) => Ok(Self { keeper, namespace }),
-            Err(error) => {
-                let _ = keeper.kill();
-                let _ = keeper.wait();
-                Err(format!("{path}: {error}"))
-            }
-        }
-    }
-
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
-        thread::scope(|scope| {
-            let moved = scope.spawn(|| {
-                move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Network))
-                    .map_err(|errno| format!("cannot enter a network namespace: {errno}"))?;
-                Ok(work())
-            });
-            moved.join().unwrap_or_else(|_| Err("the thread in the namespace panicked".to_owned()))
-        })
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        // It ends when its input does.
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
-    }
-}
-
 fn raised(address: Ipv4Addr) -> Result<(), String> {
     ip(&["address", "add", &format!("{address}/30"), "dev", INTERFACE])?;
     ip(&["link", "set", INTERFACE, "up"])
@@ -201,19 +132,6 @@ fn raised(address: Ipv4Addr) -> Result<(), String> {
 
 fn ip(arguments: &[&str]) -> Result<(), String> {
     command("ip", arguments)
-}
-
-fn command(program: &str, arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{program}: {error} (on Debian: apt-get install iproute2)"))?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
-    }
 }
 
 /// proc(5), `net/dev`: received bytes are the first field, sent bytes the ninth.
@@ -226,8 +144,9 @@ fn carried(text: &str) -> Option<Carried> {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::Write,
+        io::{Read as _, Write as _},
         net::{TcpListener, TcpStream},
+        thread,
         time::{Duration, Instant},
     };
 

@@ -20,9 +20,10 @@ use std::{
 use house::metadata;
 
 /// Each crate and the crates of this workspace that it may depend on.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("unify", &[]),
     ("allocations", &[]),
+    ("namespaces", &[]),
     ("house", &[]),
     ("bheap", &[]),
     ("wire", &[]),
@@ -33,9 +34,9 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("cache", &["engine", "wire", "bheap"]),
     ("feed", &["engine", "wire", "bheap"]),
     ("mail", &["httpd", "engine", "wire", "bheap"]),
-    ("lab", &["allocations", "bheap", "wire", "engine", "cache", "feed", "mail"]),
+    ("lab", &["allocations", "namespaces", "bheap", "wire", "engine", "cache", "feed", "mail"]),
     ("nighttrain", &["bheap", "wire", "engine", "acme", "cluster", "httpd", "cache", "feed", "mail"]),
-    ("tests", &["bheap", "wire", "engine", "cluster", "cache", "feed", "mail", "nighttrain"]),
+    ("tests", &["namespaces", "bheap", "wire", "engine", "cluster", "cache", "feed", "mail", "nighttrain"]),
 ];
 
 /// What tests of any crate may use.

@@ -46,6 +46,11 @@ impl Reasons {
         Ok(reasons)
     }
 
+    /// All tests that have one.
+    pub fn tests(&self) -> impl Iterator<Item = &str> {
+        self.by_test.keys().map(String::as_str)
+    }
+
     /// The reason for a test.
     #[must_use]
     pub fn of(&self, test: &str) -> Option<&str> {

@@ -34,15 +34,15 @@ use tests::{
 };
 
 const PURGES: usize = 60;
-const OBJECTS: usize = 4;
+pub(crate) const OBJECTS: usize = 4;
 const INSTANCES: usize = 3;
 const CLIENTS_EACH: usize = 2;
 
 /// A number from a seed, so that a run can be had again.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         // xorshift64 (Marsaglia 2003)
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -77,12 +77,44 @@ fn start(
     }
 }
 
+/// How many purges are made.
+pub(crate) fn purges() -> usize {
+    std::env::var("NIGHTTRAIN_SOAK_PURGES")
+        .map_or(PURGES, |text| text.parse().expect("NIGHTTRAIN_SOAK_PURGES is a number"))
+}
+
+/// What the pages are now.
+pub(crate) type Versions = Arc<Vec<AtomicU64>>;
+
+pub(crate) fn versions() -> Versions {
+    Arc::new((0..OBJECTS).map(|_| AtomicU64::new(1)).collect())
+}
+
+/// Has an origin show them, with entity tags, for ten minutes and for ten more when stale.
+pub(crate) fn serve_versions(origin: &ScriptedOrigin, versions: &Versions) {
+    for object in 0..OBJECTS {
+        let versions = Arc::clone(versions);
+        origin.on(&format!("/{object}"), move |seen, reply| {
+            let version = versions[object].load(SeqCst);
+            let etag = format!("\"{version}\"");
+            let answer = match seen.header("if-none-match") {
+                Some(known) if known == etag => Answer::new(304, ""),
+                _ => Answer::new(200, version.to_string()),
+            };
+            // What was read is on its way for a while.
+            thread::sleep(Duration::from_millis(version % 4 * 10));
+            let lasts = "max-age=600, stale-while-revalidate=600, stale-if-error=600";
+            reply.answer(&answer.header("Cache-Control", lasts).header("ETag", &etag))
+        });
+    }
+}
+
 fn page(object: usize) -> Request {
     Request::get(&format!("/{object}")).header("Host", "shop.example")
 }
 
 /// Asks again and again; what was answered, and when each was begun.
-fn ask(
+pub(crate) fn ask(
     address: &Mutex<SocketAddr>,
     index: usize,
     seed: u64,
@@ -108,6 +140,40 @@ fn ask(
         client = Some(connection);
         thread::sleep(Duration::from_millis(1));
     }
+    events
+}
+
+/// Purges pages that were just changed, everywhere, and notes when that was acknowledged.
+pub(crate) fn purge_at_random(
+    admin: SocketAddr,
+    versions: &Versions,
+    mut chance: Chance,
+    began: Instant,
+    purges: usize,
+) -> Vec<Event> {
+    let (mut events, mut refused, mut taken) = (Vec::new(), 0, Vec::new());
+    while events.len() < purges {
+        let object = usize::try_from(chance.below(OBJECTS as u64)).expect("few");
+        let version = versions[object].fetch_add(1, SeqCst) + 1;
+        let asked = Instant::now();
+        let target = format!("/purge?url=http://shop.example/{object}&everywhere");
+        let purge = Request::new("POST", &target).header("Host", &admin.to_string());
+        let answer = tests::client::fetch(admin, &purge);
+        if answer.status() == 200 {
+            let acknowledged_ns = u64::try_from(began.elapsed().as_nanos()).expect("short");
+            events.push(Event::Purged { object, version, acknowledged_ns });
+            taken.push(asked.elapsed());
+        } else {
+            refused += 1;
+            assert!(refused < purges + 20, "purges are refused: {}", answer.text());
+        }
+        thread::sleep(Duration::from_millis(chance.below(30)));
+    }
+    taken.sort();
+    let (median, worst) = (taken[taken.len() / 2], taken[taken.len() - 1]);
+    println!(
+        "{purges} purges, {refused} not acknowledged; acknowledged after {median:?} (median), {worst:?} (worst)"
+    );
     events
 }
 
@@ -158,25 +224,10 @@ fn a38_nobody_gets_it_of_a_peer_either() {
 
 fn nobody_gets_what_was_purged(is_shared: bool) {
     let Some(cluster) = NatsCluster::start() else { return };
-    let purges: usize = std::env::var("NIGHTTRAIN_SOAK_PURGES")
-        .map_or(PURGES, |text| text.parse().expect("NIGHTTRAIN_SOAK_PURGES is a number"));
-    let versions: Arc<Vec<AtomicU64>> = Arc::new((0..OBJECTS).map(|_| AtomicU64::new(1)).collect());
+    let purges = purges();
+    let versions = versions();
     let origin = ScriptedOrigin::start();
-    for object in 0..OBJECTS {
-        let versions = Arc::clone(&versions);
-        origin.on(&format!("/{object}"), move |seen, reply| {
-            let version = versions[object].load(SeqCst);
-            let etag = format!("\"{version}\"");
-            let answer = match seen.header("if-none-match") {
-                Some(known) if known == etag => Answer::new(304, ""),
-                _ => Answer::new(200, version.to_string()),
-            };
-            // What was read is on its way for a while.
-            thread::sleep(Duration::from_millis(version % 4 * 10));
-            let lasts = "max-age=600, stale-while-revalidate=600, stale-if-error=600";
-            reply.answer(&answer.header("Cache-Control", lasts).header("ETag", &etag))
-        });
-    }
+    serve_versions(&origin, &versions);
     let directory = tempfile::tempdir().expect("a directory");
     let ways: Vec<Way> = (0..INSTANCES).map(|index| Way::to(cluster.address(index))).collect();
     let secret = directory.path().join("secret");
@@ -211,37 +262,13 @@ fn nobody_gets_what_was_purged(is_shared: bool) {
                 disturb(&mut chance, &instances, &ways, again, &addresses);
             }
         });
-        let (mut chance, mut events, mut refused) = (Chance(seed * 17), Vec::new(), 0);
-        let mut taken = Vec::new();
-        while events.len() < purges {
-            let object = usize::try_from(chance.below(OBJECTS as u64)).expect("few");
-            let version = versions[object].fetch_add(1, SeqCst) + 1;
-            let asked = Instant::now();
-            let target = format!("/purge?url=http://shop.example/{object}&everywhere");
-            let purge = Request::new("POST", &target).header("Host", &admin.to_string());
-            let answer = tests::client::fetch(admin, &purge);
-            if answer.status() == 200 {
-                let acknowledged_ns = u64::try_from(began.elapsed().as_nanos()).expect("short");
-                events.push(Event::Purged { object, version, acknowledged_ns });
-                taken.push(asked.elapsed());
-            } else {
-                refused += 1;
-                assert!(refused < purges + 20, "purges are refused: {}", answer.text());
-            }
-            thread::sleep(Duration::from_millis(chance.below(30)));
-        }
+        let mut events = purge_at_random(admin, &versions, Chance(seed * 17), began, purges);
         stop.store(true, SeqCst);
         disturber.join().expect("it does not fail");
         for client in clients {
             events.extend(client.join().expect("it does not fail"));
         }
-        taken.sort();
-        println!(
-            "{purges} purges, {refused} not acknowledged; acknowledged after {:?} (median), {:?} (worst); {} answers",
-            taken[taken.len() / 2],
-            taken[taken.len() - 1],
-            events.len() - purges
-        );
+        println!("{} answers", events.len() - purges);
         events
     });
     let found = stale(&history);

@@ -1,0 +1,113 @@
+//! Network namespaces of our own: what tests and instruments do in one does not touch the host's network.
+//!
+//! Each is kept by a process that ends when we do (its standard input closes), and the kernel takes interfaces and shapers
+//! away with it. A thread that is moved into a namespace makes its sockets, and starts its programs, there (setns(2)).
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    os::fd::AsFd,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// A namespace that lives as long as this. Its loopback is up, and it has no other interface.
+#[derive(Debug)]
+pub struct Namespace {
+    keeper: Child,
+    entrance: File,
+}
+
+impl Namespace {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Why there can be none here, in a sentence.
+    pub fn new() -> Result<Self, String> {
+        let mut keeper = Command::new("unshare")
+            .args(["--net", "--", "sh", "-ec", "ip link set lo up; echo ready; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("unshare: {error} (on Debian: apt-get install util-linux)"))?;
+        let mut word = String::new();
+        if let Some(out) = keeper.stdout.take() {
+            // No word is said below.
+            let _ = BufReader::new(out).read_line(&mut word);
+        }
+        if word.trim() != "ready" {
+            let mut said = String::new();
+            if let Some(mut err) = keeper.stderr.take() {
+                let _ = err.read_to_string(&mut said);
+            }
+            let _ = keeper.wait();
+            return Err(format!("no network namespace: {}", said.trim()));
+        }
+        let path = format!("/proc/{}/ns/net", keeper.id());
+        match File::open(&path) {
+            Ok(entrance) => Ok(Self { keeper, entrance }),
+            Err(error) => {
+                let _ = keeper.kill();
+                let _ = keeper.wait();
+                Err(format!("{path}: {error}"))
+            }
+        }
+    }
+
+    /// The process that keeps it: by its number `ip link … netns NUMBER` knows the namespace.
+    #[must_use]
+    pub fn keeper(&self) -> u32 {
+        self.keeper.id()
+    }
+
+    /// Does something within it, in a thread of its own: sockets, threads and programs that it makes are there.
+    ///
+    /// # Errors
+    /// The thread cannot be moved, or has panicked.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, String> {
+        thread::scope(|scope| {
+            let moved = scope.spawn(|| {
+                self.enter()?;
+                Ok(work())
+            });
+            moved.join().unwrap_or_else(|_| Err("the thread in the namespace panicked".to_owned()))
+        })
+    }
+
+    /// Moves the thread that calls it, for good.
+    ///
+    /// # Errors
+    /// It cannot be moved.
+    pub fn enter(&self) -> Result<(), String> {
+        move_into_link_name_space(self.entrance.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|errno| format!("cannot enter a network namespace: {errno}"))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // It ends when its input does.
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// Runs a program of iproute2: `command("ip", &["link", "add", …])`.
+///
+/// # Errors
+/// It is not installed, or what it says.
+pub fn command(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{program}: {error} (on Debian: apt-get install iproute2)"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
