@@ -14,6 +14,7 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     thread,
+    time::Duration,
 };
 
 use rustix::process::Signal;
@@ -23,7 +24,7 @@ use tests::{
     accelerator::Setup,
     content::{content, differs},
     eventually,
-    nats_cluster::NatsCluster,
+    nats_cluster::{NatsCluster, Way},
     on_one_core_and_on_two,
     origin::{Reply, Seen},
     pebble::free_ports,
@@ -42,6 +43,7 @@ on_one_core_and_on_two! {
     a38_a_peer_that_is_killed_is_nobodys_error,
     a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with,
     a38_a_peer_that_is_stopped_is_left_out_and_comes_back,
+    a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with,
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -69,18 +71,30 @@ fn start(origin: &ScriptedOrigin, cores: &str) -> Sharing {
 }
 
 fn start_with(origin: &ScriptedOrigin, cores: &str, more: impl Fn(Setup) -> Setup) -> Sharing {
+    start_through(origin, cores, more, |at| at)
+}
+
+/// The same; each is asked where the way to it begins.
+fn start_through(
+    origin: &ScriptedOrigin,
+    cores: &str,
+    more: impl Fn(Setup) -> Setup,
+    mut way_to: impl FnMut(SocketAddr) -> SocketAddr,
+) -> Sharing {
     let (ports, secret): ([u16; 3], _) = (free_ports(), secret());
     let addresses: Vec<_> = ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect();
-    let members: Vec<_> = NAMES.iter().zip(&addresses).map(|(name, at)| format!("{name}={at}")).collect();
-    let one = |at: &SocketAddr| {
+    let asked_at: Vec<_> = addresses.iter().map(|at| way_to(*at)).collect();
+    let members: Vec<_> = NAMES.iter().zip(&asked_at).map(|(name, at)| format!("{name}={at}")).collect();
+    let one = |(at, asked_at): (&SocketAddr, &SocketAddr)| {
         let setup = Accelerator::before(&origin.url())
             .flag("--cores", cores)
             .flag("--purge-from", "127.0.0.1")
             .flag("--peers-listen", &at.to_string())
+            .flag("--peers-address", &asked_at.to_string())
             .flag("--peers-members", &members.join(","));
         more(with_peers(setup, &secret)).start()
     };
-    Sharing { all: addresses.iter().map(one).collect(), _secret: secret }
+    Sharing { all: addresses.iter().zip(&asked_at).map(one).collect(), _secret: secret }
 }
 
 /// Whose the key of a path is, by name.
@@ -475,6 +489,47 @@ fn a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with(cores: &str) {
     }
     assert_eq!((rests.load(SeqCst), x.stat().count("cluster.peers_resumed")), (1, 1));
     gate.open();
+}
+
+fn a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with(cores: &str) {
+    const BYTES: usize = 3 * MIB;
+    let (origin, rests) = (ScriptedOrigin::start(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&rests);
+    origin.otherwise(move |seen, reply| {
+        let head = |answer: Answer| answer.header("Cache-Control", "max-age=600").header("ETag", "\"film\"");
+        if let Some((first, last)) = part(seen, BYTES) {
+            assert_eq!(seen.header("if-range"), Some("\"film\""));
+            counted.fetch_add(1, SeqCst);
+            let body = content(1, first as u64, last + 1 - first);
+            let said = format!("bytes {first}-{last}/{BYTES}");
+            return reply.answer(&head(Answer::new(206, body)).header("Content-Range", &said));
+        }
+        reply.answer(&head(Answer::new(200, content(1, 0, BYTES))))
+    });
+    // An origin may be silent for so long that only a peer's own bound can end the wait within the test's time.
+    let more =
+        |setup: Setup| setup.flag("--peers-patience", "2s").limit("origin_between_bytes_time_max", "1h");
+    let mut ways = Vec::new();
+    let sharing = start_through(&origin, cores, more, |at| {
+        ways.push(Way::to(at));
+        ways[ways.len() - 1].address()
+    });
+    let path = sharing.path_of(1, "film");
+    // It is stored there.
+    sharing.all[1].get(&path).expect_status(200);
+    ways[1].delay(Duration::from_millis(20));
+    let x = &sharing.all[0];
+    let (address, request) = (x.address(), Request::get(&path));
+    let client = thread::spawn(move || tests::client::fetch(address, &request));
+    let came = || x.stat().count("bytes.from_peers");
+    eventually("some of it is there", || came() >= BYTES as u64 / 8);
+    ways[1].cut();
+    assert!(came() < BYTES as u64, "all of it was there before");
+    let response = client.join().expect("no thread panics").expect_status(200).whole();
+    assert_eq!((response.body.len(), differs(1, 0, &response.body)), (BYTES, None));
+    assert_eq!((rests.load(SeqCst), x.stat().count("cluster.peers_resumed")), (1, 1));
+    assert_eq!(standing(x, "b"), "out");
+    ways[1].open();
 }
 
 fn a38_a_peer_that_is_stopped_is_left_out_and_comes_back(cores: &str) {

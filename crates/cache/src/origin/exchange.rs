@@ -276,6 +276,11 @@ impl Exchange {
 }
 
 impl Arrived {
+    /// Each next part of the body is waited for this long and no longer.
+    pub(crate) fn wait_between_bytes(&mut self, at_most: Duration) {
+        self.patience.between_bytes = at_most;
+    }
+
     /// Reads body bytes into `into`, as many as there are; waits for at least one.
     pub(crate) async fn read(&mut self, into: Span<'_>) -> Result<Read, OriginError> {
         let read = self.body.read(into, &self.patience).await?;

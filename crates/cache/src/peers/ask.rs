@@ -13,6 +13,7 @@ use super::{
     mark::{FIELD, How, Mac},
 };
 use crate::{
+    block::strong_tag,
     core::{Core, OfCore, with_core, with_core_of},
     counters::Counter,
     fetch::Leader,
@@ -175,6 +176,10 @@ fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box
         How::Hit | How::Fetched | How::Alone => {
             if told.how == How::Hit {
                 with_core(|core| core.count(Counter::PeerHits));
+                // It has all of it, so that silence is its own; and the rest can be had elsewhere.
+                if strong_tag(&arrived.head.head().headers).is_some() {
+                    arrived.wait_between_bytes(peers.rules.patience);
+                }
             }
             arrived.is_for_one = told.how == How::Alone;
             return Came::Answer(arrived);
