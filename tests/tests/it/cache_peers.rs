@@ -447,25 +447,29 @@ fn a38_a_peer_that_is_killed_is_nobodys_error(cores: &str) {
     assert_eq!(origin.all_seen().len(), before + 1);
 }
 
+/// What an origin says of a film.
+fn of_film(answer: Answer) -> Answer {
+    answer.header("Cache-Control", "max-age=600").header("ETag", "\"film\"").header("Accept-Ranges", "bytes")
+}
+
+/// A part of it that was asked for as the rest of the same one; it is counted.
+fn rest_of_film(seen: &Seen, bytes: usize, counted: &AtomicUsize) -> Option<Answer> {
+    let (first, last) = part(seen, bytes)?;
+    assert_eq!(seen.header("if-range"), Some("\"film\""));
+    counted.fetch_add(1, SeqCst);
+    let body = content(1, first as u64, last + 1 - first);
+    Some(of_film(Answer::new(206, body)).header("Content-Range", &format!("bytes {first}-{last}/{bytes}")))
+}
+
 fn a38_a_peer_that_dies_in_the_middle_has_its_answer_gone_on_with(cores: &str) {
     const BYTES: usize = 3 * MIB;
     let (origin, gate, rests) = (ScriptedOrigin::start(), Gate::new(), Arc::new(AtomicUsize::new(0)));
     let (held, counted) = (gate.clone(), Arc::clone(&rests));
     origin.otherwise(move |seen, reply| {
-        let head = |answer: Answer| {
-            answer
-                .header("Cache-Control", "max-age=600")
-                .header("ETag", "\"film\"")
-                .header("Accept-Ranges", "bytes")
-        };
-        if let Some((first, last)) = part(seen, BYTES) {
-            assert_eq!(seen.header("if-range"), Some("\"film\""));
-            counted.fetch_add(1, SeqCst);
-            let body = content(1, first as u64, last + 1 - first);
-            let said = format!("bytes {first}-{last}/{BYTES}");
-            return reply.answer(&head(Answer::new(206, body)).header("Content-Range", &said));
+        if let Some(rest) = rest_of_film(seen, BYTES, &counted) {
+            return reply.answer(&rest);
         }
-        let begin = head(Answer::until_close(200, "")).header("Content-Length", &BYTES.to_string());
+        let begin = of_film(Answer::until_close(200, "")).header("Content-Length", &BYTES.to_string());
         reply.send(&begin.head_bytes())?;
         reply.send(&content(1, 0, BYTES / 2))?;
         held.pass();
@@ -496,15 +500,10 @@ fn a38_a_peer_that_falls_silent_in_the_middle_has_its_answer_gone_on_with(cores:
     let (origin, rests) = (ScriptedOrigin::start(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&rests);
     origin.otherwise(move |seen, reply| {
-        let head = |answer: Answer| answer.header("Cache-Control", "max-age=600").header("ETag", "\"film\"");
-        if let Some((first, last)) = part(seen, BYTES) {
-            assert_eq!(seen.header("if-range"), Some("\"film\""));
-            counted.fetch_add(1, SeqCst);
-            let body = content(1, first as u64, last + 1 - first);
-            let said = format!("bytes {first}-{last}/{BYTES}");
-            return reply.answer(&head(Answer::new(206, body)).header("Content-Range", &said));
+        if let Some(rest) = rest_of_film(seen, BYTES, &counted) {
+            return reply.answer(&rest);
         }
-        reply.answer(&head(Answer::new(200, content(1, 0, BYTES))))
+        reply.answer(&of_film(Answer::new(200, content(1, 0, BYTES))))
     });
     // An origin may be silent for so long that only a peer's own bound can end the wait within the test's time.
     let more =
