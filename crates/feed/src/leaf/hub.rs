@@ -14,7 +14,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    HEARD_MAX, LEARNT_MAX, Seed,
+    HEARD_MAX, LEARNT_MAX, PAYLOAD_BYTES_MAX, Seed,
     dial::Info,
     remote::{Address, Scheme},
     rules::{DIRECT_GETS, HubRules, OF_JETSTREAM},
@@ -30,8 +30,6 @@ use crate::{
     work,
 };
 
-/// Most bytes of a message that a hub may send, whatever it says of itself (nats-server takes no more either).
-const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// Nodes of the trie that are looked at in a step.
 const NODES_A_STEP: u32 = 4096;
 /// What a step may have a hub told.

@@ -12,7 +12,7 @@ use wire::nats::{
     write,
 };
 
-use super::trouble::Trouble;
+use super::{PAYLOAD_BYTES_MAX, trouble::Trouble};
 use crate::{
     backpressure::Producer,
     connection::ConnId,
@@ -37,8 +37,7 @@ impl Core {
                 return (at, Processed::Closing);
             }
             let Some(of) = connection.hub else { return (at, Processed::Closing) };
-            let payload_bytes_max = self.hubs.find(of).map_or(0, |hub| hub.max_payload);
-            let limits = Limits { payload_bytes_max, ..Limits::default() };
+            let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, ..Limits::default() };
             let rest = &bytes[at..];
             match leaf::parse(rest, &limits) {
                 Ok(Progress::NeedMore(need)) => return (at, Processed::More { need }),

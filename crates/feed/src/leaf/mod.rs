@@ -64,6 +64,9 @@ pub use remote::{ADDRESSES_MAX, Address, InvalidAddress, Login, PORT, Remote, Sc
 pub const REMOTES_MAX: usize = HUBS_MAX;
 /// Patterns of one hub: some hundred bytes each on every core.
 const HEARD_MAX: usize = 1 << 20;
+/// Most bytes of a message to or from a hub (nats-server takes no more either). Its `max_payload` is for what its clients
+/// say: a JetStream answers with more, such as the subjects of a stream, of which a page has a hundred thousand.
+const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// Addresses of one hub's cluster that are learnt from it.
 const LEARNT_MAX: usize = 64;
 /// Bytes that wait for a hub before the walk over what it is to be told pauses.

@@ -205,8 +205,16 @@ fn a_hub_gets_each_message_once_and_none_of_its_own() {
     let header = "HPUB a.b 12 14\r\nNATS/1.0\r\n\r\nhi\r\n";
     world.say(far, header.as_bytes());
     assert_eq!(world.text(hub), header.replace("HPUB", "HMSG"));
-    world.say(far, format!("PUB a.b 1001\r\n{}\r\n", "x".repeat(1001)).as_bytes());
+    let long = "x".repeat(1001);
+    world.say(far, format!("PUB a.b 1001\r\n{long}\r\n").as_bytes());
     assert_eq!(world.text(hub), "");
+    // A hub's JetStream answers with more than it takes itself.
+    world.say(far, b"SUB answer 8\r\n");
+    world.take(hub);
+    world.say(hub, format!("LMSG answer 1001\r\n{long}\r\n").as_bytes());
+    assert_eq!(world.text(far), format!("MSG answer 8 1001\r\n{long}\r\n"));
+    world.say(far, b"UNSUB 8\r\n");
+    world.take(hub);
     // What it says itself does not come back.
     world.say(far, b"SUB a.b 9\r\n");
     world.take(hub);
