@@ -25,7 +25,7 @@ use crate::{
         mail::{
             MAIL_BYTES, SESSIONS,
             contenders::{self, Contender, Running},
-            load::{Until, pipelined},
+            load::pipelined,
         },
     },
     report::{
@@ -176,7 +176,7 @@ fn sample(
     let sampled = lan.near(|| {
         measure(&server.tree, cores, || {
             let begun = Instant::now();
-            let units = pipelined(server.address, Until::Time(duration), 0)?;
+            let units = pipelined(server.address, duration)?;
             Ok::<_, PeerError>(Work { units, wall_s: Some(begun.elapsed().as_secs_f64()), ..Work::default() })
         })
         .unwrap_or_else(|error| Sample::nothing(error.to_string()))

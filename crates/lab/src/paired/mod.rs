@@ -56,6 +56,9 @@ pub struct Work {
 pub struct Latency {
     /// Microseconds that half of them took at most.
     pub p50_us: f64,
+    /// Microseconds that 95 in 100 took at most, where that was measured.
+    #[serde(default)]
+    pub p95_us: Option<f64>,
     /// Microseconds that 99 in 100 took at most.
     pub p99_us: f64,
     /// Microseconds that the longest took, where that was measured.
@@ -109,6 +112,11 @@ impl Sample {
     /// Microseconds that half of the units took at most.
     pub fn p50_us(&self) -> Option<f64> {
         Some(self.latency?.p50_us)
+    }
+
+    /// Microseconds that 95 in 100 units took at most.
+    pub fn p95_us(&self) -> Option<f64> {
+        self.latency?.p95_us
     }
 
     /// Microseconds that 99 in 100 units took at most.

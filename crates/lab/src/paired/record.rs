@@ -292,7 +292,7 @@ mod tests {
             switches_involuntary: 50,
             rss_bytes: 3 << 20,
             foreign_share: 0.01,
-            latency: Some(Latency { p50_us: 1.0 / cost, p99_us: 2.0, last_us: None }),
+            latency: Some(Latency { p50_us: 1.0 / cost, p95_us: None, p99_us: 2.0, last_us: None }),
             doubts: Vec::new(),
         };
         Series { name: name.into(), samples: costs_us.iter().map(sample).collect() }

@@ -20,14 +20,15 @@ fn ours_can_serve() -> bool {
 }
 
 #[test]
-fn a_quick_run_measures_pages_lists_searches_and_what_is_made_to_be_slow() -> Outcome {
+fn a_quick_run_measures_taking_pages_lists_searches_and_what_is_made_to_be_slow() -> Outcome {
     if !ours_can_serve() {
         return Ok(());
     }
     let directory = tempfile::tempdir()?;
     let mut command = Command::new(BENCH);
     command.args(["--quick", "--only", "ours,ours-unindexed,mailpit"]);
-    command.args(["--scenario", "pages,list-100,search,rare-word,newsletter,slow-mails,browser"]);
+    command.args(["--scenario", "reused,connections,stored,pages,list-100,search,rare-word"]);
+    command.args(["--scenario", "newsletter,slow-mails,browser"]);
     command.arg("--records").arg(directory.path());
     command.env_remove("NIGHTTRAIN_BIN");
     let output = command.output()?;
@@ -41,14 +42,27 @@ fn a_quick_run_measures_pages_lists_searches_and_what_is_made_to_be_slow() -> Ou
         }
     }
     let [record] = &records[..] else { return Err(format!("{} records: {said}", records.len()).into()) };
-    for scenario in ["pages", "list-100", "search", "rare-word", "newsletter"] {
+    // Mailpit takes part wherever it is installed.
+    for scenario in [
+        "reused",
+        "connections",
+        "stored",
+        "pages",
+        "list-100",
+        "search",
+        "rare-word",
+        "beside-searches",
+        "newsletter",
+    ] {
         let comparison = record.comparisons.iter().find(|comparison| comparison.scenario == scenario);
         let comparison = comparison.ok_or_else(|| format!("{scenario} is missing: {said}"))?;
+        let has_mailpit = comparison.series.iter().any(|series| series.name.starts_with("mailpit"));
+        assert_eq!(has_mailpit, record.versions.contains_key("mailpit"), "{scenario}: {said}");
         for sample in comparison.series.iter().flat_map(|series| &series.samples) {
             assert!(sample.units > 0 && sample.doubts.is_empty(), "{scenario}: {said}");
         }
     }
-    for title in ["Index for searches", "A rare word", "Inbox pages", "Mails made to be slow"] {
+    for title in ["Index for searches", "A rare word", "Pages, 250 a second", "Mails made to be slow"] {
         assert!(record.tables.iter().any(|table| table.title.starts_with(title)), "{title}: {said}");
     }
     Ok(())

@@ -1,13 +1,16 @@
 //! What it costs to show an inbox, and to list a hundred mails.
 
-use std::{io, net::Ipv4Addr, thread, time::Duration};
+use std::{io, thread, time::Duration};
 
 use lab::{
-    paired::{Work, interleave, measure, record::Comparison},
+    paired::{
+        Work, interleave, measure,
+        record::{Comparison, Figure},
+    },
     peers::{
         PeerError,
         mail::{
-            contenders::{self, Contender, Running},
+            contenders::{Contender, Running},
             load,
             pages::{self, Pages},
         },
@@ -18,6 +21,17 @@ use crate::{Bench, table};
 
 /// Mails of the inbox whose pages are asked for.
 const PAGE_MAILS: u64 = 100;
+/// An inbox by a search, which both have. Mailpit has no inboxes: its page shows one so, and its API.
+const INBOX_BY_SEARCH: &str = "/api/v1/search?query=addressed:i1@bench.test&limit=100";
+/// What is shown: its name, and what a browser or a program asks for to show it, of ours and of Mailpit. Scripts, styles and
+/// pictures of pages are left out: browsers keep them. Mailpit's page is a script that asks for its settings and its mails;
+/// ours comes with its mails in it. A list of an inbox by its name is ours alone.
+const PAGES: [(&str, &[&str], &[&str]); 4] = [
+    ("inbox page", &["/inbox/i1@bench.test"], &["/", "/api/v1/webui", INBOX_BY_SEARCH]),
+    ("API list", &["/api/v2/domains/bench.test/inboxes/i1?limit=99"], &[]),
+    ("inbox by a search", &[INBOX_BY_SEARCH], &[INBOX_BY_SEARCH]),
+    ("home page", &["/"], &["/"]),
+];
 /// What a page of them may cost.
 const PAGE_US_MAX: f64 = 200.0;
 /// Mails that are stored where a hundred of them are listed, and what the list may cost.
@@ -29,25 +43,51 @@ const AHEAD: Duration = Duration::from_secs(5);
 impl Bench {
     /// What it costs to show an inbox.
     pub(crate) fn pages(&mut self) -> Result<(), PeerError> {
-        let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
-            .map_err(PeerError::Failed)?;
-        // All to the inboxes i0 to i9.
-        load::pipelined(started.address, load::Until::Mails(10 * PAGE_MAILS), PAGE_MAILS)?;
-        let pages_at = started.pages()?;
-        let pages = [
-            ("inbox page", "/inbox/i1@bench.test"),
-            ("API list", "/api/v2/domains/bench.test/inboxes/i1?limit=99"),
-            ("home page", "/"),
-        ]
-        .map(|(name, path)| (name.to_owned(), path));
-        let count = if self.options.chosen.quick { 300 } else { 3_000 };
-        for (_, path) in &pages {
-            pages::ask(pages_at, path, count / 3)?;
+        let running = self.start(&[Contender::Ours, Contender::Mailpit])?;
+        for (_, contender) in &running {
+            // All to the inboxes i0 to i9.
+            load::fill(contender, 10 * PAGE_MAILS, &load::plain(10))?;
+            for (what, of_ours, of_mailpit) in PAGES {
+                let paths = if contender.is_ours() { of_ours } else { of_mailpit };
+                listed(contender, what, paths)?;
+            }
+        }
+        let pages: Vec<(String, (&Running, &[&str]))> = PAGES
+            .iter()
+            .flat_map(|(what, of_ours, of_mailpit)| {
+                let paths = |contender: &Running| if contender.is_ours() { *of_ours } else { *of_mailpit };
+                running
+                    .iter()
+                    .map(move |(name, contender)| (format!("{name}, {what}"), (contender, paths(contender))))
+            })
+            .filter(|(_, (_, paths))| !paths.is_empty())
+            .collect();
+        let quick = self.options.chosen.quick;
+        let count = |contender: &Running, paths: &[&str]| {
+            let is_slow = contender.is_slow || paths.contains(&INBOX_BY_SEARCH);
+            match (quick, is_slow) {
+                (true, _) => 30,
+                (false, true) => 300,
+                (false, false) => 3_000,
+            }
+        };
+        let shown = |contender: &Running, paths: &[&str], times: u64| -> Result<(), PeerError> {
+            let mut asking = Pages::connect(contender.pages()?)?;
+            for _ in 0..times {
+                for path in paths {
+                    asking.ask(path, &mut io::sink())?;
+                }
+            }
+            Ok(())
+        };
+        for (_, (contender, paths)) in &pages {
+            shown(contender, paths, count(contender, paths) / 3)?;
         }
         let server = self.server.clone();
-        let series = interleave(&pages, self.rounds(), |path: &&str, _| {
-            measure(&started.tree, &server, || {
-                pages::ask(pages_at, path, count).map(|_| Work { units: count, ..Work::default() })
+        let series = interleave(&pages, self.rounds(), |(contender, paths): &(&Running, &[&str]), _| {
+            let units = count(contender, paths);
+            measure(&contender.tree, &server, || {
+                shown(contender, paths, units).map(|()| Work { units, ..Work::default() })
             })
         })?;
         let comparison = Comparison {
@@ -56,13 +96,21 @@ impl Bench {
             unit: "page".to_owned(),
             series,
         };
-        for (name, _) in pages.iter().take(2) {
-            if let Some(cost) = comparison.cost(name) {
+        for what in ["inbox page", "API list"] {
+            if let Some(cost) = comparison.cost(&format!("ours, {what}")) {
                 let verdict = if cost <= PAGE_US_MAX { "met" } else { "not met" };
                 self.remarks.push(format!(
-                    "{name} of {PAGE_MAILS} mails, ≤ {PAGE_US_MAX} µs of CPU: {cost:.0} µs → {verdict}"
+                    "{what} of {PAGE_MAILS} mails, ≤ {PAGE_US_MAX} µs of CPU: {cost:.0} µs → {verdict}"
                 ));
             }
+        }
+        for (what, ..) in PAGES.iter().filter(|(_, _, of_mailpit)| !of_mailpit.is_empty()) {
+            self.figures.push(Figure::at_most(
+                format!("CPU of {what}, ≤ 1 × Mailpit (pages)"),
+                1.0,
+                comparison.series(&format!("ours, {what}")),
+                comparison.series(&format!("mailpit, {what}")),
+            ));
         }
         self.comparisons.push(comparison);
         Ok(())
@@ -127,4 +175,21 @@ impl Bench {
         self.tables.push(table("Lists of 100 that nobody has asked for before", &columns, rows));
         Ok(())
     }
+}
+
+/// Whether what is asked for last has the inbox's mails in it, where it is a search; each page answers else.
+fn listed(contender: &Running, what: &str, paths: &[&str]) -> Result<(), PeerError> {
+    let mut asking = Pages::connect(contender.pages()?)?;
+    for &path in paths {
+        if path != INBOX_BY_SEARCH {
+            asking.ask(path, &mut io::sink())?;
+            continue;
+        }
+        let told = asking.json(path)?;
+        let count = told["messages"].as_array().map_or(0, Vec::len) as u64;
+        if count != PAGE_MAILS {
+            return Err(PeerError::failed(format!("{what}: {count} mails instead of {PAGE_MAILS}")));
+        }
+    }
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! `make bench-mail`: what it costs to take a mail, ours beside five others and a sink that throws mails away, and what
-//! it costs to list a hundred of them over an API.
+//! `make bench-mail`: what it costs to take a mail, ours beside five others and a sink that throws mails away; and what it
+//! costs to list, to search and to show mails, ours beside Mailpit.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)       core 1: smtp-source, or our pipelining client
@@ -9,6 +9,9 @@
 //! process tree per mail, in interleaved rounds ([`lab::paired`]). `smtp-sink` is the limit: it reads a mail and
 //! forgets it; ours has stored it, indexed it and shows it when it says 250. Peers that are not installed are left out,
 //! and the record says so (`bench/install-mail-peers.sh`, `bench/install-mailpit.sh`).
+//!
+//! Mailpit takes part in every scenario but two: `slow-mails` is about HTML that the server takes apart, which Mailpit leaves to
+//! the browser, and `pipelined` sends by BDAT (RFC 3030), which it does not offer.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -16,6 +19,7 @@
 )]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "talks to the person who started it")]
 
+mod beside;
 mod browser;
 mod letters;
 mod lists;
@@ -56,9 +60,15 @@ pub(crate) struct Options {
     /// Mails stored before, for `stored`.
     #[arg(long, value_delimiter = ',', default_value = "100000,1000000")]
     stored: Vec<u64>,
+    /// The same of Mailpit, which takes two thousand a second and 5 KiB of disk each.
+    #[arg(long, value_delimiter = ',', default_value = "100000")]
+    stored_in_mailpit: Vec<u64>,
     /// Mails that `rare-word` searches.
     #[arg(long, default_value_t = 1_000_000)]
     searched: u64,
+    /// Mails that it searches both in ours and in Mailpit, which reads all of them for each search.
+    #[arg(long, default_value_t = 100_000)]
+    searched_in_both: u64,
     /// Seconds of `pipelined`.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -149,6 +159,11 @@ fn run(options: &Options) -> Result<(), PeerError> {
         (
             "bodies",
             "all mails have one body; ours stores each whole (--share-bodies=false), ours-shared once a segment".to_owned(),
+        ),
+        (
+            "mailpit",
+            "--max 0: it keeps all mails; its database is on the same disk as ours, compressed as it ships; asks no other server"
+                .to_owned(),
         ),
         ("build", built()),
         ("rounds", bench.rounds().to_string()),

@@ -1,17 +1,10 @@
-//! A rare word over many mails: how long it takes, what the index of it takes, and what other pages feel of it; and what a
-//! search costs beside Mailpit's.
+//! A rare word over many mails: how long it takes, and what the index of it takes; and what a search costs beside Mailpit's.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use lab::{
     paired::{
-        Latency, Sample, Work, interleave, measure,
+        Latency, Work, interleave, measure,
         record::{Comparison, Figure},
     },
     peers::{
@@ -20,8 +13,8 @@ use lab::{
             MAIL_BYTES,
             contenders::{Contender, Running},
             letters::{Letters, RARE, RARE_MAILS},
-            load::{self, Until},
-            pages::{self, Pages, quantile},
+            load,
+            pages::{Pages, quantile},
         },
     },
 };
@@ -32,25 +25,25 @@ use crate::{Bench, table};
 const SEARCH_MS_MAX: f64 = 300.0;
 const INDEX_PERCENT_MAX: f64 = 15.0;
 const INDEX_MEMORY_MIB_MAX: f64 = 64.0;
-/// How much longer another page may take beside searches over many mails than beside those over next to none.
-const BESIDE_TIMES_MAX: f64 = 1.25;
-/// Searches and pages a second where both are asked for.
-const SEARCH_EVERY: Duration = Duration::from_millis(100);
-const PAGE_EVERY: Duration = Duration::from_millis(10);
 /// How long the index may take.
 const INDEXING_MAX: Duration = Duration::from_secs(3600);
-/// Mails that Mailpit is searched for a rare word in, too.
+/// A store with fewer mails has no index.
+const INDEXED_FROM: u64 = 2_000;
+/// Mails that both are searched for a rare word in by `search`.
 const BESIDE_MAILPIT: u64 = 10_000;
 
 impl Bench {
     pub(crate) fn rare_word(&mut self) -> Result<(), PeerError> {
-        let mails = if self.options.chosen.quick { 5_000 } else { self.options.searched };
+        let quick = self.options.chosen.quick;
+        let mails = if quick { 5_000 } else { self.options.searched };
         let letters = Letters::new(mails, MAIL_BYTES, mails.div_ceil(10));
         let mut held_bytes = Vec::new();
-        let mut many = None;
+        let mut many: Option<Running> = None;
         for contender in [Contender::Unindexed, Contender::Ours] {
+            // Its disk is free before the next begins.
+            drop(many.take());
             let Some((_, started)) = self.start(&[contender])?.pop() else { return Ok(()) };
-            load::written(started.address, Until::Mails(mails), &|number, mail| letters.write(number, mail))?;
+            load::fill(&started, mails, &|number, mail| letters.write(number, mail))?;
             held_bytes.push(most_held(&started, if contender == Contender::Ours { mails } else { 0 })?);
             many = Some(started);
         }
@@ -58,9 +51,11 @@ impl Bench {
         self.index_of(&many, mails, &held_bytes)?;
         let took_ms = self.searches_of(&many, mails)?;
         self.judged("a rare word, the longest", (quantile(&took_ms, 1.0), SEARCH_MS_MAX), "ms");
+        let in_both = if quick { 500 } else { self.options.searched_in_both };
+        let both = self.searched("rare-word", in_both, 1)?;
+        let mailpit = both.into_iter().find(|(_, running)| !running.is_ours()).map(|(_, running)| running);
         let Some((_, few)) = self.start(&[Contender::Ours])?.pop() else { return Ok(()) };
-        load::written(few.address, Until::Mails(10), &|number, mail| letters.write(number, mail))?;
-        self.pages_beside(&many, &few, mails)
+        self.beside_searches((&many, mails), &few, mailpit.as_ref().map(|mailpit| (mailpit, in_both)))
     }
 
     /// Bytes and memory of the index.
@@ -122,91 +117,70 @@ impl Bench {
         Ok(took_ms)
     }
 
-    /// Inbox pages at a steady rate beside searches at another.
-    fn pages_beside(&mut self, many: &Running, few: &Running, mails: u64) -> Result<(), PeerError> {
-        let lasting = Duration::from_secs(if self.options.chosen.quick { 1 } else { 5 });
-        let server = self.server.clone();
-        let all = [
-            ("no search".to_owned(), (many, false)),
-            ("searches over 10 mails".to_owned(), (few, true)),
-            (format!("searches over {mails} mails"), (many, true)),
-        ];
-        let series = interleave(&all, self.rounds(), |(running, searches): &(&Running, bool), _| {
-            measure(&running.tree, &server, || beside(running.pages()?, *searches, lasting))
-        })?;
-        self.figures.push(Figure::of(
-            format!("p99 of other pages beside searches over {mails} mails, ≤ {BESIDE_TIMES_MAX} × beside those over 10"),
-            BESIDE_TIMES_MAX,
-            series.get(2),
-            series.get(1),
-            Sample::p99_us,
-        ));
-        let us = |of: Option<f64>| of.map_or_else(String::new, |us| format!("{us:.0}"));
-        let middle = |samples: &[Sample], of: fn(&Sample) -> Option<f64>| {
-            us(lab::paired::spread::median(&samples.iter().filter_map(of).collect::<Vec<_>>()))
-        };
-        self.tables.push(table(
-            "Inbox pages, a hundred a second, beside ten searches for a rare word a second",
-            &[("beside", ""), ("p50 µs", ""), ("p99 µs", ""), ("longest µs", "")],
-            series
-                .iter()
-                .map(|of| {
-                    let last = of.samples.iter().filter_map(Sample::last_us).fold(0.0, f64::max);
-                    let [p50, p99] = [Sample::p50_us, Sample::p99_us].map(|what| middle(&of.samples, what));
-                    vec![of.name.clone(), p50, p99, us(Some(last))]
-                })
-                .collect(),
-        ));
-        self.comparisons.push(Comparison {
-            scenario: "rare-word".to_owned(),
-            what: "an inbox's page every 10 ms, beside a search for a rare word every 100 ms".to_owned(),
-            unit: "page".to_owned(),
-            series,
-        });
-        Ok(())
+    /// A search for a rare word over Mailpit's API, which both have.
+    pub(crate) fn search(&mut self) -> Result<(), PeerError> {
+        let mails = if self.options.chosen.quick { 100 } else { BESIDE_MAILPIT };
+        self.searched("search", mails, 5).map(|_| ())
     }
 
-    /// A search that finds three mails, and one that finds none, over Mailpit's API, which both have.
-    pub(crate) fn search(&mut self) -> Result<(), PeerError> {
+    /// Searches for each rare word so many times a round over so many mails, of which each is in three; who was searched.
+    fn searched(
+        &mut self,
+        scenario: &str,
+        mails: u64,
+        times: usize,
+    ) -> Result<Vec<(String, Running)>, PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
-        let mails = if self.options.chosen.quick { 100 } else { BESIDE_MAILPIT };
-        let letters = Letters::new(mails, MAIL_BYTES, mails);
-        for (_, contender) in &running {
-            let written = (0..mails).map(|number| {
-                let mut mail = Vec::new();
-                let inbox = letters.write(number, &mut mail);
-                (format!("i{inbox}@bench.test"), mail)
-            });
-            load::handed(contender.address, written)?;
-            if contender.is_ours() && !self.options.chosen.quick {
+        let letters = Letters::new(mails, MAIL_BYTES, mails.div_ceil(10));
+        for (name, contender) in &running {
+            let begun = Instant::now();
+            load::fill(contender, mails, &|number, mail| letters.write(number, mail))?;
+            println!("{name}: {mails} letters stored in {:.1} s", begun.elapsed().as_secs_f64());
+            // Of fewer none is indexed.
+            if contender.is_ours() && mails >= INDEXED_FROM {
                 most_held(contender, mails)?;
             }
         }
-        let (server, count) = (self.server.clone(), if self.options.chosen.quick { 1 } else { 5 });
+        let (server, times) = (self.server.clone(), if self.options.chosen.quick { 1 } else { times });
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             measure(&contender.tree, &server, || {
                 let mut asking = Pages::connect(contender.pages()?)?;
-                for word in RARE.iter().cycle().take(RARE.len() * count) {
+                let mut took_us = Vec::new();
+                for word in RARE.iter().cycle().take(RARE.len() * times) {
+                    let begun = Instant::now();
                     found(&mut asking, word)?;
+                    took_us.push(begun.elapsed().as_secs_f64() * 1e6);
                 }
-                Ok::<_, PeerError>(Work { units: (RARE.len() * count) as u64, ..Work::default() })
+                Ok::<_, PeerError>(timed(took_us))
             })
         })?;
         let comparison = Comparison {
-            scenario: "search".to_owned(),
+            scenario: scenario.to_owned(),
             what: format!("GET /api/v1/search for a word that {RARE_MAILS} of {mails} mails have"),
             unit: "search".to_owned(),
             series,
         };
         self.figures.push(Figure::at_most(
-            "CPU a search for a rare word, ≤ 1 × Mailpit (search)".to_owned(),
+            format!("CPU a search for a rare word, ≤ 1 × Mailpit ({scenario})"),
             1.0,
             comparison.series("ours"),
             comparison.series("mailpit"),
         ));
         self.comparisons.push(comparison);
-        Ok(())
+        Ok(running)
     }
+}
+
+/// What was done, by how long each took in microseconds.
+pub(crate) fn timed(mut took_us: Vec<f64>) -> Work {
+    took_us.sort_unstable_by(f64::total_cmp);
+    let latency = Latency {
+        p50_us: quantile(&took_us, 0.5),
+        p95_us: Some(quantile(&took_us, 0.95)),
+        p99_us: quantile(&took_us, 0.99),
+        last_us: Some(quantile(&took_us, 1.0)),
+    };
+    Work { units: took_us.len() as u64, latency: Some(latency), ..Work::default() }
 }
 
 /// Searches for a word; its mails must be found.
@@ -232,38 +206,4 @@ fn most_held(running: &Running, indexed: u64) -> Result<(f64, u64), PeerError> {
             return Err(PeerError::failed("the mails are not indexed"));
         }
     }
-}
-
-/// An inbox's pages, with or without somebody who searches all the while.
-fn beside(at: SocketAddr, searches: bool, lasting: Duration) -> Result<Work, PeerError> {
-    let ends = AtomicBool::new(false);
-    let took_us = thread::scope(|scope| {
-        let searching = searches.then(|| scope.spawn(|| search_until(at, &ends)));
-        let took_us = pages::steadily(at, "/inbox/i1@bench.test", (PAGE_EVERY, lasting));
-        ends.store(true, Ordering::Relaxed);
-        if let Some(searching) = searching {
-            searching.join().map_err(|_| PeerError::failed("who searches panicked"))??;
-        }
-        took_us
-    })?;
-    let latency = Latency {
-        p50_us: quantile(&took_us, 0.5),
-        p99_us: quantile(&took_us, 0.99),
-        last_us: Some(quantile(&took_us, 1.0)),
-    };
-    Ok(Work { units: took_us.len() as u64, latency: Some(latency), ..Work::default() })
-}
-
-fn search_until(at: SocketAddr, ends: &AtomicBool) -> Result<(), PeerError> {
-    let mut asking = Pages::connect(at)?;
-    let (begun, mut due) = (Instant::now(), Duration::ZERO);
-    for word in RARE.iter().cycle() {
-        if ends.load(Ordering::Relaxed) {
-            break;
-        }
-        thread::sleep(due.saturating_sub(begun.elapsed()));
-        asking.ask(&format!("/api/v1/search?query={word}&limit=50"), &mut io::sink())?;
-        due = begun.elapsed().max(due + SEARCH_EVERY);
-    }
-    Ok(())
 }

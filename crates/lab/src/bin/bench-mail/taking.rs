@@ -30,21 +30,17 @@ impl Bench {
     /// `smtp-source` against everybody.
     pub(crate) fn sessions(&mut self, scenario: &str, what: &str, reuse: bool) -> Result<(), PeerError> {
         let running = self.start(&Contender::ALL)?;
-        let quick = self.options.chosen.quick;
-        let mails = |contender: &Running| match (quick, contender.is_slow) {
-            (true, _) => 500,
-            (false, true) => 1_500,
-            (false, false) => 15_000,
-        };
         let (server, load) = (self.server.clone(), self.load.clone());
         // Once to warm up: what is compiled just in time, what grows.
         for (name, contender) in &running {
-            if let Err(error) = load::source(contender.address, &load, mails(contender) / 2, reuse) {
+            if let Err(error) =
+                load::source(contender.address, &load, self.mails_a_round(contender) / 2, reuse)
+            {
                 self.remarks.push(format!("{name}, {what}: {error}"));
             }
         }
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
-            let count = mails(contender);
+            let count = self.mails_a_round(contender);
             let sample = measure(&contender.tree, &server, || {
                 load::source(contender.address, &load, count, reuse)
                     .map(|()| Work { units: count, ..Work::default() })
@@ -71,69 +67,71 @@ impl Bench {
         Ok(())
     }
 
-    /// Ours with nothing stored beside ours with many.
+    /// With nothing stored beside with many, of ours and of Mailpit.
     pub(crate) fn stored(&mut self) -> Result<(), PeerError> {
         let mut running = Vec::new();
-        let mut rows = Vec::new();
-        let counts: Vec<u64> = std::iter::once(0)
-            .chain(
-                self.options
-                    .stored
-                    .iter()
-                    .map(|count| if self.options.chosen.quick { count / 100 } else { *count }),
-            )
-            .collect();
-        for count in counts {
-            let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.server))
-                .map_err(PeerError::Failed)?;
-            let begun = Instant::now();
-            load::pipelined(started.address, load::Until::Mails(count), count)?;
-            if count > 0 {
-                println!("{count} mails stored in {:.1} s", begun.elapsed().as_secs_f64());
+        let (mut rows, mut rows_of_mailpit) = (Vec::new(), Vec::new());
+        let wanted = [
+            (Contender::Ours, self.options.stored.clone()),
+            (Contender::Mailpit, self.options.stored_in_mailpit.clone()),
+        ];
+        for (contender, counts) in wanted {
+            for count in std::iter::once(0).chain(counts) {
+                let count = if self.options.chosen.quick { count / 100 } else { count };
+                let Some((name, started)) = self.start(&[contender])?.pop() else { break };
+                let begun = Instant::now();
+                // Ten to each inbox.
+                load::fill(&started, count, &load::plain(count.div_ceil(10)))?;
+                if count > 0 {
+                    println!("{name}: {count} mails stored in {:.1} s", begun.elapsed().as_secs_f64());
+                }
+                if started.is_ours() {
+                    rows.push(self.memory(&started, count)?);
+                } else {
+                    let rss_mib = started.tree.usage()?.rss_bytes >> 20;
+                    rows_of_mailpit.push(vec![count.to_string(), rss_mib.to_string()]);
+                }
+                running.push((format!("{name}, {count} stored"), started));
             }
-            let rss_mib = started.tree.usage()?.rss_bytes >> 20;
-            let (mapped_mib, index_bytes) = (started.buffers_mib()?, started.metric("mail_index_bytes")?);
-            let beyond_mib = rss_mib.saturating_sub(mapped_mib);
-            if count >= 1_000_000 {
-                let verdict = if beyond_mib <= STORED_MIB_MAX { "met" } else { "not met" };
-                self.remarks.push(format!(
-                    "memory with {count} stored, ≤ {STORED_MIB_MAX} MiB beyond the log's buffers: {beyond_mib} MiB → {verdict}"
-                ));
-            }
-            rows.push(vec![
-                count.to_string(),
-                rss_mib.to_string(),
-                mapped_mib.to_string(),
-                beyond_mib.to_string(),
-                format!("{:.0}", index_bytes / (count.max(1) as f64)),
-            ]);
-            running.push((format!("ours, {count} stored"), started));
+        }
+        for (_, contender) in &running {
+            load::source(contender.address, &self.load, self.mails_a_round(contender) / 2, true)?;
         }
         let (server, load) = (self.server.clone(), self.load.clone());
-        let count = if self.options.chosen.quick { 500 } else { 15_000 };
-        for (_, contender) in &running {
-            load::source(contender.address, &load, count / 2, true)?;
-        }
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
+            let count = self.mails_a_round(contender);
             measure(&contender.tree, &server, || {
                 load::source(contender.address, &load, count, true)
                     .map(|()| Work { units: count, ..Work::default() })
             })
         })?;
-        for stored in &series[1..] {
-            self.figures.push(Figure::at_most(
-                format!("CPU a mail with {}, ≤ 1.1 × with none", stored.name),
-                1.1,
-                Some(stored),
-                series.first(),
-            ));
-        }
-        self.comparisons.push(Comparison {
+        let comparison = Comparison {
             scenario: "stored".to_owned(),
             what: "smtp-source, connections reused, into a store that has mails already".to_owned(),
             unit: "mail".to_owned(),
             series,
-        });
+        };
+        for stored in comparison.series.iter().skip(1).filter(|series| series.name.starts_with("ours")) {
+            self.figures.push(Figure::at_most(
+                format!("CPU a mail with {}, ≤ 1.1 × with none", stored.name),
+                1.1,
+                Some(stored),
+                comparison.series("ours, 0 stored"),
+            ));
+        }
+        for peer in &comparison.series {
+            if let Some(stored) = peer.name.strip_prefix("mailpit, ")
+                && let Some(ours) = comparison.series(&format!("ours, {stored}"))
+            {
+                self.figures.push(Figure::at_most(
+                    format!("CPU a mail with {stored}, ≤ 1 × Mailpit with as many (stored)"),
+                    1.0,
+                    Some(ours),
+                    Some(peer),
+                ));
+            }
+        }
+        self.comparisons.push(comparison);
         self.tables.push(table(
             "Memory of ours",
             &[
@@ -145,7 +143,41 @@ impl Bench {
             ],
             rows,
         ));
+        if !rows_of_mailpit.is_empty() {
+            let columns = [("mails stored", ""), ("resident MiB", "")];
+            self.tables.push(table("Memory of Mailpit", &columns, rows_of_mailpit));
+        }
         Ok(())
+    }
+
+    /// Mails that `smtp-source` sends in a round.
+    fn mails_a_round(&self, contender: &Running) -> u64 {
+        match (self.options.chosen.quick, contender.is_slow) {
+            (true, _) => 500,
+            (false, true) => 1_500,
+            (false, false) => 15_000,
+        }
+    }
+
+    /// What so many stored mails take of memory: a row of the table.
+    fn memory(&mut self, ours: &Running, count: u64) -> Result<Vec<String>, PeerError> {
+        let rss_mib = ours.tree.usage()?.rss_bytes >> 20;
+        let (mapped_mib, index_bytes) = (ours.buffers_mib()?, ours.metric("mail_index_bytes")?);
+        let beyond_mib = rss_mib.saturating_sub(mapped_mib);
+        if count >= 1_000_000 {
+            let verdict = if beyond_mib <= STORED_MIB_MAX { "met" } else { "not met" };
+            self.remarks.push(format!(
+                "memory with {count} stored, ≤ {STORED_MIB_MAX} MiB beyond the log's buffers: {beyond_mib} MiB → {verdict}"
+            ));
+        }
+        let index_bytes_each = index_bytes / (count.max(1) as f64);
+        Ok(vec![
+            count.to_string(),
+            rss_mib.to_string(),
+            mapped_mib.to_string(),
+            beyond_mib.to_string(),
+            format!("{index_bytes_each:.0}"),
+        ])
     }
 
     /// As many as our own client can send, for a while.
@@ -155,7 +187,7 @@ impl Bench {
         let seconds = if self.options.chosen.quick { 2 } else { self.options.seconds };
         let before = started.tree.usage()?;
         let begun = Instant::now();
-        let sent = load::pipelined(started.address, load::Until::Time(Duration::from_secs(seconds)), 0)?;
+        let sent = load::pipelined(started.address, Duration::from_secs(seconds))?;
         let elapsed_s = begun.elapsed().as_secs_f64();
         let after = started.tree.usage()?;
         let cpu_s = after.cpu_user_s + after.cpu_system_s - before.cpu_user_s - before.cpu_system_s;

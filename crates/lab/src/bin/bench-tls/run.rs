@@ -245,7 +245,7 @@ impl Bench {
         Ok(Work {
             units: outcome.answered + warmed_up as u64,
             wall_s: None,
-            latency: Some(Latency { p50_us: us(0.5), p99_us: us(0.99), last_us: None }),
+            latency: Some(Latency { p50_us: us(0.5), p95_us: None, p99_us: us(0.99), last_us: None }),
             doubts,
         })
     }

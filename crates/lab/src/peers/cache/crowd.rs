@@ -53,7 +53,7 @@ pub fn ask(origin: &Origin, port: u16, clients: u32, body_bytes: u64, id: u64) -
     let after = |heard: &Instant| heard.saturating_duration_since(answered_at).as_secs_f64() * 1e6;
     let at = |share: f64| heard_at.get((heard_at.len() as f64 * share) as usize).map_or(0.0, after);
     let last_us = heard_at.last().map_or(0.0, after);
-    let latency = Latency { p50_us: at(0.5), p99_us: at(0.99), last_us: Some(last_us) };
+    let latency = Latency { p50_us: at(0.5), p95_us: None, p99_us: at(0.99), last_us: Some(last_us) };
     let doubts = if answered_at < asked_at {
         vec!["not all had asked when the origin answered".into()]
     } else {

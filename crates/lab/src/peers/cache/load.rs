@@ -271,7 +271,7 @@ fn parse_result(text: &str) -> Option<Work> {
     if status > 0 {
         doubts.push(format!("{status} answers were errors"));
     }
-    let latency = Some(Latency { p50_us: p50_us as f64, p99_us: p99_us as f64, last_us: None });
+    let latency = Some(Latency { p50_us: p50_us as f64, p95_us: None, p99_us: p99_us as f64, last_us: None });
     Some(Work { units: requests, wall_s: Some(duration_us as f64 / 1e6), latency, doubts })
 }
 
@@ -518,7 +518,10 @@ mod tests {
     fn results_are_read_and_errors_marked() {
         let work = parse_result("Running 1s test\nRESULT 5000 1001000 0 0 0 0 0 900 1500\n").unwrap();
         assert_eq!((work.units, work.wall_s), (5_000, Some(1.001)));
-        assert_eq!(work.latency, Some(Latency { p50_us: 900.0, p99_us: 1_500.0, last_us: None }));
+        assert_eq!(
+            work.latency,
+            Some(Latency { p50_us: 900.0, p95_us: None, p99_us: 1_500.0, last_us: None })
+        );
         assert!(work.doubts.is_empty());
         assert_eq!(parse_result("RESULT 5 1 0 1 0 0 2 1 1").unwrap().doubts.len(), 2);
         assert!(parse_result("unable to connect").is_none());

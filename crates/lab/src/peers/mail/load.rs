@@ -13,7 +13,7 @@ use crate::paired::{
     tree::{Cores, pinned},
 };
 
-use super::{MAIL_BYTES, SESSIONS};
+use super::{MAIL_BYTES, SESSIONS, contenders::Running};
 use crate::peers::PeerError;
 
 /// Mails that our client has on their way in a connection.
@@ -63,26 +63,45 @@ pub enum Until {
     Time(Duration),
 }
 
-/// Sends by BDAT, several mails on their way in each of the connections; how many got their 250. `inboxes` 0: 100,000.
+/// Sends as many as it can for a while, to 100,000 inboxes; how many got their 250.
 ///
 /// # Errors
 /// A connection that breaks, a mail that is refused.
-pub fn pipelined(address: SocketAddr, until: Until, inboxes: u64) -> Result<u64, PeerError> {
-    // At ten mails an inbox.
-    let inboxes = if inboxes == 0 { 100_000 } else { inboxes.div_ceil(10) };
+pub fn pipelined(address: SocketAddr, lasting: Duration) -> Result<u64, PeerError> {
+    written(address, Until::Time(lasting), &plain(100_000))
+}
+
+/// Writes mails that say nothing but their number, to so many inboxes in turn.
+pub fn plain(inboxes: u64) -> impl Fn(u64, &mut Vec<u8>) -> u64 + Sync {
     let body = "x".repeat(62) + "\r\n";
     let body = body.repeat(MAIL_BYTES / 64);
-    written(address, until, &move |number, mail| {
+    move |number, mail| {
         mail.extend_from_slice(b"From: sender@bench.test\r\nSubject: mail ");
         mail.extend_from_slice(number.to_string().as_bytes());
         mail.extend_from_slice(b"\r\n\r\n");
         mail.extend_from_slice(body.as_bytes());
         number % inboxes
-    })
+    }
 }
 
-/// The same with mails that are written for it: `write` appends the mail of a number, and says to which of the inboxes
-/// `i0@bench.test`, `i1@bench.test`, … it goes.
+/// Fills a server with so many mails, in as fast a way as it takes them.
+///
+/// # Errors
+/// A connection that breaks, a mail that is refused.
+pub fn fill(
+    running: &Running,
+    mails: u64,
+    write: &(impl Fn(u64, &mut Vec<u8>) -> u64 + Sync),
+) -> Result<(), PeerError> {
+    if running.is_ours() {
+        written(running.address, Until::Mails(mails), write).map(|_| ())
+    } else {
+        handed_together(running.address, mails, write)
+    }
+}
+
+/// Sends by BDAT, several mails on their way in each of the connections; how many got their 250. `write` appends the mail of
+/// a number, and says to which of the inboxes `i0@bench.test`, `i1@bench.test`, … it goes.
 ///
 /// # Errors
 /// A connection that breaks, a mail that is refused.
@@ -179,6 +198,28 @@ pub fn handed(
         expect(&mut stream, &mut line, b'2')?;
     }
     Ok(())
+}
+
+/// The same in as many sessions as the others have, of mails that are written for it as in [`written`].
+fn handed_together(
+    address: SocketAddr,
+    mails: u64,
+    write: &(impl Fn(u64, &mut Vec<u8>) -> u64 + Sync),
+) -> Result<(), PeerError> {
+    let written = |number| {
+        let mut mail = Vec::new();
+        let inbox = write(number, &mut mail);
+        (format!("i{inbox}@bench.test"), mail)
+    };
+    thread::scope(|scope| {
+        let senders: Vec<_> = (0..SESSIONS as u64)
+            .map(|first| scope.spawn(move || handed(address, (first..mails).step_by(SESSIONS).map(written))))
+            .collect();
+        for sender in senders {
+            sender.join().map_err(|_| PeerError::failed("a sender panicked"))??;
+        }
+        Ok(())
+    })
 }
 
 /// Reads a reply, which must begin so.
