@@ -262,6 +262,20 @@ pub trait Mailboxes: Clone + Send + Sync + 'static {
         id: MailId,
         room: R,
     ) -> impl Future<Output = Result<Option<(Mail, R)>, Unavailable>> + Send;
+    /// The same of several, each with a room of its own, in the order in which they are asked for.
+    fn mails_into<R: Room>(
+        &self,
+        scope: &Scope,
+        wanted: Vec<(MailId, R)>,
+    ) -> impl Future<Output = Result<Vec<Option<(Mail, R)>>, Unavailable>> + Send {
+        async move {
+            let mut mails = Vec::with_capacity(wanted.len());
+            for (id, room) in wanted {
+                mails.push(self.mail_into(scope, id, room).await?);
+            }
+            Ok(mails)
+        }
+    }
     /// One mail over all inboxes, whatever its size; nothing if it is gone or never was.
     fn mail(&self, id: MailId) -> impl Future<Output = Result<Option<Mail>, Unavailable>> + Send {
         async move { Ok(self.mail_into(&Scope::All, id, ()).await?.map(|(mail, ())| mail)) }

@@ -2,6 +2,7 @@
 //! read from the log by helper threads of whoever asks.
 
 use std::{
+    collections::HashMap,
     net::IpAddr,
     sync::{
         Arc, PoisonError, Weak,
@@ -261,7 +262,7 @@ impl Mailstore {
     async fn place_in(&self, scope: &Scope, id: MailId) -> Result<Option<Place>, Unavailable> {
         let owner = owner_of_mail(id, self.inner.cores);
         let found = self.ask(owner, |answer| Question::Mail { id, answer }).await?;
-        Ok(found.map(|found| found.place).filter(|place| *scope == Scope::All || !place.is_let_go))
+        Ok(found.and_then(|found| shown_place(scope, found)))
     }
 
     /// All names of a mail: one for each inbox that it came into.
@@ -303,6 +304,11 @@ impl Mailstore {
     fn reader(&self) -> Result<Reader, Unavailable> {
         self.inner.shared.upgrade().map(|shared| shared.reader.clone()).ok_or(Unavailable::Stopping)
     }
+}
+
+/// Where a mail lies, if the scope shows it: over all inboxes also one that its own has let go.
+fn shown_place(scope: &Scope, found: Found) -> Option<Place> {
+    Some(found.place).filter(|place| *scope == Scope::All || !place.is_let_go)
 }
 
 impl Mailboxes for Mailstore {
@@ -357,6 +363,34 @@ impl Mailboxes for Mailstore {
         let Some(place) = self.place_in(scope, id).await? else { return Ok(None) };
         let scope = scope.clone();
         self.on_helper(move |me| Ok(me.read_mail(&scope, place, &mut room)?.map(|mail| (mail, room)))).await?
+    }
+
+    /// One question to each core and one trip to a helper for all of them: for a mail of 4 KiB these cost several times its
+    /// reading.
+    async fn mails_into<R: Room>(
+        &self,
+        scope: &Scope,
+        wanted: Vec<(MailId, R)>,
+    ) -> Result<Vec<Option<(Mail, R)>>, Unavailable> {
+        let mut places = HashMap::with_capacity(wanted.len());
+        for core in 0..self.inner.cores {
+            let of_core = wanted.iter().filter(|(id, _)| owner_of_mail(*id, self.inner.cores) == core);
+            let ids: Vec<MailId> = of_core.map(|(id, _)| *id).collect();
+            if !ids.is_empty() {
+                let found = self.ask(core, |answer| Question::Mails { ids, answer }).await?;
+                let shown = found.into_iter().filter_map(|found| shown_place(scope, found));
+                places.extend(shown.map(|place| (place.id, place)));
+            }
+        }
+        let scope = scope.clone();
+        self.on_helper(move |me| {
+            let read = |(id, mut room)| match places.get(&id) {
+                Some(place) => Ok(me.read_mail(&scope, *place, &mut room)?.map(|mail| (mail, room))),
+                None => Ok(None),
+            };
+            wanted.into_iter().map(read).collect()
+        })
+        .await?
     }
 
     async fn source_into<R: Room>(

@@ -65,6 +65,18 @@ impl<M: Mailboxes> App<M> {
         Ok(read.map(|(mail, _held)| Kept { mail, _held }))
     }
 
+    /// The same of several, in the order in which they are asked for.
+    async fn mails_in(
+        &self,
+        client: Client,
+        scope: &Scope,
+        ids: &[MailId],
+    ) -> Result<Vec<Option<Kept>>, Fault> {
+        let wanted = ids.iter().map(|id| (*id, self.budget.of(client))).collect();
+        let read = self.mailboxes.mails_into(scope, wanted).await?;
+        Ok(read.into_iter().map(|read| read.map(|(mail, _held)| Kept { mail, _held })).collect())
+    }
+
     /// Takes a mail apart.
     pub(crate) async fn render<T: Send + 'static>(
         &self,
@@ -196,10 +208,7 @@ impl<M: Mailboxes> Desk for Searching<'_, M> {
         let asking = Asking::default();
         // Read in turn, too: the bunch is in memory for as long as its turn lasts.
         let turn = self.app.searches.turn(self.client).await?;
-        let mut bunch = Vec::with_capacity(mails.len());
-        for id in mails {
-            bunch.push(self.app.mail_in(self.client, scope, id).await?);
-        }
+        let bunch = self.app.mails_in(self.client, scope, &mails).await?;
         let (query, gone) = (query.clone(), Arc::clone(&asking.gone));
         let judging = self.app.behind.spawn(move || {
             let begun_ns = clock::thread_cpu_ns();

@@ -9,7 +9,7 @@ use engine::cores::clock;
 use mail::{
     Config, Mailstore, Server,
     config::{Retention, Store},
-    mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
+    mailboxes::{Inbox, Mail, MailId, Mailboxes, Scope, Summary},
     twin::{self, Twin},
 };
 use proptest::prelude::*;
@@ -178,7 +178,17 @@ proptest! {
             }
             for number in 0..SCOPES {
                 let scope = scope(number);
-                for mail in ask(twin.list(&scope, 0, 3)).unwrap() {
+                let listed = ask(twin.list(&scope, 0, 3)).unwrap();
+                // With one that never was.
+                let mut wanted: Vec<_> = listed.iter().map(|mail| (real_names[&mail.id], ())).collect();
+                wanted.insert(listed.len() / 2, (MailId(u64::MAX), ()));
+                let together = ask(store.mails_into(&scope, wanted.clone())).unwrap();
+                for ((id, ()), read) in wanted.into_iter().zip(together) {
+                    let alone = ask(store.mail_into(&scope, id, ())).unwrap();
+                    let told = |(mail, ()): (Mail, ())| (mail.summary, mail.recipients, mail.raw);
+                    prop_assert_eq!(read.map(told), alone.map(told));
+                }
+                for mail in listed {
                     let real = ask(store.mail_into(&scope, real_names[&mail.id], ())).unwrap();
                     let ((real, ()), (slow, ())) =
                         (real.expect("the twin has it"), ask(twin.mail_into(&scope, mail.id, ())).unwrap().unwrap());
