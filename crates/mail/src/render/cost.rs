@@ -113,12 +113,18 @@ fn check_attributes(html: &[u8]) -> Result<(), Over> {
 fn attributes_of(tag: &[u8]) -> (usize, usize) {
     let mut within = Within::TagName;
     let mut attributes = 0;
-    for (at, &byte) in tag.iter().enumerate() {
+    let mut at = 0;
+    while let Some(&byte) = tag.get(at) {
         let blank = matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ');
+        let here = at;
+        at += 1;
         within = match within {
-            Within::Quoted(quote) if byte == quote => Within::Between,
-            Within::Quoted(_) => continue,
-            _ if byte == b'>' => return (attributes, at),
+            Within::Quoted(quote) => {
+                let Some(end) = memchr::memchr(quote, &tag[here..]) else { break };
+                at = here + end + 1;
+                Within::Between
+            }
+            _ if byte == b'>' => return (attributes, here),
             Within::BeforeValue if blank => continue,
             Within::BeforeValue if matches!(byte, b'"' | b'\'') => Within::Quoted(byte),
             Within::BeforeValue | Within::Unquoted if !blank => Within::Unquoted,
@@ -130,11 +136,39 @@ fn attributes_of(tag: &[u8]) -> (usize, usize) {
             _ => {
                 attributes += 1;
                 if attributes > TAG_ATTRIBUTES_MAX {
-                    return (attributes, at);
+                    return (attributes, here);
                 }
                 Within::Name
             }
         };
     }
     (attributes, tag.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Values are leapt over: what is in them counts for nothing, wherever they end.
+        #[test]
+        fn a_tag_has_the_attributes_that_it_was_made_of(values in proptest::collection::vec("[a<>=/ \t]{0,6}", 0..6), rest in "[a\"'>= ]{0,9}") {
+            let mut tag = "td".to_owned();
+            for (n, value) in values.iter().enumerate() {
+                let (quote, other) = if n % 2 == 0 { ('"', '\'') } else { ('\'', '"') };
+                tag.push_str(&format!(" x{n} = {quote}{value}{other}{quote}"));
+            }
+            let end = tag.len();
+            tag.push('>');
+            tag.push_str(&rest);
+            prop_assert_eq!(attributes_of(tag.as_bytes()), (values.len(), end));
+            // The last value is not closed: it goes to the end.
+            if !values.is_empty() {
+                let open = &tag.as_bytes()[..end - 1];
+                prop_assert_eq!(attributes_of(open), (values.len(), open.len()));
+            }
+        }
+    }
 }

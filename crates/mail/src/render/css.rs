@@ -12,7 +12,7 @@
 //!
 //! All bounds hold for all sheets of a mail together.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::{borrow::Cow, collections::HashMap, fmt::Write as _};
 
 use cssparser::{
     AtRuleParser, CowRcStr, DeclarationParser, ParseError, Parser, ParserState, QualifiedRuleParser,
@@ -36,6 +36,10 @@ pub const CSS_SELECTORS_MAX: usize = 256;
 pub const CSS_DECLARATIONS_MAX: usize = 20_000;
 /// Blocks, brackets and functions within each other.
 pub const CSS_DEPTH_MAX: u8 = 32;
+
+/// `style` attributes that are remembered, and bytes of the longest of them.
+const WRITTEN_MAX: usize = 64;
+const WRITTEN_BYTES_MAX: usize = 512;
 
 /// A bound that style sheets are beyond; what is beyond it is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -190,6 +194,9 @@ pub(super) struct Css<'a> {
     pub(super) seen: Vec<Seen>,
     /// There are rules for a dark scheme.
     pub(super) has_dark: bool,
+    /// `style` attributes and what was written for them: layouts say the same in each cell. Not those of which something
+    /// is counted each time.
+    written: HashMap<String, String>,
 }
 
 type Fault<'i> = ParseError<()>;
@@ -206,6 +213,7 @@ impl<'a> Css<'a> {
             taken: Taken::default(),
             seen: Vec::new(),
             has_dark: false,
+            written: HashMap::new(),
         }
     }
 
@@ -245,7 +253,15 @@ impl<'a> Css<'a> {
         if text.bytes().all(is_plain) {
             return (!text.is_empty()).then_some(Cow::Borrowed(text));
         }
+        if let Some(written) = self.written.get(text) {
+            return (!written.is_empty()).then(|| Cow::Owned(written.clone()));
+        }
+        let before = (self.taken, self.seen.len(), self.over);
         let written = self.attribute_by_tokens(text);
+        let nothing_was_said = before == (self.taken, self.seen.len(), self.over);
+        if nothing_was_said && text.len() <= WRITTEN_BYTES_MAX && self.written.len() < WRITTEN_MAX {
+            self.written.insert(text.to_owned(), written.clone());
+        }
         (!written.is_empty()).then_some(Cow::Owned(written))
     }
 
@@ -276,6 +292,13 @@ fn trim(out: &mut String, begin: usize) {
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b' ' | b'-' | b'_' | b':' | b';' | b',' | b'.' | b'#' | b'%' | b'!')
+}
+
+/// A name that is serialised as itself (CSSOM, 2.1): ASCII, and it begins with a letter, or with one behind a hyphen.
+pub(super) fn is_simple(name: &str) -> bool {
+    let letters = name.strip_prefix('-').unwrap_or(name).as_bytes();
+    letters.first().is_some_and(u8::is_ascii_alphabetic)
+        && letters.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 /// Where rules stand.
@@ -459,6 +482,13 @@ impl Rules<'_, '_> {
 
     /// A token as it is serialised, but for what could end the element.
     fn plain(&mut self, token: &Token<'_>) {
+        // Most tokens are such names: nothing of them is to be escaped.
+        if let Token::Ident(name) = token
+            && is_simple(name)
+        {
+            self.out.push_str(name);
+            return;
+        }
         let begin = self.out.len();
         // Writing to a text does not fail.
         _ = token.to_css(self.out);

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use memchr::memmem;
+
 use super::{Reading, Until, cut, fields::printable, html::Showing};
 
 /// Links that are told.
@@ -38,12 +40,13 @@ pub fn links(reading: &Reading<'_>, until: &Until) -> Vec<Link> {
 
 /// Links of cleaned HTML: its attributes are quoted and escaped, as [`super::html`] writes them.
 pub fn in_html(html: &str, links: &mut Vec<Link>) {
+    let (begin, end) = (memmem::Finder::new("<a "), memmem::Finder::new("</a>"));
     let mut rest = html;
-    while let Some(at) = rest.find("<a ").filter(|_| links.len() < LINKS_MAX) {
+    while let Some(at) = begin.find(rest.as_bytes()).filter(|_| links.len() < LINKS_MAX) {
         rest = &rest[at..];
         let Some(tag_end) = tag_end(rest) else { break };
         let (tag, after) = rest.split_at(tag_end);
-        let content = after.split("</a>").next().unwrap_or_default();
+        let content = &after[..end.find(after.as_bytes()).unwrap_or(after.len())];
         let href = tag.split_once(" href=\"").and_then(|(_, value)| value.split('"').next());
         // Those within the mail go nowhere.
         if let Some(href) = href.filter(|href| !href.starts_with('#')) {
@@ -120,11 +123,11 @@ fn trim_sentence(link: &str) -> &str {
 
 fn tag_end(html: &str) -> Option<usize> {
     let mut quoted = false;
-    for (at, byte) in html.bytes().enumerate() {
-        match byte {
-            b'"' => quoted = !quoted,
-            b'>' if !quoted => return Some(at + 1),
-            _ => {}
+    for at in memchr::memchr2_iter(b'"', b'>', html.as_bytes()) {
+        if html.as_bytes()[at] == b'"' {
+            quoted = !quoted;
+        } else if !quoted {
+            return Some(at + 1);
         }
     }
     None

@@ -533,6 +533,11 @@ fn escape_text(text: &str, html: &mut String) {
 /// Between double quotes. Angle brackets mean nothing there, and are escaped for who reads it with less care.
 fn escape_value(value: &str, html: &mut String) {
     let special = |byte: &u8| matches!(byte, b'&' | b'<' | b'>' | b'"');
+    // Most have none. Looked for to the end, it is done with many bytes at a time.
+    if !value.as_bytes().iter().fold(false, |any, byte| any | special(byte)) {
+        html.push_str(value);
+        return;
+    }
     let mut rest = value;
     while let Some(at) = rest.as_bytes().iter().position(special) {
         html.push_str(&rest[..at]);
@@ -579,4 +584,29 @@ pub(super) fn pictures<'a>(
         }
     }
     pictures
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn values_and_texts_are_escaped_sign_by_sign(text in "[a-c&<>\"'é ]{0,80}") {
+            let escaped = |escaped: &[u8]| -> String {
+                let signs = text.chars().map(|sign| match u8::try_from(sign) {
+                    Ok(byte) if escaped.contains(&byte) => entity(byte).to_owned(),
+                    _ => sign.to_string(),
+                });
+                signs.collect()
+            };
+            let [mut value, mut between] = [String::new(), String::new()];
+            escape_value(&text, &mut value);
+            escape_text(&text, &mut between);
+            prop_assert_eq!(value, escaped(b"&<>\""));
+            prop_assert_eq!(between, escaped(b"&<>"));
+        }
+    }
 }

@@ -8,6 +8,7 @@ use super::{
     Until,
     css::{
         CSS_BYTES_MAX, CSS_DECLARATIONS_MAX, CSS_DEPTH_MAX, CSS_RULES_MAX, CSS_SELECTORS_MAX, Css, CssOver,
+        is_simple,
     },
     html::{Clean, Remote, Showing, Taken, clean},
     sources::Sources,
@@ -260,6 +261,32 @@ proptest! {
         // What a browser makes of both is the same.
         let fast = css.attribute(&text).unwrap_or_default().into_owned();
         prop_assert_eq!(css.attribute_by_tokens(&fast), slow);
+    }
+
+    /// The fast ways and their slow twins: a name is written as the library serialises it, and an attribute that is there
+    /// again as the first time, with the same said of it.
+    #[test]
+    fn what_is_written_fast_is_written_the_same(
+        pieces in proptest::collection::vec(0usize..16, 0..8),
+        times in 1usize..4,
+    ) {
+        const PIECES: [&str; 16] = [
+            "color", ":", ";", "-x", "--y", "_z", "-1", "9", "\\3c", "é", " ", "url(x)", "'Open Sans'", "rgb(", ")", "}",
+        ];
+        let text: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
+        let sources = Sources::new(Remote::Blocked, HashMap::new());
+        let (mut fast, mut slow) = (Css::new(&sources, false), Css::new(&sources, false));
+        // An attribute that is not taken apart is another's twin.
+        let text = format!("x:'';{text}");
+        for _ in 0..times {
+            let written = fast.attribute(&text).unwrap_or_default().into_owned();
+            prop_assert_eq!(written, slow.attribute_by_tokens(&text));
+        }
+        prop_assert_eq!((fast.taken, fast.seen.len(), fast.over), (slow.taken, slow.seen.len(), slow.over));
+        let name: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
+        let mut serialised = String::new();
+        cssparser::serialize_identifier(&name, &mut serialised).unwrap();
+        prop_assert!(!is_simple(&name) || serialised == name, "{}", name);
     }
 
     /// What comes out means the same to who reads it again, and is harmless.
