@@ -4,12 +4,12 @@
 //!  core 0: the server                      core 1: a page every 4 ms, counted from when it was due
 //!   ours, a million mails  ◄── nobody searches │ ten searches a second   turn after turn, a second each,
 //!   ours, ten mails        ◄── nobody searches │ ten searches a second   31 times: a ratio is of turns
-//!   mailpit                ◄── nobody searches │ as many as it answers   that stand beside each other
+//!   mailpit, 10,000 mails  ◄── nobody searches │ as many as it answers   that stand beside each other
 //! ```
 //! Which searches a turn meets, and who else used the machine in it, differs from turn to turn more than what is looked for:
 //! one long turn of each says nothing. Many short ones in turn do, by the median of their ratios. Whoever asks stays on the
 //! load's core; the page is the same everywhere, an inbox of ten mails, or of Mailpit, which has no inboxes, the list of ten
-//! mails that its page asks for.
+//! mails that its page asks for. Mailpit has 10,000 mails: over 100,000 a search keeps it busy for seconds.
 
 use std::{
     io,
@@ -29,7 +29,7 @@ use lab::{
         PeerError,
         mail::{
             MAIL_BYTES,
-            contenders::Running,
+            contenders::{Contender, Running},
             letters::{Letters, RARE},
             load,
             pages::{self, Pages},
@@ -38,7 +38,11 @@ use lab::{
     placement,
 };
 
-use crate::{Bench, search::timed, table};
+use crate::{
+    Bench,
+    search::{BESIDE_MAILPIT, timed},
+    table,
+};
 
 /// How much longer another page may take beside searches over many mails than beside those over next to none.
 const BESIDE_TIMES_MAX: f64 = 1.25;
@@ -60,14 +64,17 @@ const LATENCIES: [Part; 3] = [("p50", Sample::p50_us), ("p95", Sample::p95_us), 
 type Turn<'r> = (&'r Running, &'static str, bool);
 
 impl Bench {
-    /// A page at a steady rate beside searches at another, or beside none. `few` is empty; it and `many` are ours, and
-    /// `mailpit` has so many mails.
-    pub(crate) fn beside_searches(
-        &mut self,
-        (many, mails): (&Running, u64),
-        few: &Running,
-        mailpit: Option<(&Running, u64)>,
-    ) -> Result<(), PeerError> {
+    /// A page at a steady rate beside searches at another, or beside none; `many` is ours and has so many mails.
+    pub(crate) fn beside_searches(&mut self, many: &Running, mails: u64) -> Result<(), PeerError> {
+        let Some((_, few)) = self.start(&[Contender::Ours])?.pop() else { return Ok(()) };
+        let few = &few;
+        let quick = self.options.chosen.quick;
+        let in_mailpit = if quick { BESIDE_MAILPIT / 100 } else { BESIDE_MAILPIT };
+        let mailpit = self.start(&[Contender::Mailpit])?.pop().map(|(_, mailpit)| mailpit);
+        if let Some(mailpit) = &mailpit {
+            let letters = Letters::new(in_mailpit, MAIL_BYTES, in_mailpit.div_ceil(10));
+            load::fill(mailpit, in_mailpit, &|number, mail| letters.write(number, mail))?;
+        }
         // All in the inbox i0, as there are in it of `many`.
         let letters = Letters::new(FEW_MAILS, MAIL_BYTES, 1);
         load::fill(few, FEW_MAILS, &|number, mail| letters.write(number, mail))?;
@@ -79,12 +86,11 @@ impl Bench {
             (format!("ours with {mails} mails, no search"), (many, inbox, false)),
             (over("ours", mails), (many, inbox, true)),
         ];
-        if let Some((mailpit, mails)) = mailpit {
+        if let Some(mailpit) = &mailpit {
             let list = "/api/v1/messages?limit=10";
             all.push(("mailpit, no search".to_owned(), (mailpit, list, false)));
-            all.push((over("mailpit", mails), (mailpit, list, true)));
+            all.push((over("mailpit", in_mailpit), (mailpit, list, true)));
         }
-        let quick = self.options.chosen.quick;
         let (turns, turn) = if quick { (1, TURN / 4) } else { (self.options.chosen.rounds(TURNS), TURN) };
         let (server, load) = (self.server.clone(), self.load.clone());
         let series = interleave(&all, turns, |(running, page, searches): &Turn<'_>, _| {
@@ -104,7 +110,7 @@ impl Bench {
                 figure,
             ));
         }
-        if let Some((_, in_mailpit)) = mailpit {
+        if mailpit.is_some() {
             self.figures.push(Figure::of(
                 format!("p95 of other pages beside searches over {mails} mails, ≤ 1 × Mailpit's beside those over {in_mailpit}"),
                 1.0,

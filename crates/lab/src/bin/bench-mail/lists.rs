@@ -23,15 +23,17 @@ use crate::{Bench, table};
 const PAGE_MAILS: u64 = 100;
 /// An inbox by a search, which both have. Mailpit has no inboxes: its page shows one so, and its API.
 const INBOX_BY_SEARCH: &str = "/api/v1/search?query=addressed:i1@bench.test&limit=100";
-/// What is shown: its name, and what a browser or a program asks for to show it, of ours and of Mailpit. Scripts, styles and
-/// pictures of pages are left out: browsers keep them. Mailpit's page is a script that asks for its settings and its mails;
-/// ours comes with its mails in it. A list of an inbox by its name is ours alone.
-const PAGES: [(&str, &[&str], &[&str]); 4] = [
-    ("inbox page", &["/inbox/i1@bench.test"], &["/", "/api/v1/webui", INBOX_BY_SEARCH]),
-    ("API list", &["/api/v2/domains/bench.test/inboxes/i1?limit=99"], &[]),
-    ("inbox by a search", &[INBOX_BY_SEARCH], &[INBOX_BY_SEARCH]),
-    ("home page", &["/"], &["/"]),
+/// What is shown: its name, and how often and what a browser or a program asks for to show it, of ours and of Mailpit. Scripts,
+/// styles and pictures of pages are left out: browsers keep them. Mailpit's page is a script that asks for its settings and its
+/// mails; ours comes with its mails in it. A list of an inbox by its name is ours alone.
+const PAGES: [(&str, Asked, Asked); 4] = [
+    ("inbox page", (3_000, &["/inbox/i1@bench.test"]), (300, &["/", "/api/v1/webui", INBOX_BY_SEARCH])),
+    ("API list", (3_000, &["/api/v2/domains/bench.test/inboxes/i1?limit=99"]), (0, &[])),
+    ("inbox by a search", (300, &[INBOX_BY_SEARCH]), (300, &[INBOX_BY_SEARCH])),
+    ("home page", (20_000, &["/"]), (20_000, &["/"])),
 ];
+/// How often in a round, and what.
+type Asked = (u64, &'static [&'static str]);
 /// What a page of them may cost.
 const PAGE_US_MAX: f64 = 200.0;
 /// Mails that are stored where a hundred of them are listed, and what the list may cost.
@@ -48,29 +50,21 @@ impl Bench {
             // All to the inboxes i0 to i9.
             load::fill(contender, 10 * PAGE_MAILS, &load::plain(10))?;
             for (what, of_ours, of_mailpit) in PAGES {
-                let paths = if contender.is_ours() { of_ours } else { of_mailpit };
+                let (_, paths) = if contender.is_ours() { of_ours } else { of_mailpit };
                 listed(contender, what, paths)?;
             }
         }
-        let pages: Vec<(String, (&Running, &[&str]))> = PAGES
+        let pages: Vec<(String, (&Running, Asked))> = PAGES
             .iter()
             .flat_map(|(what, of_ours, of_mailpit)| {
-                let paths = |contender: &Running| if contender.is_ours() { *of_ours } else { *of_mailpit };
+                let asked = |contender: &Running| if contender.is_ours() { *of_ours } else { *of_mailpit };
                 running
                     .iter()
-                    .map(move |(name, contender)| (format!("{name}, {what}"), (contender, paths(contender))))
+                    .map(move |(name, contender)| (format!("{name}, {what}"), (contender, asked(contender))))
             })
-            .filter(|(_, (_, paths))| !paths.is_empty())
+            .filter(|(_, (_, (times, _)))| *times > 0)
             .collect();
         let quick = self.options.chosen.quick;
-        let count = |contender: &Running, paths: &[&str]| {
-            let is_slow = contender.is_slow || paths.contains(&INBOX_BY_SEARCH);
-            match (quick, is_slow) {
-                (true, _) => 30,
-                (false, true) => 300,
-                (false, false) => 3_000,
-            }
-        };
         let shown = |contender: &Running, paths: &[&str], times: u64| -> Result<(), PeerError> {
             let mut asking = Pages::connect(contender.pages()?)?;
             for _ in 0..times {
@@ -80,16 +74,17 @@ impl Bench {
             }
             Ok(())
         };
-        for (_, (contender, paths)) in &pages {
-            shown(contender, paths, count(contender, paths) / 3)?;
+        for (_, (contender, (times, paths))) in &pages {
+            shown(contender, paths, if quick { 10 } else { times / 3 })?;
         }
         let server = self.server.clone();
-        let series = interleave(&pages, self.rounds(), |(contender, paths): &(&Running, &[&str]), _| {
-            let units = count(contender, paths);
-            measure(&contender.tree, &server, || {
-                shown(contender, paths, units).map(|()| Work { units, ..Work::default() })
-            })
-        })?;
+        let series =
+            interleave(&pages, self.rounds(), |(contender, (times, paths)): &(&Running, Asked), _| {
+                let units = if quick { 30 } else { *times };
+                measure(&contender.tree, &server, || {
+                    shown(contender, paths, units).map(|()| Work { units, ..Work::default() })
+                })
+            })?;
         let comparison = Comparison {
             scenario: "pages".to_owned(),
             what: format!("an inbox of {PAGE_MAILS} mails, asked for over one connection"),
@@ -104,7 +99,7 @@ impl Bench {
                 ));
             }
         }
-        for (what, ..) in PAGES.iter().filter(|(_, _, of_mailpit)| !of_mailpit.is_empty()) {
+        for (what, ..) in PAGES.iter().filter(|(_, _, (times, _))| *times > 0) {
             self.figures.push(Figure::at_most(
                 format!("CPU of {what}, ≤ 1 × Mailpit (pages)"),
                 1.0,

@@ -51,6 +51,11 @@ use lab::{
 /// Rounds in every scenario.
 const ROUNDS: usize = 7;
 
+/// GiB of the store of ours: each is on the disk from the beginning, and several run at once.
+const STORE_GIB: u64 = 2;
+/// Where it has a million mails, or as many as can be sent.
+const LARGE_STORE_GIB: u64 = 6;
+
 /// Compares what a mail costs: ours, five peers, and the limit.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bench-mail")]
@@ -198,14 +203,23 @@ impl Bench {
             || self.options.chosen.only.iter().any(|name| name == contender.name())
     }
 
-    /// Starts whoever is there; who is not is remarked on.
+    /// Starts whoever is there, ours with room for 400,000 mails; who is not there is remarked on.
     fn start(&mut self, contenders: &[Contender]) -> Result<Vec<(String, Running)>, PeerError> {
+        self.start_with_store(contenders, STORE_GIB)
+    }
+
+    /// The same, ours with a store of so many GiB.
+    fn start_with_store(
+        &mut self,
+        contenders: &[Contender],
+        store_gib: u64,
+    ) -> Result<Vec<(String, Running)>, PeerError> {
         let mut running = Vec::new();
         for &contender in contenders {
             if !self.takes_part(contender) {
                 continue;
             }
-            match contenders::start(contender, (Ipv4Addr::LOCALHOST, &self.server)) {
+            match contenders::start_with_store(contender, (Ipv4Addr::LOCALHOST, &self.server), store_gib) {
                 Ok(started) => {
                     if let Some(version) = &started.version {
                         self.versions.insert(contender.name().to_owned(), version.clone());

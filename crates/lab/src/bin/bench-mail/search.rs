@@ -19,7 +19,7 @@ use lab::{
     },
 };
 
-use crate::{Bench, table};
+use crate::{Bench, LARGE_STORE_GIB, table};
 
 /// Bounds over a million mails.
 const SEARCH_MS_MAX: f64 = 300.0;
@@ -30,7 +30,7 @@ const INDEXING_MAX: Duration = Duration::from_secs(3600);
 /// A store with fewer mails has no index.
 const INDEXED_FROM: u64 = 2_000;
 /// Mails that both are searched for a rare word in by `search`.
-const BESIDE_MAILPIT: u64 = 10_000;
+pub(crate) const BESIDE_MAILPIT: u64 = 10_000;
 
 impl Bench {
     pub(crate) fn rare_word(&mut self) -> Result<(), PeerError> {
@@ -42,7 +42,8 @@ impl Bench {
         for contender in [Contender::Unindexed, Contender::Ours] {
             // Its disk is free before the next begins.
             drop(many.take());
-            let Some((_, started)) = self.start(&[contender])?.pop() else { return Ok(()) };
+            let started = self.start_with_store(&[contender], LARGE_STORE_GIB)?.pop();
+            let Some((_, started)) = started else { return Ok(()) };
             load::fill(&started, mails, &|number, mail| letters.write(number, mail))?;
             held_bytes.push(most_held(&started, if contender == Contender::Ours { mails } else { 0 })?);
             many = Some(started);
@@ -52,10 +53,8 @@ impl Bench {
         let took_ms = self.searches_of(&many, mails)?;
         self.judged("a rare word, the longest", (quantile(&took_ms, 1.0), SEARCH_MS_MAX), "ms");
         let in_both = if quick { 500 } else { self.options.searched_in_both };
-        let both = self.searched("rare-word", in_both, 1)?;
-        let mailpit = both.into_iter().find(|(_, running)| !running.is_ours()).map(|(_, running)| running);
-        let Some((_, few)) = self.start(&[Contender::Ours])?.pop() else { return Ok(()) };
-        self.beside_searches((&many, mails), &few, mailpit.as_ref().map(|mailpit| (mailpit, in_both)))
+        self.searched("rare-word", in_both, 1)?;
+        self.beside_searches(&many, mails)
     }
 
     /// Bytes and memory of the index.
@@ -120,16 +119,11 @@ impl Bench {
     /// A search for a rare word over Mailpit's API, which both have.
     pub(crate) fn search(&mut self) -> Result<(), PeerError> {
         let mails = if self.options.chosen.quick { 100 } else { BESIDE_MAILPIT };
-        self.searched("search", mails, 5).map(|_| ())
+        self.searched("search", mails, 5)
     }
 
-    /// Searches for each rare word so many times a round over so many mails, of which each is in three; who was searched.
-    fn searched(
-        &mut self,
-        scenario: &str,
-        mails: u64,
-        times: usize,
-    ) -> Result<Vec<(String, Running)>, PeerError> {
+    /// Searches for each rare word so many times a round over so many mails, of which each is in three.
+    fn searched(&mut self, scenario: &str, mails: u64, times: usize) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
         let letters = Letters::new(mails, MAIL_BYTES, mails.div_ceil(10));
         for (name, contender) in &running {
@@ -167,7 +161,7 @@ impl Bench {
             comparison.series("mailpit"),
         ));
         self.comparisons.push(comparison);
-        Ok(running)
+        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ use lab::{
     },
 };
 
-use crate::{Bench, table};
+use crate::{Bench, LARGE_STORE_GIB, STORE_GIB, table};
 
 const CONNECTIONS_IDLE: usize = 10_000;
 /// What a million stored mails may take of memory beyond the log's buffers.
@@ -78,7 +78,9 @@ impl Bench {
         for (contender, counts) in wanted {
             for count in std::iter::once(0).chain(counts) {
                 let count = if self.options.chosen.quick { count / 100 } else { count };
-                let Some((name, started)) = self.start(&[contender])?.pop() else { break };
+                let store_gib = if count > 100_000 { LARGE_STORE_GIB } else { STORE_GIB };
+                let started = self.start_with_store(&[contender], store_gib)?.pop();
+                let Some((name, started)) = started else { break };
                 let begun = Instant::now();
                 // Ten to each inbox.
                 load::fill(&started, count, &load::plain(count.div_ceil(10)))?;

@@ -18,6 +18,8 @@ use crate::paired::{
 
 use crate::peers::{PeerError, last_words};
 
+/// Of the store of ours, which is on the disk from the beginning.
+const STORE_GIB: u64 = 6;
 /// How long a server may take until it greets.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
@@ -125,7 +127,19 @@ fn there(path: PathBuf) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// What is missing and how to have it, or its last words.
-pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Running, String> {
+pub fn start(contender: Contender, place: (Ipv4Addr, &Cores)) -> Result<Running, String> {
+    start_with_store(contender, place, STORE_GIB)
+}
+
+/// The same with a store of so many GiB, if it is ours.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_with_store(
+    contender: Contender,
+    (ip, cores): (Ipv4Addr, &Cores),
+    store_gib: u64,
+) -> Result<Running, String> {
     let said = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new().prefix("bench-mail-").tempdir().map_err(said)?;
     let port = free_port().map_err(said)?;
@@ -160,7 +174,7 @@ pub fn start(contender: Contender, (ip, cores): (Ipv4Addr, &Cores)) -> Result<Ru
                 "--admin",
                 &format!("127.0.0.1:{port_of_admin}"),
                 "--store-size",
-                "6GiB",
+                &format!("{store_gib}GiB"),
                 "--store",
             ]);
             command.arg(store);
