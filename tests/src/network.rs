@@ -126,7 +126,7 @@ fn address(machine: usize) -> Ipv4Addr {
 mod tests {
     use std::{
         io::{Read as _, Write as _},
-        net::{SocketAddr, TcpListener, TcpStream},
+        net::{TcpListener, TcpStream},
         time::Duration,
     };
 
@@ -150,8 +150,7 @@ mod tests {
             }
         });
         let connect = |from: usize| {
-            let stream = network
-                .on(from, || TcpStream::connect_timeout(&SocketAddr::from(address), Duration::from_secs(5)));
+            let stream = network.on(from, || TcpStream::connect_timeout(&address, Duration::from_secs(5)));
             stream.expect("it is let in")
         };
         let (mut cut, mut other) = (connect(0), connect(2));
