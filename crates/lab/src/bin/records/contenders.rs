@@ -28,6 +28,7 @@ pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
         "redis" => ("Redis pub/sub", version),
         "mosquitto" => ("Mosquitto", version),
         "greenmail" => ("GreenMail", version),
+        "mailpit" => ("Mailpit", version),
         // It is of the same package as the sink.
         "postfix" => ("Postfix", version.or_else(|| versions.get("sink").and_then(|text| number(text)))),
         other => (other, version),

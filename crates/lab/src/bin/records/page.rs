@@ -220,12 +220,14 @@ fn feed_loses(shelf: &Shelf) -> Result<String, String> {
 
 fn mail_loses(shelf: &Shelf) -> Result<String, String> {
     let kept = shelf.beside_peers(mail::BENCH, mail::SCENARIO)?;
-    let bounds = &kept.record.figures;
-    let noisy = bounds.iter().filter(|figure| figure.verdict == Verdict::TooNoisy).count();
+    let bounds = shelf.bounds(mail::BENCH);
+    let noisy = bounds.iter().filter(|(figure, _)| figure.verdict == Verdict::TooNoisy).count();
     let is_quiet = kept.record.remarks.iter().all(|remark| !remark.contains("not a quiet machine"));
+    let lost = kept.record.remarks.iter().filter_map(|remark| remark.strip_suffix(" → not met"));
+    let lost: String = lost.map(|what| format!("{what}; ")).collect();
     Ok(format!(
-        "nowhere among these; Mailpit, MailHog and Inbucket were not measured here, {noisy} of {} bounds was too noisy to say\
-         {}",
+        "{}MailHog and Inbucket were not measured here, {noisy} of {} bounds were too noisy to say{}",
+        if lost.is_empty() { "nowhere among these; ".to_owned() } else { lost },
         bounds.len(),
         if is_quiet { "" } else { ", and the machine was not quiet" }
     ))
