@@ -44,6 +44,11 @@ impl Work {
         self.done += units;
     }
 
+    /// How much was done.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
     /// Whether the turn is over, where `more` units will have to be done at its end.
     #[inline]
     pub(crate) fn is_over(&self, more: u64) -> bool {

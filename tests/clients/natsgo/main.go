@@ -72,8 +72,8 @@ func main() {
 		ended <- os.Interrupt
 	}()
 	<-ended
-	fmt.Printf("servers behind a feed: %d, alone: %d\n", t.before, t.alone)
 	t.mu.Lock()
+	fmt.Printf("servers behind a feed: %d, alone: %d\n", t.before, t.alone)
 	for _, feeds := range t.feeds {
 		stop(feeds)
 	}

@@ -156,10 +156,6 @@ impl Hubs {
         let found = self.all.iter().find(|one| one.seed.hub == hub);
         found.map_or_else(Rc::default, |found| Rc::clone(&found.joined))
     }
-
-    pub(super) fn take_heard(&mut self, hub: HubId) -> HashMap<Box<[u8]>, u32> {
-        std::mem::take(&mut self.own(hub).heard)
-    }
 }
 
 /// The numbers of hubs that a core joins.
@@ -443,6 +439,7 @@ impl Core {
     ) {
         let account = self.hubs.own(of).seed.account;
         for (stream, there) in self.subjects.abroad.reached(account, pattern) {
+            self.work.add(work::SUBSCRIBE);
             let key = (stream.exporter, key_of(&there, queue));
             let abroad = &mut self.hubs.own(of).abroad;
             let has_room = abroad.len() < HEARD_MAX;
@@ -462,6 +459,7 @@ impl Core {
     fn reach_abroad_no_more(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
         let account = self.hubs.own(of).seed.account;
         for (stream, there) in self.subjects.abroad.reached(account, pattern) {
+            self.work.add(work::SUBSCRIBE);
             let key = (stream.exporter, key_of(&there, queue));
             let abroad = &mut self.hubs.own(of).abroad;
             let Some(left) = abroad.get_mut(&key) else { continue };
@@ -505,18 +503,28 @@ impl Core {
     pub(super) fn hear_no_interest(&mut self, id: ConnId, of: HubId, pattern: &[u8], queue: Option<&[u8]>) {
         self.work.add(work::SUBSCRIBE);
         let key = key_of(pattern, queue);
-        if self.hubs.own(of).heard.remove(&key).is_some() {
-            self.forget_pattern(of, &key);
+        let hub = self.hubs.own(of);
+        let account = hub.seed.account;
+        if hub.heard.remove(&key).is_some() {
+            self.counters.sub(Counter::LeafInterest, 1);
+            self.set_wanted(of, account, (pattern, queue), 0);
+            self.reach_abroad_no_more(of, (pattern, queue));
             self.pause_if_full(id);
         }
     }
 
-    /// Takes what a hub wanted out of the tries.
-    pub(super) fn forget_pattern(&mut self, of: HubId, key: &[u8]) {
-        let account = self.hubs.own(of).seed.account;
-        self.counters.sub(Counter::LeafInterest, 1);
+    /// Takes out of the books what a hub wanted that is gone: in which accounts, and what.
+    pub(super) fn take_wanted(&mut self, of: HubId) -> impl Iterator<Item = (u16, Box<[u8]>)> + use<> {
+        let hub = self.hubs.own(of);
+        let (account, heard) = (hub.seed.account, std::mem::take(&mut hub.heard));
+        let abroad = std::mem::take(&mut hub.abroad);
+        self.counters.sub(Counter::LeafInterest, heard.len() as u64);
+        heard.into_keys().map(move |key| (account, key)).chain(abroad.into_keys())
+    }
+
+    /// Takes something of that out of the tries.
+    pub(super) fn forget_wanted(&mut self, of: HubId, account: u16, key: &[u8]) {
         self.set_wanted(of, account, parts_of(key), 0);
-        self.reach_abroad_no_more(of, parts_of(key));
     }
 
     /// Has a hub told of the subscriptions at some nodes; whether that were the last.

@@ -197,18 +197,18 @@ async fn announce(local: &Rc<Local>, hub: HubId, id: ConnId) {
 
 /// Takes what a hub wanted out of all cores' tries, some in a turn.
 async fn forget(local: &Rc<Local>, hub: HubId) {
-    let mut heard = local.core.borrow_mut().hubs.take_heard(hub).into_keys();
+    let mut wanted = local.core.borrow_mut().take_wanted(hub);
     loop {
         {
             let core = &mut *local.core.borrow_mut();
             core.begin_turn();
             if !core.links.is_any_full() {
                 for _ in 0..FORGOTTEN_IN_ONE_GO {
-                    let Some(pattern) = heard.next() else {
+                    let Some((account, key)) = wanted.next() else {
                         core.end_turn();
                         return;
                     };
-                    core.forget_pattern(hub, &pattern);
+                    core.forget_wanted(hub, account, &key);
                 }
             }
             core.end_turn();

@@ -86,17 +86,22 @@ impl Core {
         if of.is_imported {
             return false;
         }
+        let mut streams = self.subjects.abroad.streams(account, of.account);
+        streams.retain(|stream| covers(stream.path.source().as_bytes(), run.subject));
         let mut subject = std::mem::take(&mut self.buffers.imported);
         let mut is_sent = false;
-        for stream in self.subjects.abroad.streams(account, of.account) {
-            if !covers(stream.path.source().as_bytes(), run.subject) {
+        for stream in &streams {
+            stream.path.apply(run.subject, &mut subject);
+            let named = Run { subject: &subject, ..*run };
+            if streams.len() == 1 {
+                // It was found wanted by this one.
+                is_sent |= self.send_to_hub(hub, queues, of, &named);
                 continue;
             }
-            stream.path.apply(run.subject, &mut subject);
             // Of several streams that have it, the hub has those under whose name it wants it.
             let (is_wanted, there) = self.wants(hub, account, &subject, queues);
             if is_wanted && is_for_all || !there.is_empty() {
-                is_sent |= self.send_to_hub(hub, &there, of, &Run { subject: &subject, ..*run });
+                is_sent |= self.send_to_hub(hub, &there, of, &named);
             }
         }
         self.buffers.imported = subject;
@@ -106,9 +111,10 @@ impl Core {
     /// Whether a hub wants a subject of its account for whoever is in no group, and which of these groups want it there.
     fn wants(&mut self, hub: HubId, account: u16, subject: &[u8], queues: &[u8]) -> (bool, Vec<u8>) {
         let root = self.subjects.root_of(account);
-        // Bounded by what hubs and clients subscribe to, as that of the message itself, which found it wanted.
+        // All of it in one step, after which the turn is over if it was much.
         let mut work = Work::of(u64::MAX);
         let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject, &mut work);
+        self.work.add(work.done());
         let wants = matched.hubs & 1 << hub != 0;
         let mut there = Vec::new();
         for queue in queues.split(|byte| *byte == b' ').filter(|queue| !queue.is_empty()) {

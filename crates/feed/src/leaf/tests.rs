@@ -458,6 +458,25 @@ fn a_hub_has_what_its_account_takes_of_others() {
     world.take(client);
     world.say(hub, b"LMSG old.7 1\r\n!\r\nLMSG as.it.is 1\r\n?\r\nLMSG as.it.is | g 1\r\n.\r\n");
     assert_eq!(world.text(client), "MSG new.7 1 1\r\n!\r\nMSG as.it.is 2 1\r\n.\r\n");
+    // Gone, it leaves nothing in any account.
+    let before = nodes(&world);
+    world.say(hub, b"LS+ p.s.x\r\nLS+ p.s.y g 1\r\nLS+ r.*\r\n");
+    assert!(nodes(&world).iter().zip(before).all(|(now, before)| *now > before));
+    lose(&world);
+    assert_eq!(nodes(&world), before);
+}
+
+/// The connection to the first hub is lost.
+fn lose(world: &World) {
+    world.with_core(0, |core| {
+        let mut connection = core.outputs.connections.remove(world.hubs[0].1).expect("it is there");
+        core.lose_hub(0, &mut connection);
+        for (account, key) in core.take_wanted(0) {
+            core.forget_wanted(0, account, &key);
+        }
+        core.end_turn();
+    });
+    world.settle();
 }
 
 #[test]
@@ -469,15 +488,7 @@ fn a_hub_that_is_gone_leaves_nothing() {
     let before = nodes(&world);
     world.say(hub, b"LS+ a.b\r\nLS+ a.c q 2\r\nLS+ a..b\r\nLS+ $SYS.REQ.X\r\n");
     assert!(nodes(&world).iter().zip(before).all(|(now, before)| *now > before));
-    world.with_core(0, |core| {
-        let mut connection = core.outputs.connections.remove(hub.1).expect("it is there");
-        core.lose_hub(0, &mut connection);
-        for pattern in core.hubs.take_heard(0).into_keys() {
-            core.forget_pattern(0, &pattern);
-        }
-        core.end_turn();
-    });
-    world.settle();
+    lose(&world);
     assert_eq!(nodes(&world), before);
     world.say(far, b"SUB r 1\r\nPUB a.b r 0\r\n\r\n");
     assert!(world.text(far).contains("503"));
