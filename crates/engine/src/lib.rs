@@ -1,5 +1,6 @@
 //! What a Nighttrain server stands on.
 //!
+//! - [`accounts`]: what each client makes a core hold, and who gives way when a sum is short.
 //! - [`cores`]: one pinned event loop per core, batches between them, their lateness.
 //! - [`bounded`]: a listener with a bounded number of places, for the small servers beside the loops.
 //! - [`tls`]: what accepts TLS, from files in PEM.
@@ -16,6 +17,7 @@
 //!
 //! This crate knows no protocol: bytes in it have no meaning.
 
+pub mod accounts;
 #[cfg(not(feature = "loom"))]
 pub mod bounded;
 pub mod cores;

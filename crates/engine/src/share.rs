@@ -76,6 +76,18 @@ impl Share {
         true
     }
 
+    /// The part that no other core can take.
+    #[inline]
+    pub fn own(&self) -> usize {
+        self.own
+    }
+
+    /// What is allowed at most while the other cores hold what they do.
+    pub fn limit(&self) -> usize {
+        let left = self.common_max.saturating_sub(self.common.0.load(Relaxed));
+        self.own + self.taken + left / self.step * self.step
+    }
+
     /// Whether so much of it is held that there may soon be none.
     #[inline]
     pub fn is_crowded(&self, held: usize) -> bool {
@@ -104,9 +116,11 @@ mod tests {
                 (0..CORES).map(|_| Share::new(Arc::clone(&common), TOTAL, CORES)).collect();
             let mut held = [0; CORES];
             for (core, wanted) in steps {
+                let limit = shares[core].limit();
                 let is_allowed = shares[core].allows(wanted);
                 prop_assert!(is_allowed || wanted > TOTAL / 2 / CORES);
                 // Who is not allowed cuts clients off until it is.
+                prop_assert_eq!(is_allowed, wanted <= limit);
                 held[core] = if is_allowed { wanted } else { TOTAL / 2 / CORES };
                 prop_assert!(shares[core].allows(held[core]));
                 prop_assert!(held.iter().sum::<usize>() <= TOTAL, "{held:?}");

@@ -30,6 +30,7 @@ use std::{
 };
 
 use super::clock;
+use crate::accounts::ClientKey;
 
 /// After the last connection of another address: somebody who comes each second must not find a loop that is busy.
 const SHARED_FOR_MS: u64 = 10_000;
@@ -110,10 +111,7 @@ impl Default for Fair {
 impl Fair {
     /// A connection from this address (IPv6: of this /64) comes; it goes when what this gives is dropped.
     pub fn join(self: &Arc<Self>, address: IpAddr) -> Member {
-        let hash = match address.to_canonical() {
-            IpAddr::V4(address) => self.seed.hash_one(address),
-            IpAddr::V6(address) => self.seed.hash_one(address.to_bits() >> 64),
-        };
+        let hash = self.seed.hash_one(ClientKey::of(address));
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
         let place = (hash % PLACES as u64) as usize;
         let connections = &mut self.inner().places[place].connections;
