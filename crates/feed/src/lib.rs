@@ -34,6 +34,7 @@ mod groups;
 mod hot_path_tests;
 pub mod identity;
 mod inbox;
+mod info_header;
 mod keep;
 pub mod leaf;
 mod lean;
