@@ -14,7 +14,9 @@
 //! PONG, every publish that anybody sends because of that finds its subscription, on whatever core.
 //!
 //! *Bounds.* A batch counts as under way until its buffer comes back. Above [`UNDER_WAY_BYTES_MAX`] the reads of those
-//! who write into it are paused; it is never dropped. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which holds more
+//! who write into it are paused, above twice as much those of all who publish; it is never dropped. All links together
+//! hold [`LINKS_BYTES_MAX`]. What is said of a subscription counts for more than its bytes, by the tokens of its pattern
+//! ([`TOKEN_WEIGHT`]), because the other core has to walk them all. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which holds more
 //! than those and the buffers that come back.
 
 use std::net::SocketAddr;
@@ -29,7 +31,7 @@ use crate::{
     look::Look,
     publish::Run,
     server::Door,
-    trie::{CoreMask, HubId, HubMask},
+    trie::{HubId, HubMask, tokens_of},
 };
 
 /// Messages in a ring: batches one way, empty buffers the other, and what the server says now and then.
@@ -40,6 +42,12 @@ const BATCHES_UNDER_WAY_MAX: usize = 256;
 /// `max_pending`, so that what is under way when a consumer passes its high mark fits below its bound.
 const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
 const UNDER_WAY_SHARE_OF_PENDING: usize = 16;
+/// Bytes of all cores to all others that may be under way before all producers are held back, but no less than
+/// [`UNDER_WAY_BYTES_MIN`] for each.
+const LINKS_BYTES_MAX: usize = 64 << 20;
+const UNDER_WAY_BYTES_MIN: usize = 256 << 10;
+/// What a token of a pattern counts for, in bytes: 65,536 of them may be under way to a core, some milliseconds.
+const TOKEN_WEIGHT: usize = 64;
 /// Buffers kept for batches, per destination.
 const SPARE_MAX: usize = 8;
 /// A buffer that has grown beyond this is not kept.
@@ -48,7 +56,7 @@ const SPARE_BYTES_MAX: usize = 1 << 20;
 /// What crosses from one core to another, or from outside to a core.
 pub(crate) enum Message {
     /// Records, see [`Record`].
-    Batch { from: usize, records: Vec<u8> },
+    Batch { from: usize, records: Vec<u8>, weight: usize },
     /// A batch's buffer comes back.
     Spent { from: usize, buffer: Vec<u8>, bytes: usize },
     /// A connection to serve.
@@ -76,24 +84,10 @@ pub(crate) struct Destination<'a> {
 pub(crate) enum To<'a> {
     /// All who are in no group.
     All,
-    /// One member of a group.
-    Group(GroupOfCore<'a>),
+    /// One member of the group with this name at this pattern.
+    Group { pattern: &'a [u8], queue: &'a [u8] },
     /// The hub that this core has joined, with the names of the queue groups there that get it.
     Hub { hub: HubId, queues: &'a [u8] },
-}
-
-/// A queue group of which a core is to serve one member.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GroupOfCore<'a> {
-    /// The pattern whose member's turn it is.
-    pub(crate) pattern: &'a [u8],
-    pub(crate) queue: &'a [u8],
-    /// A hub has sent the message: it does not go back to hubs.
-    pub(crate) is_from_hub: bool,
-    /// Cores whose members have all refused the message: none of them is asked again.
-    pub(crate) tried: CoreMask,
-    /// Cores that have members as the sender knows; the receiver may not have been told of them yet.
-    pub(crate) known: CoreMask,
 }
 
 /// One record of a batch, as it is read.
@@ -104,7 +98,13 @@ pub(crate) enum Record<'a> {
     /// The sender has so many members of a queue group.
     Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
     /// Messages, for the subscribers in no group or for one member of a group each.
-    Run { account: u16, is_imported: bool, producer: Producer, group: Option<GroupOfCore<'a>>, run: Run<'a> },
+    Run {
+        account: u16,
+        is_imported: bool,
+        producer: Producer,
+        group: Option<(&'a [u8], &'a [u8])>,
+        run: Run<'a>,
+    },
     /// A producer of the receiver's is held back.
     Hold(Producer),
     /// It is let go.
@@ -144,6 +144,8 @@ pub(crate) struct Links {
     /// Connections whose reads are paused until a link has room.
     paused: Vec<ConnId>,
     under_way_bytes_max: usize,
+    /// Some link holds twice as much.
+    is_overfull: bool,
     /// What hubs are to be told of subscriptions.
     pub(crate) tellers: Tellers,
 }
@@ -151,6 +153,8 @@ pub(crate) struct Links {
 #[derive(Default)]
 struct Link {
     records: Vec<u8>,
+    /// What those count for beyond their bytes.
+    weight: usize,
     batches_under_way: usize,
     bytes_under_way: usize,
     spare: Vec<Vec<u8>>,
@@ -160,20 +164,23 @@ struct Link {
 
 impl Link {
     fn is_full(&self, bytes_max: usize) -> bool {
-        self.bytes_under_way + self.records.len() > bytes_max
+        self.bytes_under_way + self.records.len() + self.weight > bytes_max
     }
 }
 
 impl Links {
     pub(crate) fn new(index: usize, cores: usize, sender: mesh::Sender<Message>, max_pending: usize) -> Self {
         let links = (0..cores).map(|_| Link::default()).collect();
+        let pairs = cores * cores.saturating_sub(1).max(1);
+        let at_most = (LINKS_BYTES_MAX / pairs / 2).clamp(UNDER_WAY_BYTES_MIN, UNDER_WAY_BYTES_MAX);
         Self {
             index,
             sender,
             links,
             is_waiting: false,
             paused: Vec::new(),
-            under_way_bytes_max: UNDER_WAY_BYTES_MAX.min(max_pending / UNDER_WAY_SHARE_OF_PENDING),
+            under_way_bytes_max: at_most.min(max_pending / UNDER_WAY_SHARE_OF_PENDING),
+            is_overfull: false,
             tellers: Tellers::default(),
         }
     }
@@ -192,7 +199,7 @@ impl Links {
     }
 
     pub(crate) fn interest(&mut self, account: u16, pattern: &[u8], has: bool) {
-        self.tell_all(|out| {
+        self.tell_all(weight_of(pattern), |out| {
             out.push(INTEREST);
             out.push(u8::from(has));
             out.extend_from_slice(&account.to_le_bytes());
@@ -202,7 +209,7 @@ impl Links {
 
     pub(crate) fn members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.tell_all(|out| {
+        self.tell_all(weight_of(pattern), |out| {
             out.push(MEMBERS);
             out.extend_from_slice(&account.to_le_bytes());
             out.extend_from_slice(&count.to_le_bytes());
@@ -212,7 +219,7 @@ impl Links {
     }
 
     pub(crate) fn hub_interest(&mut self, hub: HubId, account: u16, pattern: &[u8], has: bool) {
-        self.tell_all(|out| {
+        self.tell_all(weight_of(pattern), |out| {
             out.extend_from_slice(&[HUB_INTEREST, hub, u8::from(has)]);
             out.extend_from_slice(&account.to_le_bytes());
             put_bytes(out, pattern);
@@ -220,7 +227,7 @@ impl Links {
     }
 
     pub(crate) fn hub_members(&mut self, hub: HubId, account: u16, pattern: &[u8], queue: &[u8], count: u32) {
-        self.tell_all(|out| {
+        self.tell_all(weight_of(pattern), |out| {
             out.extend_from_slice(&[HUB_MEMBERS, hub]);
             out.extend_from_slice(&account.to_le_bytes());
             out.extend_from_slice(&count.to_le_bytes());
@@ -230,7 +237,7 @@ impl Links {
     }
 
     pub(crate) fn hubs_up(&mut self, mask: HubMask, up: HubMask) {
-        self.tell_all(|out| {
+        self.tell_all(0, |out| {
             out.push(HUBS_UP);
             out.extend_from_slice(&mask.to_le_bytes());
             out.extend_from_slice(&up.to_le_bytes());
@@ -238,17 +245,18 @@ impl Links {
     }
 
     pub(crate) fn hub_loop(&mut self, hub: HubId, connection: u64) {
-        self.tell_all(|out| {
+        self.tell_all(0, |out| {
             out.extend_from_slice(&[HUB_LOOP, hub]);
             out.extend_from_slice(&connection.to_le_bytes());
         });
     }
 
     /// Everything that a new or restarted reader of these records needs is in the records; there is no such reader.
-    fn tell_all(&mut self, write: impl Fn(&mut Vec<u8>)) {
+    fn tell_all(&mut self, weight: usize, write: impl Fn(&mut Vec<u8>)) {
         for (to, link) in self.links.iter_mut().enumerate() {
             if to != self.index {
                 write(&mut link.records);
+                link.weight += weight;
                 self.is_waiting = true;
             }
         }
@@ -262,7 +270,7 @@ impl Links {
         let out = &mut link.records;
         let (kind, of, pattern, queue): (_, _, &[u8], &[u8]) = match to {
             To::All => (if is_imported { IMPORTED_RUN } else { RUN }, account, b"", b""),
-            To::Group(GroupOfCore { pattern, queue, .. }) => {
+            To::Group { pattern, queue } => {
                 (if is_imported { IMPORTED_RUN } else { RUN }, account, pattern, queue)
             }
             To::Hub { hub, queues } => (HUB_RUN, hub.into(), b"", queues),
@@ -272,11 +280,6 @@ impl Links {
         put_producer(out, producer);
         put_bytes(out, pattern);
         put_bytes(out, queue);
-        if let To::Group(group) = to {
-            out.push(u8::from(group.is_from_hub));
-            out.extend_from_slice(&group.tried.to_le_bytes());
-            out.extend_from_slice(&group.known.to_le_bytes());
-        }
         put_number(out, run.stride);
         put_number(out, run.tail_at);
         put_number(out, run.body_bytes);
@@ -285,7 +288,18 @@ impl Links {
         put_bytes(out, run.shown.unwrap_or_default());
         put_bytes(out, run.reply);
         put_bytes(out, run.bytes);
-        !link.is_full(self.under_way_bytes_max)
+        let has_room = !link.is_full(self.under_way_bytes_max);
+        if !has_room {
+            self.is_overfull |= link.is_full(2 * self.under_way_bytes_max);
+        }
+        has_room
+    }
+
+    /// Whether so much is under way to some core that nobody may publish, not even to others: whoever publishes once has
+    /// put a run into it.
+    #[inline]
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.is_overfull
     }
 
     pub(crate) fn hold(&mut self, producer: Producer) {
@@ -342,14 +356,16 @@ impl Links {
             }
             let next = link.spare.pop().unwrap_or_default();
             let records = std::mem::replace(&mut link.records, next);
-            let bytes = records.len();
-            match self.sender.send(to, Message::Batch { from: self.index, records }) {
+            let weight = std::mem::take(&mut link.weight);
+            let bytes = records.len() + weight;
+            match self.sender.send(to, Message::Batch { from: self.index, records, weight }) {
                 Ok(()) => {
                     link.batches_under_way += 1;
                     link.bytes_under_way += bytes;
                 }
-                Err(Message::Batch { records, .. }) => {
+                Err(Message::Batch { records, weight, .. }) => {
                     link.records = records;
+                    link.weight = weight;
                     self.is_waiting = true;
                 }
                 Err(_) => unreachable!("what was not sent comes back"),
@@ -363,9 +379,9 @@ impl Links {
         self.links.iter_mut().for_each(|link| link.spare = Vec::new());
     }
 
-    /// Gives the buffer of a batch back to its sender.
-    pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>) {
-        let bytes = buffer.len();
+    /// Gives the buffer of a batch back to its sender; `weight` is what its records counted for beyond their bytes.
+    pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>, weight: usize) {
+        let bytes = buffer.len() + weight;
         buffer.clear();
         self.links[to].returning.push((buffer, bytes));
         self.is_waiting = true;
@@ -385,6 +401,9 @@ impl Links {
             link.spare.push(buffer);
         }
         self.is_waiting |= !link.records.is_empty();
+        if self.is_overfull {
+            self.is_overfull = self.links.iter().any(|link| link.is_full(2 * self.under_way_bytes_max));
+        }
         let resumed = if self.is_any_full() { 0 } else { self.paused.len() };
         self.paused.drain(..resumed)
     }
@@ -464,11 +483,6 @@ impl<'a> Iterator for Records<'a> {
                 let is_imported = what == IMPORTED_RUN;
                 let (of, producer) = (self.u16(), self.producer());
                 let (pattern, queue) = (self.bytes(), self.bytes());
-                let group = (what != HUB_RUN && !queue.is_empty()).then(|| {
-                    let is_from_hub = self.u8() != 0;
-                    let [tried, known] = [self.array(), self.array()].map(CoreMask::from_le_bytes);
-                    GroupOfCore { pattern, queue, is_from_hub, tried, known }
-                });
                 let (stride, tail_at, body_bytes) = (self.number(), self.number(), self.number());
                 let header_bytes =
                     Some(self.u32()).filter(|&bytes| bytes != NO_HEADER).map(|bytes| bytes as usize);
@@ -480,6 +494,7 @@ impl<'a> Iterator for Records<'a> {
                     let hub = HubId::try_from(of).unwrap_or_else(|_| panic!("a batch names hub {of}"));
                     return Some(Record::ToHub { hub, queues: queue, producer, run });
                 }
+                let group = (!queue.is_empty()).then_some((pattern, queue));
                 Record::Run { account: of, is_imported, producer, group, run }
             }
             HOLD => Record::Hold(self.producer()),
@@ -497,6 +512,11 @@ impl<'a> Iterator for Records<'a> {
             other => panic!("a batch has a record of kind {other}"),
         })
     }
+}
+
+/// What is said of a pattern's subscribers counts for so much beyond its bytes.
+fn weight_of(pattern: &[u8]) -> usize {
+    tokens_of(pattern) * TOKEN_WEIGHT
 }
 
 fn number(number: usize) -> u32 {

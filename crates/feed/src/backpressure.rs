@@ -2,14 +2,19 @@
 //!
 //! ```text
 //!   bytes waiting for the consumer
-//!   0 ───────────── low mark 11/16 ─────── high mark ¾ ───────── max_pending
-//!                      │                       │                    └─ cut off at once
-//!                      │                       └─ who publishes to it now is held back: its reads are paused …
-//!                      └─ … until this is reached again; or, after producer_hold_max, the consumer is cut off
+//!   0 ── 1/16: noted ───────── low mark 11/16 ─────── high mark ¾ ───────── max_pending
+//!        │                         │                       │                    └─ cut off at once
+//!        │                         │                       └─ producers with a sixteenth of it or more are held: 20 ms at a time …
+//!        │                         └─ … until this is reached again; or, after producer_hold_max, the consumer is cut off
+//!        └─ from here on the server notes which producer puts in how much (`contributions`), and what the consumer takes
 //! ```
 //!
-//! By default a consumer that takes 4 MiB in a second lives, and thus slows its producers down to what it takes; one
-//! that is stuck costs each of them `producer_hold_max` once. Producers that do not publish to it never notice.
+//! *A hold* pauses a producer's reads for [`HOLD`], or for a part of it: a producer that put in less than half of what
+//! the largest one did is held for its proportion of that time and then let go; one with less than a sixteenth of the
+//! backlog is never held. A hold goes on for another [`HOLD`] only for what the consumer took meanwhile: a second of
+//! holds costs a sixteenth of `max_pending`, so that by default a consumer that takes 4 MiB in a second slows those
+//! producers down to what it takes, and loses nothing. One that takes nothing has held the producers
+//! that filled its backlog for [`HOLD`], once, and nobody else.
 //!
 //! What a client makes the server say to itself (`PONG`, `+OK`, `-ERR`, 503) counts towards the same bound. Above a
 //! sixteenth of it the client's own reads are paused, so that who pipelines and reads late is slowed and not cut; one
@@ -22,19 +27,20 @@
 //! `max_pending`, within the deadline), which a consumer that lives but is slow may fail.
 //!
 //! *In sum.* `max_pending_total` bounds what waits for all clients (`share`). While half of it is used, marks are those
-//! of a sixteenth of `max_pending`, so that many consumers that live are slowed down before one is cut off; beyond it,
-//! the one for which most waits is.
+//! of a sixteenth of `max_pending`, so that many consumers that live are slowed down before one is cut off.
 //!
 //! A producer on another core is held by a word across (`across`): between the consumer's passing of the mark and the
 //! word's arrival there may come what the producer had sent by then, which the room between mark and bound takes up.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use engine::cores::clock;
 
 use crate::{
     across::Links,
-    connection::{Closed, ConnId, Connection},
+    connection::{Closed, ConnId, Connection, FOREIGN},
+    contributions::Contributions,
+    core::Local,
     counters::Counter,
     outbox::Outbox,
     outputs::Outputs,
@@ -50,20 +56,31 @@ pub(crate) struct Producer {
     pub(crate) cid: u64,
 }
 
+/// The longest time for which a producer is held before the consumer must have taken something.
+pub(crate) const HOLD: Duration = Duration::from_millis(20);
+
+/// A second of holds, for which a consumer takes a sixteenth of `max_pending`.
+const HOLDS_A_SECOND: usize = 50;
+
 /// How much may wait for one client before what happens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks {
     /// More never waits: whoever lets it is cut off.
     pub(crate) max_pending: usize,
-    /// Above this, producers are held back.
+    /// Above this, the server notes who puts in how much.
+    pub(crate) noted: usize,
+    /// Above this, producers are held.
     pub(crate) high: usize,
     /// Down here, they are let go.
     low: usize,
     /// Above this in answers, nothing is read from the client that they are for.
     pub(crate) answers: usize,
-    /// So much must be taken within a write deadline, if so much waits.
+    /// So much must be taken within a write deadline, if so much waits; within `producer_hold_max`, if producers are
+    /// to be held for so long.
     due: usize,
-    /// Much waits for all clients together: `high` and `low` are lower than they would be.
+    /// What a consumer must take for another [`HOLD`].
+    hold_price: usize,
+    /// Much waits for all clients together: `noted`, `high` and `low` are lower than they would be.
     is_crowded: bool,
 }
 
@@ -75,21 +92,88 @@ impl Marks {
     #[inline]
     pub(crate) fn crowd(&mut self, is_crowded: bool) {
         if is_crowded != self.is_crowded {
-            let of = Self::of(if is_crowded { self.max_pending / CROWDED_SHARE } else { self.max_pending });
-            (self.high, self.low, self.is_crowded) = (of.high, of.low, is_crowded);
+            let sixteenth = if is_crowded { self.max_pending / CROWDED_SHARE } else { self.max_pending } / 16;
+            (self.noted, self.high, self.low) = (sixteenth, sixteenth * 12, sixteenth * 11);
+            self.is_crowded = is_crowded;
         }
     }
 
+    /// The marks for these settings.
     pub(crate) fn of(max_pending: usize) -> Self {
         let sixteenth = max_pending / 16;
         Self {
             max_pending,
+            noted: sixteenth,
             high: sixteenth * 12,
             low: sixteenth * 11,
             answers: sixteenth,
             due: sixteenth,
+            // A quarter less than the pace, so that a clock which ticks unevenly costs nobody a hold.
+            hold_price: (sixteenth / HOLDS_A_SECOND / 4 * 3).max(1),
             is_crowded: false,
         }
+    }
+}
+
+/// What is known of a consumer for which more than the lowest mark waits.
+#[derive(Debug)]
+pub(crate) struct ConsumerBacklog {
+    contributions: Contributions,
+    /// When a producer was first held for it, since less than the low mark waited, or since it last took enough within
+    /// `producer_hold_max`; and the bytes that were written by then.
+    held_since: Option<(u64, u64)>,
+    holds: Vec<Hold>,
+    /// Until then producers may be held. 0: no longer than until now.
+    window_until_ms: u64,
+    /// What the consumer took and was not spent on holds; at most what a second of them costs.
+    credit: usize,
+    /// Bytes written when the credit was last reckoned.
+    written: u64,
+}
+
+/// A producer whose reads are paused for a consumer.
+#[derive(Debug)]
+struct Hold {
+    producer: Producer,
+    /// `None`: as long as the consumer's window is open.
+    until_ms: Option<u64>,
+}
+
+impl ConsumerBacklog {
+    fn new(written: u64, credit: usize) -> Self {
+        Self {
+            contributions: Contributions::default(),
+            held_since: None,
+            holds: Vec::new(),
+            window_until_ms: 0,
+            credit,
+            written,
+        }
+    }
+
+    /// Credits the consumer with what it took.
+    fn reckon(&mut self, written: u64, at_most: usize) {
+        let taken = usize::try_from(written - self.written).unwrap_or(usize::MAX);
+        self.credit = self.credit.saturating_add(taken).min(at_most);
+        self.written = written;
+    }
+
+    /// Whether producers may be held now: in a window that is open, or in a new one that the consumer has paid for.
+    fn may_hold(&mut self, price: usize, now_ms: u64) -> bool {
+        if now_ms < self.window_until_ms {
+            return true;
+        }
+        let is_paid = self.credit >= price;
+        if is_paid {
+            self.credit -= price;
+            self.window_until_ms = now_ms + HOLD.as_millis() as u64;
+        }
+        is_paid
+    }
+
+    /// When something ends next: a hold, or the window. `None`: nobody is held.
+    fn due_ms(&self) -> Option<u64> {
+        self.holds.iter().map(|hold| hold.until_ms.unwrap_or(self.window_until_ms)).min()
     }
 }
 
@@ -120,29 +204,91 @@ impl Due {
 }
 
 impl Outputs {
-    /// The consumer `id` is above the high mark, and `producer` has just sent it something.
+    /// The consumer `id` is above the lowest mark, and `producer` has just sent it `bytes` bytes: noted, and where it is
+    /// above the high mark, too, the producer may be held.
     #[cold]
-    pub(crate) fn hold_back(&mut self, id: ConnId, producer: Producer, now_ms: u64, links: &mut Links) {
+    pub(crate) fn note_backlog(
+        &mut self,
+        id: ConnId,
+        producer: Producer,
+        bytes: usize,
+        now_ms: u64,
+        links: &mut Links,
+    ) {
+        let Marks { high, due, hold_price, .. } = self.marks;
         let is_here = usize::from(producer.core) == self.core;
-        let connection = &mut self.connections[id];
+        let connection = &mut *self.connections[id];
         if connection.closing.is_some() {
             return;
         }
-        if connection.over_mark_since_ms.is_none() {
-            connection.over_mark_since_ms = Some(now_ms);
+        let (waits, written) = (connection.outbox.bytes(), connection.outbox.written_bytes());
+        let is_new = connection.backlog.is_none();
+        // The first window costs nothing.
+        let backlog =
+            connection.backlog.get_or_insert_with(|| Box::new(ConsumerBacklog::new(written, hold_price)));
+        if is_new {
             self.over_mark.push(id);
             self.rounds.stir();
         }
-        let connection = &mut self.connections[id];
-        // Who writes to itself would wait for itself.
-        if (is_here && producer.conn == id) || connection.holding.contains(&producer) {
+        backlog.contributions.add(producer, bytes, waits);
+        // Who writes to itself would wait for itself; the program's own messages are no connection's.
+        let is_own = is_here && producer.conn == id;
+        if waits <= high || is_own || producer.conn >= FOREIGN {
             return;
         }
-        connection.holding.push(producer);
+        if backlog.holds.iter().any(|hold| hold.producer == producer) {
+            return;
+        }
+        let Some(part) = backlog.contributions.part_of(producer) else { return };
+        backlog.reckon(written, due);
+        if !backlog.may_hold(hold_price, now_ms) {
+            self.counters.add(Counter::HoldsInVain, 1);
+            return;
+        }
+        let until_ms = (part.bytes < part.largest / 2)
+            .then(|| now_ms + (HOLD.as_millis() as u64 * part.bytes / part.largest).max(1));
+        backlog.holds.push(Hold { producer, until_ms });
+        backlog.held_since.get_or_insert((now_ms, written));
+        self.hold_begun.notify_one();
         if is_here {
             self.held(producer);
         } else {
             links.hold(producer);
+        }
+    }
+
+    /// Lets those producers go whose time is up, and has those wait on for whose consumer has taken something. When
+    /// something ends next.
+    pub(crate) fn end_holds(&mut self, now_ms: u64, links: &mut Links) -> Option<u64> {
+        let Marks { due, hold_price, .. } = self.marks;
+        let mut due_ms: Option<u64> = None;
+        let mut released: Vec<Producer> = Vec::new();
+        for &id in &self.over_mark {
+            let connection = &mut *self.connections[id];
+            let written = connection.outbox.written_bytes();
+            let Some(backlog) = connection.backlog.as_deref_mut() else { continue };
+            if backlog.holds.is_empty() {
+                continue;
+            }
+            backlog.reckon(written, due);
+            let is_open = backlog.may_hold(hold_price, now_ms);
+            released.extend(
+                backlog
+                    .holds
+                    .extract_if(.., |hold| hold.until_ms.map_or(!is_open, |until_ms| until_ms <= now_ms))
+                    .map(|hold| hold.producer),
+            );
+            due_ms = due_ms.into_iter().chain(backlog.due_ms()).min();
+        }
+        released.into_iter().for_each(|producer| self.release(producer, links));
+        due_ms
+    }
+
+    fn release(&mut self, producer: Producer, links: &mut Links) {
+        if usize::from(producer.core) == self.core {
+            self.let_go(producer);
+        } else {
+            links.release(producer);
         }
     }
 
@@ -167,27 +313,30 @@ impl Outputs {
     /// Lets the producers of `id` go if it has caught up.
     #[inline]
     pub(crate) fn relieve(&mut self, id: ConnId, links: &mut Links) {
-        if !self.over_mark.is_empty() {
-            let connection = &self.connections[id];
-            if connection.over_mark_since_ms.is_some() && connection.outbox.bytes() <= self.marks.low {
-                self.release_all(id, links);
-            }
+        if !self.over_mark.is_empty() && self.connections[id].backlog.is_some() {
+            self.relieve_consumer(id, links);
         }
     }
 
-    /// Lets all producers of `id` go.
+    #[cold]
+    fn relieve_consumer(&mut self, id: ConnId, links: &mut Links) {
+        let waits = self.connections[id].outbox.bytes();
+        if waits <= self.marks.noted {
+            self.release_all(id, links);
+        } else if waits <= self.marks.low
+            && let Some(backlog) = self.connections[id].backlog.as_deref_mut()
+        {
+            (backlog.held_since, backlog.window_until_ms) = (None, 0);
+            let holds = std::mem::take(&mut backlog.holds);
+            holds.into_iter().for_each(|hold| self.release(hold.producer, links));
+        }
+    }
+
+    /// Lets all producers of `id` go, and forgets who they were.
     pub(crate) fn release_all(&mut self, id: ConnId, links: &mut Links) {
-        let connection = &mut self.connections[id];
-        if connection.over_mark_since_ms.take().is_some() {
-            self.over_mark.retain(|&over| over != id);
-        }
-        for producer in std::mem::take(&mut self.connections[id].holding) {
-            if usize::from(producer.core) == self.core {
-                self.let_go(producer);
-            } else {
-                links.release(producer);
-            }
-        }
+        let Some(backlog) = self.connections[id].backlog.take() else { return };
+        self.over_mark.retain(|&over| over != id);
+        backlog.holds.into_iter().for_each(|hold| self.release(hold.producer, links));
     }
 
     /// Whether a client that was not read from for the answers that wait for it may be read from again.
@@ -198,10 +347,29 @@ impl Outputs {
         !connection.is_held_for_answers
     }
 
-    /// A consumer that has held its producers back for longer than it may.
-    pub(crate) fn held_too_long(&self, at_most: Duration, now_ms: u64) -> Option<ConnId> {
-        let is_due = |since_ms: u64| Duration::from_millis(now_ms.saturating_sub(since_ms)) >= at_most;
-        self.over_mark.iter().copied().find(|&id| self.connections[id].over_mark_since_ms.is_some_and(is_due))
+    /// A consumer for which producers were held, and that has neither come down to the low mark in time nor taken a
+    /// sixteenth of `max_pending`.
+    pub(crate) fn held_too_long(&mut self, at_most: Duration, now_ms: u64) -> Option<ConnId> {
+        let due = self.marks.due as u64;
+        let Self { over_mark, connections, .. } = self;
+        over_mark.iter().copied().find(|&id| {
+            let connection = &mut *connections[id];
+            let written = connection.outbox.written_bytes();
+            let Some(held_since) =
+                connection.backlog.as_mut().and_then(|backlog| backlog.held_since.as_mut())
+            else {
+                return false;
+            };
+            let (since_ms, written_then) = *held_since;
+            if Duration::from_millis(now_ms.saturating_sub(since_ms)) < at_most {
+                return false;
+            }
+            let has_taken = written - written_then >= due;
+            if has_taken {
+                *held_since = (now_ms, written);
+            }
+            !has_taken
+        })
     }
 
     /// Whether a client has not taken within its time what it must.
@@ -227,6 +395,27 @@ impl Outputs {
         }
         transaction::cut_off(self.scribe.as_ref(), connection, why, subject);
         self.close(id, why);
+    }
+}
+
+impl Local {
+    /// Ends holds when their time is up, for ever; sleeps while nobody is held.
+    pub(crate) async fn attend_holds(self: Rc<Self>) {
+        let begun = Rc::clone(&self.core.borrow().outputs.hold_begun);
+        loop {
+            let due_in = {
+                let core = &mut *self.core.borrow_mut();
+                core.begin_turn();
+                let due_ms = core.outputs.end_holds(core.now_ms, &mut core.links);
+                core.end_turn();
+                due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms).max(1)))
+            };
+            match due_in {
+                None => begun.notified().await,
+                // One that began meanwhile may end earlier.
+                Some(due_in) => _ = tokio::time::timeout(due_in, begun.notified()).await,
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use wire::nats::rejection::Rejection;
 
 use crate::{
-    backpressure::{Due, Producer},
+    backpressure::{ConsumerBacklog, Due},
     identity::{Identity, Permissions, Replies, certificate::Names},
     outbox::{Chunks, Outbox},
     publish::Begun,
@@ -51,6 +51,8 @@ pub enum Closed {
     SlowConsumerDeadline,
     /// Of its message so much had come, and not the end, that all clients' together were too much.
     SlowProducer,
+    /// It did not go on with an operation that it had begun.
+    SlowOperation,
     /// The server is stopping.
     ServerShutdown,
 }
@@ -73,6 +75,7 @@ impl Closed {
             Self::SlowConsumerPending | Self::SlowConsumerHold => "Slow Consumer (Pending Bytes)",
             Self::SlowConsumerDeadline => "Slow Consumer (Write Deadline)",
             Self::SlowProducer => "Slow Producer (Pending Bytes)",
+            Self::SlowOperation => "Slow Producer (Operation Deadline)",
             Self::ServerShutdown => "Server Shutdown",
         }
     }
@@ -207,7 +210,14 @@ pub(crate) struct Connection {
 
     pub(crate) started_unix_ms: u64,
     pub(crate) started_ms: u64,
+    /// When bytes last came of it.
     pub(crate) last_in_ms: u64,
+    /// When it last took something of what waited for it, or something began to wait.
+    pub(crate) last_out_ms: u64,
+    /// Bytes that have come of it.
+    pub(crate) received: u64,
+    /// When the operation began that has not come whole, and what had come of it by then.
+    pub(crate) operation_since: (u64, u64),
     /// What the client must take, and since when.
     pub(crate) due: Due,
     pub(crate) ping_sent_ms: u64,
@@ -220,10 +230,8 @@ pub(crate) struct Connection {
     pub(crate) is_held_for_answers: bool,
     /// Its reads are paused until another core has taken what is under way to it.
     pub(crate) waits_for_core: bool,
-    /// Since when more waits for it than the high mark.
-    pub(crate) over_mark_since_ms: Option<u64>,
-    /// Producers whose reads are held back for this client.
-    pub(crate) holding: Vec<Producer>,
+    /// Who filled its output, and who is held for it, while much waits.
+    pub(crate) backlog: Option<Box<ConsumerBacklog>>,
 }
 
 /// What the connection runs over.
@@ -278,6 +286,9 @@ impl Connection {
             started_unix_ms: clock::unix_ms(),
             started_ms: now_ms,
             last_in_ms: now_ms,
+            last_out_ms: now_ms,
+            received: 0,
+            operation_since: (now_ms, 0),
             due: Due::default(),
             ping_sent_ms: 0,
             pings_out: 0,
@@ -286,8 +297,7 @@ impl Connection {
             is_held_for_answers: false,
             waits_for_core: false,
             unfinished_bytes: 0,
-            over_mark_since_ms: None,
-            holding: Vec::new(),
+            backlog: None,
         }
     }
 
@@ -295,14 +305,6 @@ impl Connection {
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.holds > 0 || self.waits_for_core || self.is_held_for_answers || self.waits_for_inbox
-    }
-
-    /// Whether an open request alone may let messages to this subject through (`allow_responses`), so that each is counted.
-    #[inline]
-    pub(crate) fn answers(&self, subject: &[u8], may_be_mapped: bool) -> bool {
-        self.replies.is_some()
-            && (may_be_mapped
-                || self.permissions.as_ref().is_some_and(|permissions| !permissions.may_publish(subject)))
     }
 
     /// The task looks again.
@@ -322,6 +324,9 @@ impl Connection {
         }
         let was_blocked = self.is_blocked;
         let writes = self.flush_socket(chunks);
+        if self.is_blocked && !was_blocked {
+            self.last_out_ms = clock::monotonic_ms();
+        }
         if (self.is_blocked && !was_blocked) || self.closing.is_some() {
             self.wake();
         }
@@ -349,6 +354,9 @@ impl Connection {
                 Err(_) => {
                     self.closing.get_or_insert(Closed::WriteError);
                 }
+            }
+            if self.is_blocked {
+                self.last_out_ms = clock::monotonic_ms();
             }
             if self.is_blocked || self.closing.is_some() {
                 // Its task waits for the socket, or ends it.

@@ -50,6 +50,7 @@ use crate::{
     config::Config,
     connection::{Closed, ConnId},
     counters::Counter,
+    handshakes::Handshakes,
     identity::{Exchange, Identities, Mappings},
     inbox::Inbox,
     leaf::{self, Hubs},
@@ -62,6 +63,7 @@ use crate::{
     system::Told,
     transport::Acceptors,
     trie::HubMask,
+    victims::Victim,
     work::{self, WORK_A_TURN, Work},
 };
 
@@ -94,7 +96,7 @@ pub(crate) struct Core {
     /// Requests to other accounts' services that wait for their answers.
     pub(crate) requests: Requests,
     /// Handshakes of TLS and WebSocket under way.
-    pub(crate) handshakes: usize,
+    pub(crate) handshakes: Handshakes,
     /// Passwords that helpers compare.
     pub(crate) checks: Checks,
     /// What it uses of memory.
@@ -124,6 +126,8 @@ pub(crate) struct Backlog {
     /// How many have ever waited, and how many of them do no more.
     pub(crate) queued: u64,
     pub(crate) done: u64,
+    /// Of how many not all has been applied that they say of subscriptions: nobody publishes before that.
+    pub(crate) unheard: usize,
     /// Clients that are not read from before those are done which came before what they said.
     pub(crate) waiting: Vec<ConnId>,
 }
@@ -159,7 +163,7 @@ impl Local {
         let counters = Rc::new(counters);
         let mut core = Core {
             subjects: Subjects::new(Rc::clone(&counters), cores),
-            outputs: Outputs::new(index, limits.max_pending, Rc::clone(&counters), scribe),
+            outputs: Outputs::new(index, Marks::of(limits.max_pending), Rc::clone(&counters), scribe),
             links: Links::new(index, cores, sender, limits.max_pending),
             buffers: Buffers::new(limits.max_control_line),
             index,
@@ -169,7 +173,7 @@ impl Local {
             mappings: settings.identities.all_mappings(),
             dice: Dice::new(),
             requests: Requests::new(cores),
-            handshakes: 0,
+            handshakes: Handshakes::default(),
             checks: Checks::default(),
             tide: Tide::default(),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
@@ -219,12 +223,12 @@ impl Core {
         self.bound_sum();
     }
 
-    /// Cuts off clients that hold most, in what waits for them or in what has not come whole of them, until all hold no
-    /// more than they may.
+    /// Cuts off clients that hold much and do not move, in what waits for them or in what has not come whole of them,
+    /// until all hold no more than they may.
     #[inline]
     pub(crate) fn bound_sum(&mut self) {
         while !self.share.allows(self.outputs.held_bytes()) {
-            let Some((id, is_unfinished)) = self.outputs.largest() else { return };
+            let Some(Victim { id, is_unfinished }) = self.outputs.choose_victim(self.now_ms) else { return };
             self.outputs.release_all(id, &mut self.links);
             if is_unfinished {
                 self.outputs.close(id, Closed::SlowProducer);
@@ -296,7 +300,8 @@ impl Core {
         self.leave_hubs_not_configured();
         self.tell_hubs_what_stands();
         self.outputs.rounds.stir();
-        self.outputs.marks = Marks::of(self.settings.config.limits.max_pending);
+        let limits = &self.settings.config.limits;
+        self.outputs.marks = Marks::of(limits.max_pending);
         self.share.resize(self.settings.config.limits.max_pending_total, self.cores);
         self.close_surplus();
         for id in 0..self.outputs.connections.end() {

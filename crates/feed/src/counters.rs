@@ -50,11 +50,14 @@ engine::counters! {
         MonitorSteps => Counter, "feed_monitor_steps", None, "Times that a loop was asked for a part of what a monitoring page shows.";
         MonitorLookedAt => Counter, "feed_monitor_looked_at", None, "Connections and subscriptions that loops looked at for monitoring pages.";
         ProducersHeld => Counter, "feed_producers_held", None, "Times that a producer's reads were paused for a consumer that fell behind.";
+        HoldsInVain => Counter, "feed_holds_in_vain", None, "Times that a producer was not held for a consumer that fell behind, because that had taken too little since the last hold.";
         ProducersHeldForCores => Counter, "feed_producers_held_for_cores", None, "Times that a producer's reads were paused for a core that fell behind.";
         HeldForAnswers => Counter, "feed_held_for_answers", None, "Times that a client's reads were paused because it did not take its answers.";
         SlowPending => Counter, "feed_slow_consumers_pending", None, "Consumers cut off because more than max_pending waited for them.";
         SlowTotal => Counter, "feed_slow_consumers_in_sum", None, "Those of them that were cut off because more than max_pending_total waited for all clients, and most of it for them.";
         SlowProducers => Counter, "feed_slow_producers_in_sum", None, "Clients cut off because more than max_pending_total was held for all clients, and most of it was a message of theirs that had not come whole.";
+        SlowOperations => Counter, "feed_slow_operations", None, "Clients cut off because they had begun a long operation and did not go on with it within write_deadline.";
+        HandshakesDisplaced => Counter, "feed_handshakes_displaced", None, "Handshakes that were ended for another one, because as many were under way as there may be.";
         SlowHold => Counter, "feed_slow_consumers_hold", None, "Consumers cut off because they had held producers back for too long.";
         SlowDeadline => Counter, "feed_slow_consumers_deadline", None, "Consumers cut off because they did not take within write_deadline what waited for them.";
         LeafConnected => Gauge, "feed_leaf_connected", None, "Hubs that are joined as a leaf node.";
@@ -89,6 +92,7 @@ impl Counter {
             Closed::SlowConsumerPending => Self::SlowPending,
             Closed::SlowConsumerHold => Self::SlowHold,
             Closed::SlowProducer => Self::SlowProducers,
+            Closed::SlowOperation => Self::SlowOperations,
             Closed::SlowConsumerDeadline => Self::SlowDeadline,
             Closed::MaximumConnections => Self::ConnectionsRefused,
             Closed::ClientClosed | Closed::ReadError | Closed::WriteError | Closed::ServerShutdown => {

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   ring ─▶ batch: words and messages ─ within the turn's work ─▶ delivered, its buffer goes back
-//!                   └─ more than that: the words at once, the messages wait ─▶ queue ─ a turn each ─▶ delivered
+//!                   └─ more than that: the words first, the messages wait ─▶ queue ─ a turn each ─▶ delivered
 //! ```
 //! *Order.* Messages of one core stay in their order, and so do those of the program itself. What cores say of their
-//! subscriptions does not wait behind messages, so that whoever has been answered is reached. While messages wait, a
-//! client's questions (`PING`, `SUB`, `UNSUB`) that came after them wait for them, so that a `PONG` still says that
-//! all is delivered that was published before; its messages do not: those of two producers on two cores may pass each
-//! other then. *Bound:* what waits counts as under way to here (`across`), by which its producers are paused.
+//! subscriptions does not wait behind messages, so that whoever has been answered is reached: where there is more of it
+//! than a turn applies, nobody publishes here before all is applied. While messages wait, a client's questions (`PING`,
+//! `SUB`, `UNSUB`) that came after them wait for them, so that a `PONG` still says that all is delivered that was
+//! published before; its messages do not: those of two producers on two cores may pass each other then. *Bound:* what
+//! waits counts as under way to here (`across`), by which its producers are paused.
 
 use std::{
     collections::VecDeque,
@@ -26,6 +27,7 @@ use crate::{
     publish::Begun,
     publisher::Batch,
     server,
+    trie::tokens_of,
     work::{WORK_ON_THE_WAY, Work},
 };
 
@@ -43,14 +45,18 @@ struct Waiting {
     from: From,
     /// How many of its bytes are done.
     at: usize,
-    /// What is said of subscriptions in the rest has been applied.
-    is_heard: bool,
+    /// Up to here what is said of subscriptions has been applied; `None`: all of it.
+    heard: Option<usize>,
+    /// There are messages in what was heard.
+    has_messages: bool,
+    /// It is counted among those that are not heard to the end.
+    is_unheard: bool,
     /// The message at `at` has not reached all.
     begun: Option<Box<Begun>>,
 }
 
 enum From {
-    Core(usize, Vec<u8>),
+    Core { core: usize, records: Vec<u8>, weight: usize },
     Program(Batch),
 }
 
@@ -80,6 +86,7 @@ impl Local {
                 let core = &mut *self.core.borrow_mut();
                 core.begin_turn();
                 self.apply(core);
+                self.hear_waiting(core);
                 self.deliver_waiting(core);
                 core.end_turn();
                 !self.inbox.borrow().queue.is_empty()
@@ -96,9 +103,10 @@ impl Local {
             let inbox = &mut *self.inbox.borrow_mut();
             inbox.receiver.try_recv_batch(&mut inbox.batch)
         };
-        if received > 0 {
+        if received > 0 || core.backlog.unheard > 0 {
             let work = std::mem::replace(&mut core.work, Work::of(WORK_ON_THE_WAY));
             self.apply(core);
+            self.hear_waiting(core);
             core.work = work;
             let inbox = self.inbox.borrow();
             if let Some(waker) = inbox.waker.as_ref().filter(|_| !inbox.queue.is_empty()) {
@@ -111,7 +119,9 @@ impl Local {
         let mut batch = std::mem::take(&mut self.inbox.borrow_mut().batch);
         for message in batch.drain(..) {
             match message {
-                Message::Batch { from, records } => self.take_batch(core, From::Core(from, records)),
+                Message::Batch { from, records, weight } => {
+                    self.take_batch(core, From::Core { core: from, records, weight });
+                }
                 Message::Spent { from, buffer, bytes } => {
                     let resumed = core.links.came_back(from, buffer, bytes);
                     core.outputs.resume(resumed);
@@ -129,16 +139,36 @@ impl Local {
 
     fn take_batch(&self, core: &mut Core, from: From) {
         let queue = &mut self.inbox.borrow_mut().queue;
-        let mut batch = Waiting { from, at: 0, is_heard: false, begun: None };
+        let mut batch =
+            Waiting { from, at: 0, heard: Some(0), has_messages: false, is_unheard: false, begun: None };
         if queue.is_empty() && batch.deliver(core) {
             return batch.end(core);
         }
-        if batch.hear(core) {
-            core.backlog.queued += 1;
-            queue.push_back(batch);
-        } else {
-            batch.end(core);
+        // What cores say is applied in the order in which it was said.
+        let is_heard = core.backlog.unheard == 0 && batch.hear(core);
+        if is_heard && !batch.has_messages {
+            return batch.end(core);
         }
+        batch.is_unheard = !is_heard;
+        core.backlog.unheard += usize::from(!is_heard);
+        core.backlog.queued += 1;
+        queue.push_back(batch);
+    }
+
+    /// Goes on to apply what was said of subscriptions, as far as the turn's work allows.
+    fn hear_waiting(&self, core: &mut Core) {
+        if core.backlog.unheard == 0 {
+            return;
+        }
+        let queue = &mut self.inbox.borrow_mut().queue;
+        for batch in queue.iter_mut().filter(|batch| batch.is_unheard) {
+            if !batch.hear(core) {
+                return;
+            }
+            batch.is_unheard = false;
+            core.backlog.unheard -= 1;
+        }
+        core.wake_waiting();
     }
 
     fn deliver_waiting(&self, core: &mut Core) {
@@ -148,14 +178,22 @@ impl Local {
                 queue.push_front(batch);
                 return;
             }
+            core.backlog.unheard -= usize::from(batch.is_unheard);
             batch.end(core);
             core.backlog.done += 1;
-            let Core { backlog, outputs, .. } = core;
-            for id in backlog.waiting.drain(..) {
-                if let Some(connection) = outputs.connections.find_mut(id) {
-                    connection.waits_for_inbox = false;
-                    connection.wake();
-                }
+            core.wake_waiting();
+        }
+    }
+}
+
+impl Core {
+    /// Has those looked at again who waited for what other cores had sent.
+    fn wake_waiting(&mut self) {
+        let Self { backlog, outputs, .. } = self;
+        for id in backlog.waiting.drain(..) {
+            if let Some(connection) = outputs.connections.find_mut(id) {
+                connection.waits_for_inbox = false;
+                connection.wake();
             }
         }
     }
@@ -164,10 +202,10 @@ impl Local {
 impl Waiting {
     /// Delivers what is left of it; whether that was all before the turn's work was done.
     fn deliver(&mut self, core: &mut Core) -> bool {
-        let Self { from, at, is_heard, begun } = self;
+        let Self { from, at, heard, begun, .. } = self;
         match from {
             From::Program(batch) => core.publish_own(batch, at, begun),
-            From::Core(from, bytes) => {
+            From::Core { core: from, records: bytes, .. } => {
                 let mut records = Records::new(&bytes[*at..]);
                 while let Some(record) = records.next() {
                     match record {
@@ -188,7 +226,13 @@ impl Waiting {
                             }
                             core.deliver_to_hub(hub, queues, producer, &run);
                         }
-                        word if !*is_heard => hear(core, *from, &word),
+                        word if heard.is_some_and(|heard| heard <= *at) => {
+                            if core.work.lacks(steps_of(&word)) {
+                                return false;
+                            }
+                            hear(core, *from, &word);
+                            *heard = Some(bytes.len() - records.bytes_left());
+                        }
                         _ => {}
                     }
                     *at = bytes.len() - records.bytes_left();
@@ -198,22 +242,43 @@ impl Waiting {
         }
     }
 
-    /// Applies what is said of subscriptions and of who waits; whether there are messages, too.
+    /// Applies what is said of subscriptions and of who waits; whether that was all before the turn's work was done.
     fn hear(&mut self, core: &mut Core) -> bool {
-        self.is_heard = true;
-        let From::Core(from, bytes) = &self.from else { return true };
-        let mut has_messages = false;
-        for record in Records::new(&bytes[self.at..]) {
-            has_messages |= matches!(record, Record::Run { .. } | Record::ToHub { .. });
+        let Self { from, at, heard, has_messages, .. } = self;
+        let (From::Core { core: from, records: bytes, .. }, Some(done)) = (from, *heard) else {
+            *has_messages = true;
+            return true;
+        };
+        let begin = done.max(*at);
+        let mut records = Records::new(&bytes[begin..]);
+        while let Some(record) = records.next() {
+            *has_messages |= matches!(record, Record::Run { .. } | Record::ToHub { .. });
+            if core.work.lacks(steps_of(&record)) {
+                return false;
+            }
+            core.work.step();
             hear(core, *from, &record);
+            *heard = Some(bytes.len() - records.bytes_left());
         }
-        has_messages
+        *heard = None;
+        true
     }
 
     fn end(self, core: &mut Core) {
-        if let From::Core(from, records) = self.from {
-            core.links.give_back(from, records);
+        if let From::Core { core: from, records, weight } = self.from {
+            core.links.give_back(from, records, weight);
         }
+    }
+}
+
+/// What a word of another core's may take: its pattern is walked to be found, and to be pruned.
+fn steps_of(record: &Record<'_>) -> u64 {
+    match record {
+        Record::Interest { pattern, .. }
+        | Record::Members { pattern, .. }
+        | Record::HubInterest { pattern, .. }
+        | Record::HubMembers { pattern, .. } => 2 * tokens_of(pattern) as u64,
+        _ => 1,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     core::{Core, Local},
     outputs::Outputs,
     subjects::Subjects,
+    victims::OPERATION_HELD_MIN,
 };
 
 /// How often, while a connection is new, lets its output wait, or is soon due for a ping.
@@ -100,6 +101,9 @@ fn due_ms(outputs: &Outputs, id: ConnId, limits: &Limits) -> Option<u64> {
     if connection.ping_sent_ms == 0 {
         due_ms = due_ms.min(connection.started_ms + FIRST_PING_AFTER_MS);
     }
+    if connection.unfinished_bytes >= OPERATION_HELD_MIN {
+        due_ms = due_ms.min(connection.operation_since.0.saturating_add(ms(limits.write_deadline)));
+    }
     if connection.stage == Stage::CredentialsNeeded {
         due_ms = due_ms.min(connection.started_ms.saturating_add(ms(limits.auth_timeout)));
     }
@@ -120,6 +124,10 @@ fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &L
     if outputs.is_overdue(id, limits.write_deadline, now_ms) {
         let subject = subjects.a_subject_of(&outputs.connections[id]);
         outputs.cut_slow(id, Closed::SlowConsumerDeadline, &subject);
+        return;
+    }
+    if outputs.is_operation_overdue(id, limits.write_deadline, now_ms) {
+        outputs.close(id, Closed::SlowOperation);
         return;
     }
     let connection = &mut outputs.connections[id];

@@ -20,21 +20,24 @@
 mod abroad;
 mod across;
 mod backpressure;
+#[cfg(test)]
+mod backpressure_tests;
 mod buffers;
 mod checking;
 pub mod config;
 mod connection;
+mod contributions;
 mod core;
 mod counters;
 mod crossing;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod groups;
+mod handshakes;
 #[cfg(test)]
 mod hot_path_tests;
 pub mod identity;
 mod inbox;
-mod info_header;
 mod keep;
 pub mod leaf;
 mod lean;
@@ -67,6 +70,7 @@ mod transport;
 mod trie;
 #[cfg(test)]
 mod turn_tests;
+mod victims;
 mod websocket;
 mod word;
 mod work;

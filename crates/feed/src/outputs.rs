@@ -12,6 +12,7 @@
 use std::rc::Rc;
 
 use engine::{cores::Rounds, journal::Scribe, meter::CoreCounters};
+use tokio::sync::Notify;
 use wire::nats::{leaf, rejection::Rejection, write};
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
     publish::Run,
     slab::Slab,
     sparing::Sparing,
+    victims::OPERATION_HELD_MIN,
 };
 
 /// A message of so many bytes is written by itself, with no copy of it made unless the socket is full; a shorter one
@@ -40,8 +42,10 @@ pub(crate) struct Outputs {
     pub(crate) unfinished_bytes: usize,
     /// Those that got something in this turn.
     dirty: Vec<ConnId>,
-    /// Consumers that are above the high mark.
+    /// Consumers that have a backlog: above the lowest mark.
     pub(crate) over_mark: Vec<ConnId>,
+    /// A producer was held.
+    pub(crate) hold_begun: Rc<Notify>,
     pub(crate) marks: Marks,
     /// For control lines that are put together.
     line: Vec<u8>,
@@ -61,8 +65,8 @@ pub(crate) enum Put {
     Nothing,
     /// So many were appended.
     Appended(usize),
-    /// The same, and now more waits for it than the high mark.
-    AboveMark(usize),
+    /// The same, and now more waits for it than the lowest mark: [`Outputs::note_backlog`] is to be told.
+    Backlogged(usize),
     /// There is no room below `max_pending`.
     NoRoom,
 }
@@ -70,7 +74,7 @@ pub(crate) enum Put {
 impl Outputs {
     pub(crate) fn new(
         core: usize,
-        max_pending: usize,
+        marks: Marks,
         counters: Rc<CoreCounters<Counter>>,
         scribe: Option<Scribe>,
     ) -> Self {
@@ -81,7 +85,8 @@ impl Outputs {
             unfinished_bytes: 0,
             dirty: Vec::new(),
             over_mark: Vec::new(),
-            marks: Marks::of(max_pending),
+            hold_begun: Rc::new(Notify::new()),
+            marks,
             line: Vec::with_capacity(4096),
             rounds: Rc::new(Rounds::new(keep::EVERY)),
             counters,
@@ -104,6 +109,14 @@ impl Outputs {
         let connection = &mut *connections[id];
         let is_own = producer.conn == id && usize::from(producer.core) == *core;
         if connection.closing.is_some() || (is_own && !connection.echo) || count == 0 {
+            return Put::Nothing;
+        }
+        if subscription.is_filtered
+            && connection
+                .permissions
+                .as_ref()
+                .is_some_and(|permissions| !permissions.may_receive(run.subject))
+        {
             return Put::Nothing;
         }
         // The subject may be another's, and longer.
@@ -143,7 +156,7 @@ impl Outputs {
             pour(connection, chunks, counters, line, run, run.tail_at, count);
         }
         mark_dirty(dirty, id, connection);
-        if connection.outbox.bytes() > marks.high { Put::AboveMark(count) } else { Put::Appended(count) }
+        if connection.outbox.bytes() > marks.noted { Put::Backlogged(count) } else { Put::Appended(count) }
     }
 
     /// Appends a run to a hub's output, with the names of the queue groups there that get it.
@@ -183,7 +196,7 @@ impl Outputs {
             pour(connection, chunks, counters, line, run, sizes_at, count);
         }
         mark_dirty(dirty, id, connection);
-        if connection.outbox.bytes() > marks.high { Put::AboveMark(count) } else { Put::Appended(count) }
+        if connection.outbox.bytes() > marks.noted { Put::Backlogged(count) } else { Put::Appended(count) }
     }
 
     /// Appends what a hub is told beside messages; whether there was room.
@@ -260,7 +273,7 @@ impl Outputs {
             connection.closing = Some(why);
             // Its task lets go of it as soon as it runs.
             *unfinished_bytes -= std::mem::take(&mut connection.unfinished_bytes);
-            if why.is_slow_consumer() || why == Closed::SlowProducer {
+            if why.is_slow_consumer() || matches!(why, Closed::SlowProducer | Closed::SlowOperation) {
                 connection.outbox.clear(chunks);
             }
         }
@@ -269,30 +282,41 @@ impl Outputs {
 
     /// An operation of this connection has not come whole, and takes so much memory.
     #[inline]
-    pub(crate) fn note_unfinished(&mut self, id: ConnId, bytes: usize) {
+    pub(crate) fn note_unfinished(&mut self, id: ConnId, bytes: usize, now_ms: u64) {
         let connection = &mut self.connections[id];
         // Of one that was cut it is as good as gone.
         if connection.closing.is_none() {
+            if connection.unfinished_bytes == 0 && bytes > 0 {
+                connection.operation_since = (now_ms, connection.received);
+            }
+            if connection.unfinished_bytes < OPERATION_HELD_MIN && bytes >= OPERATION_HELD_MIN {
+                // Its deadline begins.
+                self.rounds.stir();
+            }
             self.unfinished_bytes = self.unfinished_bytes - connection.unfinished_bytes + bytes;
             connection.unfinished_bytes = bytes;
         }
+    }
+
+    /// Bytes of a client have come.
+    #[inline]
+    pub(crate) fn note_received(&mut self, id: ConnId, bytes: usize, now_ms: u64) {
+        let connection = &mut self.connections[id];
+        connection.last_in_ms = now_ms;
+        connection.received += bytes as u64;
+    }
+
+    /// An operation of a client was whole, and what is behind it begins another.
+    #[inline]
+    pub(crate) fn note_operation(&mut self, id: ConnId, now_ms: u64) {
+        let connection = &mut self.connections[id];
+        connection.operation_since = (now_ms, connection.received);
     }
 
     /// Memory that clients make this core hold.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         self.chunks.lent() + self.unfinished_bytes
-    }
-
-    /// The connection that holds most memory, and whether most of it is an operation that has not come whole.
-    #[cold]
-    pub(crate) fn largest(&self) -> Option<(ConnId, bool)> {
-        let open = self.connections.iter().filter(|(_, connection)| connection.closing.is_none());
-        let sized = open.map(|(id, connection)| {
-            let (waits, comes) = (connection.outbox.memory_bytes(), connection.unfinished_bytes);
-            (waits + comes, id, comes > waits)
-        });
-        sized.filter(|(bytes, ..)| *bytes > 0).max().map(|(_, id, comes)| (id, comes))
     }
 
     /// How many got something in this turn: so many writes will end it.

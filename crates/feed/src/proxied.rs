@@ -5,7 +5,11 @@
 //! which reads the socket itself: so it is looked at first (`MSG_PEEK`), and only what belongs to it is read. A header
 //! that comes in one packet costs two system calls. *Bounds:* `auth_timeout`, and with handshakes so many at a time.
 
-use std::{io, net::SocketAddr, rc::Rc};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+};
 
 use tokio::{io::AsyncReadExt, net::TcpStream};
 use wire::proxy::{HEADER_BYTES_MAX, Header, header};
@@ -14,24 +18,23 @@ use crate::{
     core::{Core, Local},
     counters::Counter,
     server::{Door, begin},
-    transport::HANDSHAKES_MAX,
 };
 
-/// Serves a connection once its header is read, as the address that it names.
-pub(crate) fn read(local: &Rc<Local>, core: &mut Core, mut socket: TcpStream, door: Door) {
-    if core.handshakes >= HANDSHAKES_MAX {
-        core.count(Counter::HandshakesFailed);
-        return;
-    }
-    core.handshakes += 1;
+/// Serves a connection from `proxy` once its header is read, as the address that it names.
+pub(crate) fn read(local: &Rc<Local>, core: &mut Core, mut socket: TcpStream, proxy: IpAddr, door: Door) {
+    let handshake = core.begin_handshake(proxy);
     let local = Rc::clone(local);
     let at_most = core.settings.config.limits.auth_timeout;
     tokio::task::spawn_local(async move {
-        let said = tokio::time::timeout(at_most, peer(&mut socket)).await;
+        let said = tokio::select! {
+            biased;
+            said = tokio::time::timeout(at_most, peer(&mut socket)) => said.ok(),
+            () = handshake.cut() => None,
+        };
         let core = &mut *local.core.borrow_mut();
-        core.handshakes -= 1;
+        core.handshakes.end(&handshake);
         match said {
-            Ok(Ok(address)) => begin(&local, core, socket, address, door),
+            Some(Ok(address)) => begin(&local, core, socket, address, door),
             _ => core.count(Counter::BadProxyHeaders),
         }
     });

@@ -38,7 +38,7 @@ use crate::{
     shared,
     snapshot::{self, CLOSED_KEPT_MAX},
     trie::SubId,
-    work::{SUBSCRIBE, WORK_A_TURN},
+    work::{FRAME, SUBSCRIBE, WORK_A_TURN},
 };
 
 /// Reads of one connection before the others have their turn.
@@ -55,6 +55,24 @@ const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
     /// The client has been let in: what it sends is bounded by its limits from now on.
     fn let_in(&mut self) {}
+
+    /// The frames that were read since this was last asked.
+    fn take_frames(&mut self) -> Frames {
+        Frames::default()
+    }
+
+    /// Memory of what was read and cannot be given on yet.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Frames around a client's bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Frames {
+    pub(crate) count: u64,
+    /// The last read ended because it had let through as many as it may.
+    pub(crate) may_have_more: bool,
 }
 
 impl Duplex for TlsStream<TcpStream> {}
@@ -69,6 +87,22 @@ pub(crate) enum Stream {
     Wrapped(Box<dyn Duplex>),
 }
 
+impl Stream {
+    fn take_frames(&mut self) -> Frames {
+        match self {
+            Self::Plain(_) => Frames::default(),
+            Self::Wrapped(stream) => stream.take_frames(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Wrapped(stream) => stream.held_bytes(),
+        }
+    }
+}
+
 /// A connection's input.
 struct Input {
     stream: Stream,
@@ -80,6 +114,13 @@ struct Input {
     is_unexamined: bool,
     /// Nothing was read for this look: what was said is said, and other cores were asked before.
     was_examined: bool,
+}
+
+impl Input {
+    /// Memory of an operation that has not come whole.
+    fn held_bytes(&self) -> usize {
+        self.leftover.capacity() + self.stream.held_bytes()
+    }
 }
 
 /// What a turn came to, where it does not simply wait.
@@ -236,13 +277,15 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
             stream.let_in();
         }
         let mut read = std::mem::take(&mut core.buffers.read);
-        let taken = take_in(core, cx, input, &mut read);
+        let taken = take_in(core, cx, id, input, &mut read);
+        let frames = input.stream.take_frames();
+        core.work.add(frames.count * FRAME);
         let processed = match taken {
             Poll::Pending => {
                 core.buffers.read = read;
-                core.outputs.note_unfinished(id, input.leftover.capacity());
+                core.outputs.note_unfinished(id, input.held_bytes(), core.now_ms);
                 core.bound_sum();
-                return Poll::Pending;
+                return if frames.may_have_more { Poll::Ready(Turned::Over) } else { Poll::Pending };
             }
             Poll::Ready(Err(why)) => {
                 core.outputs.close(id, why);
@@ -250,7 +293,6 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
                 return Poll::Ready(Turned::Closed);
             }
             Poll::Ready(Ok(have)) => {
-                core.outputs.connections[id].last_in_ms = core.now_ms;
                 if core.links.has_others() && !input.was_examined {
                     local.take_inbox(core);
                     core.outputs.connections[id].behind = core.backlog.queued;
@@ -259,7 +301,7 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
             }
         };
         core.buffers.read = read;
-        core.outputs.note_unfinished(id, input.leftover.capacity());
+        core.outputs.note_unfinished(id, input.held_bytes(), core.now_ms);
         core.end_turn();
         match processed {
             Processed::More { need } => input.need = need,
@@ -290,6 +332,7 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
 fn take_in(
     core: &mut Core,
     cx: &mut Context<'_>,
+    id: ConnId,
     input: &mut Input,
     read: &mut [u8],
 ) -> Poll<Result<Option<usize>, Closed>> {
@@ -309,7 +352,8 @@ fn take_in(
                 Stream::Plain(socket) => pin!(socket.read_buf(leftover)).poll(cx),
                 Stream::Wrapped(stream) => pin!(stream.read_buf(leftover)).poll(cx),
             };
-            bytes_read(ready!(polled))?;
+            let bytes = bytes_read(ready!(polled))?;
+            core.outputs.note_received(id, bytes, core.now_ms);
             if leftover.len() >= *need {
                 return Poll::Ready(Ok(None));
             }
@@ -322,6 +366,7 @@ fn take_in(
             Stream::Wrapped(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
         };
         let bytes = bytes_read(ready!(polled).map(|()| buffer.filled().len()))?;
+        core.outputs.note_received(id, bytes, core.now_ms);
         read[..kept].copy_from_slice(leftover);
         if kept + bytes >= *need {
             return Poll::Ready(Ok(Some(kept + bytes)));
@@ -349,6 +394,9 @@ fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: 
     if let Some(have) = have {
         let (done, processed) = process(core, id, &read[..have]);
         let rest = &read[done..have];
+        if done > 0 && !rest.is_empty() {
+            core.outputs.note_operation(id, core.now_ms);
+        }
         if rest.is_empty() {
             core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
         } else {
@@ -364,6 +412,9 @@ fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: 
         return processed;
     }
     let (done, processed) = process(core, id, &input.leftover);
+    if done > 0 {
+        core.outputs.note_operation(id, core.now_ms);
+    }
     input.leftover.drain(..done);
     if input.leftover.is_empty() {
         core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
@@ -392,7 +443,11 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
     let Outputs { connections, chunks, .. } = &mut core.outputs;
     let connection = &mut *connections[id];
     if let Stream::Wrapped(stream) = stream {
+        let was_blocked = connection.is_blocked;
         writes += write_wrapped(connection, chunks, cx, &mut **stream);
+        if writes > 0 || !was_blocked {
+            connection.last_out_ms = core.now_ms;
+        }
     }
     while connection.is_blocked {
         let Writer::Socket(socket) = &connection.writer else { break };
@@ -400,6 +455,7 @@ fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut
             Poll::Pending => break,
             Poll::Ready(_) => {
                 connection.is_blocked = false;
+                connection.last_out_ms = core.now_ms;
                 writes += connection.flush_socket(chunks);
             }
         }

@@ -376,6 +376,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
     let web_listener = web_listener.map(tokio::net::TcpListener::from_std).transpose()?;
     let inbox = tokio::task::spawn_local(Rc::clone(&local).attend_inbox());
     let housekeeping = tokio::task::spawn_local(Rc::clone(&local).keep_house());
+    let holds = tokio::task::spawn_local(Rc::clone(&local).attend_holds());
     let places = leaf::places_of(context.index, context.cores);
     let joining: Vec<_> =
         places.map(|place| tokio::task::spawn_local(leaf::keep_place(Rc::clone(&local), place))).collect();
@@ -395,6 +396,7 @@ async fn run_core(context: CoreContext, seed: Seed, common: Arc<Common>) -> io::
     leaf::say_goodbye(&local).await;
     joining.iter().for_each(tokio::task::JoinHandle::abort);
     housekeeping.abort();
+    holds.abort();
     inbox.abort();
     Ok(())
 }
@@ -518,7 +520,7 @@ fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketA
     // Whatever is to be said is said in one write; waiting for more would only add latency.
     let _ = socket.set_nodelay(true);
     if core.settings.config.proxy_protocol {
-        proxied::read(local, core, socket, door);
+        proxied::read(local, core, socket, address.ip(), door);
     } else {
         begin(local, core, socket, address, door);
     }

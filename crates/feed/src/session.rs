@@ -35,9 +35,6 @@ pub(crate) enum Processed {
     Behind,
 }
 
-/// The queue group of nats-server's own subscriptions, which no client may join there.
-const SYSTEM_QUEUE: &[u8] = b"_sys_";
-
 /// Messages handed on in one go; then the producer may have been told to pause.
 pub(crate) const RUN_BYTES_MAX: usize = 128 * 1024;
 /// The same where an answer is wanted: if nobody is there, the server answers each of them, and at much greater length.
@@ -67,6 +64,9 @@ impl Core {
             };
             match client::parse(rest, &limits) {
                 Ok(Progress::Complete(ClientOp::Publish(publish), taken)) => {
+                    if let Some(waits) = self.must_wait_to_publish(id) {
+                        return (at, waits);
+                    }
                     self.work.add(1);
                     match self.take_messages(id, &publish, &bytes[at..]) {
                         Some(more) => at += taken + more,
@@ -103,6 +103,31 @@ impl Core {
         }
     }
 
+    /// Why a message may not be taken now: what other cores have said of their subscriptions is not applied yet, so that
+    /// some of them would not get it; or too much is under way to another core. One that is under way comes to its end.
+    #[inline]
+    fn must_wait_to_publish(&mut self, id: ConnId) -> Option<Processed> {
+        if self.backlog.unheard == 0 && !self.links.is_overfull() {
+            return None;
+        }
+        self.must_wait_for_cores(id)
+    }
+
+    #[cold]
+    fn must_wait_for_cores(&mut self, id: ConnId) -> Option<Processed> {
+        if self.outputs.connections[id].begun.is_some() {
+            return None;
+        }
+        if self.backlog.unheard > 0 {
+            self.wait_for_inbox(id);
+            return Some(Processed::Behind);
+        }
+        if self.outputs.wait_for_core(id) {
+            self.links.pause(id);
+        }
+        Some(Processed::Held)
+    }
+
     fn wait_for_inbox(&mut self, id: ConnId) {
         self.outputs.connections[id].waits_for_inbox = true;
         self.backlog.waiting.push(id);
@@ -114,6 +139,9 @@ impl Core {
         let begun = self.outputs.connections[id].begun.take();
         if begun.is_none() {
             self.connect_implied(id);
+            if self.outputs.connections[id].verbose {
+                self.outputs.say(id, b"+OK\r\n");
+            }
         }
         if first.tail().is_none() {
             let mut rewritten = std::mem::take(&mut self.buffers.rewritten);
@@ -127,13 +155,10 @@ impl Core {
         if let Some(begun) = &begun {
             end = begun.run_bytes;
         } else if !self.outputs.connections[id].verbose {
-            let connection = &self.outputs.connections[id];
             let bytes_max = match first.reply.is_empty() {
-                // Each is counted by itself.
-                _ if connection.answers(first.subject, self.mappings.is_some()) => 0,
                 true => RUN_BYTES_MAX,
                 // Each is answered by itself, also by there being no room for it.
-                false if connection.deals => 0,
+                false if self.outputs.connections[id].deals => 0,
                 false => REQUESTS_BYTES_MAX,
             };
             while end < bytes_max && client::repeats(&bytes[end..], first.line, first.body.len()).is_some() {
@@ -175,7 +200,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn say_ok(&mut self, id: ConnId) {
+    fn say_ok(&mut self, id: ConnId) {
         if self.outputs.connections[id].verbose {
             self.outputs.say(id, b"+OK\r\n");
         }
@@ -317,11 +342,6 @@ impl Core {
                     return;
                 }
             }
-        }
-        if queue == Some(SYSTEM_QUEUE) {
-            self.count(Counter::PermissionsDenied);
-            self.outputs.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
-            return;
         }
         if !subject::is_valid_pattern(pattern) {
             self.outputs.reject(id, Rejection::InvalidSubject);

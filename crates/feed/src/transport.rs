@@ -7,9 +7,9 @@
 //!   wss://   socket ─ handshake ─ upgrade ─▶ WebStream<TlsStream> ▶ serve
 //! ```
 //!
-//! A handshake has `auth_timeout`, and a core has so many under way at most; what is beyond is closed.
+//! A handshake has `auth_timeout`, and a core has so many under way at most (`handshakes`).
 
-use std::{fmt, io, rc::Rc, sync::Arc, time::Duration};
+use std::{fmt, io, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use engine::tls::{self, TlsAcceptor, TlsError};
 use tokio::{
@@ -23,14 +23,12 @@ use crate::{
     connection::Writer,
     core::{Core, Local, Settings},
     counters::Counter,
+    handshakes::Handshake,
     identity::certificate::{self, Names},
     serve::{Arrival, Stream, serve},
     shared::Reader,
     websocket,
 };
-
-/// Handshakes that a core has under way at most.
-pub(crate) const HANDSHAKES_MAX: usize = 1024;
 
 /// What is needed to accept TLS on each listener.
 #[derive(Default)]
@@ -70,11 +68,7 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
 
 /// Does what comes before a client's first operation, then serves it.
 pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream, arrival: Arrival) {
-    if core.handshakes >= HANDSHAKES_MAX {
-        core.count(Counter::HandshakesFailed);
-        return;
-    }
-    core.handshakes += 1;
+    let handshake = core.begin_handshake(arrival.address.ip());
     let local = Rc::clone(local);
     let settings = Arc::clone(&core.settings);
     let config = &settings.config;
@@ -86,20 +80,35 @@ pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream,
     let at_most = tls.and_then(|tls| tls.timeout).unwrap_or(config.limits.auth_timeout);
     let ldm = core.is_lame;
     tokio::task::spawn_local(async move {
-        let shaken = tokio::time::timeout(at_most, prepare(&local, &settings, socket, arrival, ldm)).await;
-        local.core.borrow_mut().handshakes -= 1;
+        let shaken = tokio::select! {
+            biased;
+            shaken = tokio::time::timeout(at_most, prepare(&local, &settings, socket, arrival, ldm)) => shaken.ok(),
+            () = handshake.cut() => None,
+        };
+        local.core.borrow_mut().handshakes.end(&handshake);
         match shaken {
-            Ok(Ok((stream, arrival, was_informed))) => {
+            Some(Ok((stream, arrival, was_informed))) => {
                 serve(local, stream, Writer::Task, arrival, was_informed).await;
             }
             failed => {
-                if let Ok(Err(error)) = failed {
+                if let Some(Err(error)) = failed {
                     tracing::debug!(%error, "a handshake failed");
                 }
                 local.core.borrow().count(Counter::HandshakesFailed);
             }
         }
     });
+}
+
+impl Core {
+    /// Begins what comes before a client's first operation. Another handshake may end for it.
+    pub(crate) fn begin_handshake(&mut self, address: IpAddr) -> Handshake {
+        let (handshake, has_displaced) = self.handshakes.begin(address);
+        if has_displaced {
+            self.count(Counter::HandshakesDisplaced);
+        }
+        handshake
+    }
 }
 
 async fn prepare(

@@ -1,6 +1,14 @@
 //! NATS over WebSocket (RFC 6455): the stream of operations, cut into binary messages anywhere.
 //!
 //! Each write of ours becomes one message; what a browser sends may be text or binary, cut where it likes.
+//!
+//! ```text
+//!   socket or TLS ─▶ Gate: counts frames and bytes ─▶ the library: gathers a message ─▶ WebStream: a stream of bytes
+//! ```
+//! *Bounds.* The library reads as long as there is something to read, and a frame without payload gives its caller
+//! nothing: so the gate looks at the frames' heads as they pass, lets [`FRAMES_A_READ`] of them through in one read, and
+//! each is paid by the client's turn. What the library has gathered of a message that is not whole counts as an
+//! operation that has not come whole ([`Duplex::held_bytes`]).
 
 use std::{
     io,
@@ -21,7 +29,10 @@ use tokio_tungstenite::{
     },
 };
 
-use crate::{config::Limits, serve::Duplex};
+use crate::{
+    config::Limits,
+    serve::{Duplex, Frames},
+};
 
 /// Bytes of one message from a browser, at least; more where `max_payload` is more.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -32,12 +43,101 @@ const FROM_SERVER_BYTES_MAX: usize = 65 << 20;
 /// Bytes that a client may send before it is let in, beside what its CONNECT may have.
 const OUTSIDE_BYTES_MAX: usize = 4096;
 
+/// What the library reads at once into a buffer of each connection's own.
+const READ_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Frames that one read of ours lets through.
+const FRAMES_A_READ: u64 = 512;
+
 /// What lies below the frames: lets through so many bytes while nobody knows who sends them. (Frames are as long as
 /// their heads say, up to the bound of a message, and one is gathered before we see any of it.)
 struct Gate<S> {
     inner: S,
     /// `None`: any number.
     left: Option<usize>,
+    /// Looks at the heads of the frames, once the upgrade is done; `None`: nobody bounds them.
+    walker: Option<FrameWalker>,
+    /// Bytes that passed since the last whole message.
+    since_message: usize,
+}
+
+impl<S> Gate<S> {
+    fn new(inner: S) -> Self {
+        Self { inner, left: None, walker: None, since_message: 0 }
+    }
+}
+
+/// Finds where frames begin in bytes that pass (RFC 6455 §5.2).
+#[derive(Debug, Default)]
+struct FrameWalker {
+    /// Of a head that has not passed whole: its bytes so far.
+    head: [u8; HEAD_BYTES_MAX],
+    have: usize,
+    /// Of the frame's payload so much is still to pass.
+    payload_left: u64,
+    /// Heads that have passed since this was last asked.
+    frames: u64,
+    /// Heads that this read may still let through.
+    allowed: u64,
+    /// This read has let through all that it may.
+    is_spent: bool,
+}
+
+/// The longest head of a frame: two bytes, eight of length, four of mask.
+const HEAD_BYTES_MAX: usize = 14;
+/// The shortest head of a client's frame: two bytes and the mask.
+const HEAD_BYTES_MIN: u64 = 6;
+
+impl FrameWalker {
+    /// How many bytes may be read now, so that no more frames pass than are allowed.
+    fn bytes_allowed(&self) -> usize {
+        usize::try_from(self.payload_left.saturating_add(self.allowed * HEAD_BYTES_MIN)).unwrap_or(usize::MAX)
+    }
+
+    fn pass(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let payload =
+                usize::try_from(self.payload_left).map_or(bytes.len(), |left| left.min(bytes.len()));
+            bytes = &bytes[payload..];
+            self.payload_left -= payload as u64;
+            while let Some((&first, rest)) = bytes.split_first() {
+                if self.payload_left > 0 {
+                    break;
+                }
+                self.head[self.have] = first;
+                self.have += 1;
+                bytes = rest;
+                if self.have == self.head_bytes() {
+                    self.payload_left = self.payload_bytes();
+                    self.have = 0;
+                    self.frames += 1;
+                    self.allowed = self.allowed.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Bytes of this head, as far as is known: at least two.
+    fn head_bytes(&self) -> usize {
+        if self.have < 2 {
+            return 2;
+        }
+        let length = match self.head[1] & 0x7f {
+            126 => 2,
+            127 => 8,
+            _ => 0,
+        };
+        2 + length + if self.head[1] & 0x80 == 0 { 0 } else { 4 }
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+        match self.head[1] & 0x7f {
+            126 => number(&self.head[2..4]),
+            127 => number(&self.head[2..10]),
+            short => short.into(),
+        }
+    }
 }
 
 /// A stream of bytes over WebSocket messages.
@@ -61,6 +161,7 @@ where
     let config = WebSocketConfig::default()
         .max_message_size(Some(bytes_max))
         .max_frame_size(Some(bytes_max))
+        .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(0)
         .max_write_buffer_size(bytes_max);
     #[expect(clippy::result_large_err, reason = "the library's own type")]
@@ -74,9 +175,14 @@ where
         }
     };
     // The upgrade has bounds of the library's own.
-    let gate = Gate { inner: stream, left: None };
-    let mut inner = accept_hdr_async_with_config(gate, look, Some(config)).await.map_err(io::Error::other)?;
-    inner.get_mut().left = is_outside.then_some(limits.max_control_line + OUTSIDE_BYTES_MAX);
+    let mut inner = accept_hdr_async_with_config(Gate::new(stream), look, Some(config))
+        .await
+        .map_err(io::Error::other)?;
+    // A client sends nothing behind its request before it has the answer, else the library refuses it.
+    let gate = inner.get_mut();
+    gate.left = is_outside.then_some(limits.max_control_line + OUTSIDE_BYTES_MAX);
+    gate.walker = Some(FrameWalker::default());
+    gate.since_message = 0;
     Ok(WebStream { inner, incoming: Bytes::new() })
 }
 
@@ -90,7 +196,7 @@ where
         .max_frame_size(Some(FROM_SERVER_BYTES_MAX))
         .write_buffer_size(0)
         .max_write_buffer_size(FROM_SERVER_BYTES_MAX);
-    let gate = Gate { inner: stream, left: None };
+    let gate = Gate::new(stream);
     let address = format!("ws://{place}{path}");
     let upgraded = client_async_with_config(address, gate, Some(config)).await;
     let (inner, _) = upgraded.map_err(io::Error::other)?;
@@ -146,6 +252,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Duplex for WebStream<S> {
     fn let_in(&mut self) {
         self.inner.get_mut().left = None;
     }
+
+    fn take_frames(&mut self) -> Frames {
+        let Some(walker) = &mut self.inner.get_mut().walker else { return Frames::default() };
+        Frames {
+            count: std::mem::take(&mut walker.frames),
+            may_have_more: std::mem::take(&mut walker.is_spent),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.inner.get_ref().since_message + self.incoming.len()
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
@@ -154,16 +272,34 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Some(left) = self.left else { return Pin::new(&mut self.inner).poll_read(cx, buffer) };
-        if left == 0 {
-            return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
+        let Self { inner, left, walker, since_message } = &mut *self;
+        let mut at_most = buffer.remaining();
+        if let Some(left) = *left {
+            if left == 0 {
+                return Poll::Ready(Err(io::ErrorKind::QuotaExceeded.into()));
+            }
+            at_most = at_most.min(left);
         }
-        let at_most = left.min(buffer.remaining());
+        if let Some(walker) = walker {
+            at_most = at_most.min(walker.bytes_allowed());
+            if at_most == 0 {
+                // The others have their turn: whoever reads sees by this that it is not for want of bytes.
+                walker.is_spent = true;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(at_most));
-        ready!(Pin::new(&mut self.inner).poll_read(cx, &mut part))?;
+        ready!(Pin::new(inner).poll_read(cx, &mut part))?;
         let bytes = part.filled().len();
+        if let Some(walker) = walker {
+            walker.pass(part.filled());
+        }
         buffer.advance(bytes);
-        self.left = Some(left - bytes);
+        *since_message += bytes;
+        if let Some(left) = left {
+            *left -= bytes;
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -190,16 +326,26 @@ fn as_io(error: Error) -> io::Error {
     }
 }
 
+impl<S: AsyncRead + AsyncWrite + Unpin> WebStream<S> {
+    fn take_message(&mut self, bytes: Bytes) {
+        self.incoming = bytes;
+        self.inner.get_mut().since_message = 0;
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(walker) = &mut self.inner.get_mut().walker {
+            walker.allowed = FRAMES_A_READ;
+        }
         while self.incoming.is_empty() {
             match ready!(Pin::new(&mut self.inner).poll_next(cx)) {
-                Some(Ok(Message::Binary(bytes))) => self.incoming = bytes,
-                Some(Ok(Message::Text(text))) => self.incoming = text.into(),
+                Some(Ok(Message::Binary(bytes))) => self.take_message(bytes),
+                Some(Ok(Message::Text(text))) => self.take_message(text.into()),
                 Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),
                 // The library answers pings by itself.
                 Some(Ok(_)) => {}
@@ -234,6 +380,48 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebStream<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Frames of all kinds of lengths, split anywhere: each head is found where it is.
+    #[test]
+    fn the_gate_finds_every_frame() {
+        let mut bytes = Vec::new();
+        let lengths = [0_usize, 1, 125, 126, 300, 65_535, 65_536, 0, 0, 7];
+        for &length in &lengths {
+            bytes.push(0x82);
+            match length {
+                0..=125 => bytes.push(0x80 | length as u8),
+                126..=65_535 => {
+                    bytes.push(0x80 | 126);
+                    bytes.extend_from_slice(&(length as u16).to_be_bytes());
+                }
+                _ => {
+                    bytes.push(0x80 | 127);
+                    bytes.extend_from_slice(&(length as u64).to_be_bytes());
+                }
+            }
+            bytes.extend_from_slice(&[1, 2, 3, 4]);
+            bytes.extend(std::iter::repeat_n(0xff, length));
+        }
+        for step in [1, 2, 3, 5, 13, 64, 1000, bytes.len()] {
+            let mut walker = FrameWalker { allowed: 20, ..FrameWalker::default() };
+            bytes.chunks(step).for_each(|chunk| walker.pass(chunk));
+            assert_eq!(walker.frames, lengths.len() as u64, "{step}");
+            assert_eq!((walker.payload_left, walker.have, walker.allowed), (0, 0, 10), "{step}");
+        }
+    }
+
+    #[test]
+    fn a_read_lets_so_many_frames_through() {
+        let mut walker = FrameWalker { allowed: FRAMES_A_READ, ..FrameWalker::default() };
+        let empty = [0x82, 0x80, 0, 0, 0, 0].repeat(10_000);
+        let mut at = 0;
+        while walker.bytes_allowed() > 0 {
+            let end = (at + walker.bytes_allowed()).min(empty.len());
+            walker.pass(&empty[at..end]);
+            at = end;
+        }
+        assert_eq!(walker.frames, FRAMES_A_READ);
+    }
 
     #[test]
     fn pages_of_other_origins_are_refused_unless_they_are_listed() {

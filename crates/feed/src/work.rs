@@ -13,8 +13,10 @@
 /// Units of work in a turn: about a millisecond.
 pub(crate) const WORK_A_TURN: u64 = 16_000;
 /// The same for what other cores sent, when it is taken in on the way: before what a client has just said is looked at.
-pub(crate) const WORK_ON_THE_WAY: u64 = WORK_A_TURN / 4;
+pub(crate) const WORK_ON_THE_WAY: u64 = WORK_A_TURN / 3;
 
+/// A WebSocket frame.
+pub(crate) const FRAME: u64 = 4;
 /// A write to a socket: a system call.
 pub(crate) const WRITE: u64 = 32;
 /// To subscribe, or to end it.
@@ -26,7 +28,8 @@ pub(crate) const ANSWER: u64 = 4;
 /// So many subscribers are listed for a unit.
 pub(crate) const LISTED: usize = 64;
 
-/// What was done in this turn.
+/// What was done in this turn. Who takes a step pays for it here, where it is taken; a loop whose length a client's words
+/// decide asks before each step whether the turn is over, or was begun with as much left as it can take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
     done: u64,
@@ -42,6 +45,18 @@ impl Work {
     #[inline]
     pub(crate) fn add(&mut self, units: u64) {
         self.done += units;
+    }
+
+    /// Pays for one step of a loop.
+    #[inline]
+    pub(crate) fn step(&mut self) {
+        self.done += 1;
+    }
+
+    /// Whether the turn has less left than something may take that is done in one go. A fresh turn has enough for one.
+    #[inline]
+    pub(crate) fn lacks(&self, units: u64) -> bool {
+        self.done > 0 && self.done.saturating_add(units) > self.max
     }
 
     /// How much was done.

@@ -441,7 +441,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "What may wait for one consumer; its producers are held back from three quarters on, then it is cut off",
+        help: "What may wait for one consumer; from three quarters on it holds those who filled it, in proportion, then it is cut off",
         access: value!(feed.config.limits.max_pending, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -450,7 +450,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Memory for what waits for all consumers, and for messages that have not come whole; from half of it on producers are held back earlier, beyond it the client that holds most is cut off",
+        help: "Memory for what waits for all consumers, and for messages that have not come whole; from half of it on producers are held earlier, beyond it a client that does not move is cut off",
         access: value!(feed.config.limits.max_pending_total, parse = some_size, show = usize_size_text),
     },
     Setting {

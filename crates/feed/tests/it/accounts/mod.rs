@@ -22,8 +22,7 @@ use cases::CASES;
 
 use crate::common::{Client, Got, start, wait_until};
 
-/// A file that refers to nothing beside itself.
-pub(crate) struct Nothing;
+struct Nothing;
 
 impl Surroundings for Nothing {
     fn file(&self, path: &Path) -> Result<String, String> {

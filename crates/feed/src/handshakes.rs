@@ -1,0 +1,116 @@
+//! The handshakes that a core has under way: of TLS, of WebSocket, and PROXY headers that have not come whole.
+//!
+//! There are [`HANDSHAKES_MAX`] of them. When one more begins, one makes room: the oldest of the client that has most.
+//! An honest handshake is over in a few round trips, so whoever connects and says nothing makes room for the others,
+//! from one address or from many. A core looks through the table only when it is full.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    rc::Rc,
+};
+
+use engine::accounts::ClientKey;
+use tokio::sync::Notify;
+
+/// Handshakes that a core has under way at most.
+pub(crate) const HANDSHAKES_MAX: usize = 1024;
+
+/// The handshakes under way, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Handshakes {
+    under_way: BTreeMap<u64, (ClientKey, Rc<Notify>)>,
+    last: u64,
+}
+
+/// A handshake that has begun. [`Handshakes::end`] takes it back.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    number: u64,
+    cut: Rc<Notify>,
+}
+
+impl Handshake {
+    /// Waits until the handshake has to make room for another one.
+    pub(crate) async fn cut(&self) {
+        self.cut.notified().await;
+    }
+}
+
+impl Handshakes {
+    /// Begins a handshake with a client at this address; whether another one was ended for it.
+    pub(crate) fn begin(&mut self, address: IpAddr) -> (Handshake, bool) {
+        self.last += 1;
+        let is_full = self.under_way.len() >= HANDSHAKES_MAX;
+        if is_full {
+            self.make_room();
+        }
+        let cut = Rc::new(Notify::new());
+        self.under_way
+            .insert(self.last, (ClientKey::of_connection(address, self.last, &[]), Rc::clone(&cut)));
+        (Handshake { number: self.last, cut }, is_full)
+    }
+
+    /// A handshake is over, however it ended.
+    pub(crate) fn end(&mut self, handshake: &Handshake) {
+        self.under_way.remove(&handshake.number);
+    }
+
+    fn make_room(&mut self) {
+        let mut counts: HashMap<ClientKey, usize> = HashMap::new();
+        for (client, _) in self.under_way.values() {
+            *counts.entry(*client).or_default() += 1;
+        }
+        let most = counts.values().copied().max().unwrap_or(0);
+        let victim = self.under_way.iter().find(|(_, (client, _))| counts[client] == most);
+        if let Some(number) = victim.map(|(number, _)| *number)
+            && let Some((_, cut)) = self.under_way.remove(&number)
+        {
+            cut.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn is_cut(handshake: &Handshake) -> bool {
+        let mut cut = Box::pin(handshake.cut());
+        cut.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn idle_connections_make_room_for_handshakes() {
+        let mut handshakes = Handshakes::default();
+        let honest: Vec<Handshake> = (1..=10).map(|last| handshakes.begin(address(last)).0).collect();
+        let mut idle: Vec<Handshake> = Vec::new();
+        for _ in 0..3 * HANDSHAKES_MAX {
+            let (handshake, _) = handshakes.begin(address(200));
+            idle.push(handshake);
+            assert!(handshakes.under_way.len() <= HANDSHAKES_MAX);
+        }
+        assert!(!honest.iter().any(is_cut), "their addresses have one each");
+        let cut = 2 * HANDSHAKES_MAX + honest.len();
+        assert!(idle[..cut].iter().all(is_cut) && !idle[cut..].iter().any(is_cut), "the oldest");
+        for handshake in honest.iter().chain(&idle) {
+            handshakes.end(handshake);
+        }
+        assert!(handshakes.under_way.is_empty());
+    }
+
+    /// From loopback each connection is a client: the oldest handshake makes room, which an honest one has left behind.
+    #[test]
+    fn on_loopback_the_oldest_makes_room() {
+        let mut handshakes = Handshakes::default();
+        let here = IpAddr::from([127, 0, 0, 1]);
+        let all: Vec<Handshake> = (0..HANDSHAKES_MAX + 5).map(|_| handshakes.begin(here).0).collect();
+        assert!(all[..5].iter().all(is_cut) && !all[5..].iter().any(is_cut));
+    }
+}

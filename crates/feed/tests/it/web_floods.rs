@@ -1,0 +1,173 @@
+//! What browsers' connections may cost the others: frames, and what has not come whole.
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use feed::{Config, Counter, Server};
+
+use crate::common::{Client, HELLO, PATIENCE, pause, start, wait_until};
+
+fn with_web(config: &mut Config) {
+    config.limits.auth_timeout = Duration::from_secs(600);
+    config.websocket = Some(feed::WebSocket {
+        listen: ([127, 0, 0, 1], 0).into(),
+        tls: None,
+        allowed_origins: Vec::new(),
+        same_origin: false,
+    });
+}
+
+fn upgraded(server: &Server) -> Option<TcpStream> {
+    let mut socket = TcpStream::connect(server.addresses()[1]).expect("a connection");
+    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+    let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    socket.write_all(upgrade.as_bytes()).expect("sent");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if socket.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        answer.push(byte[0]);
+    }
+    Some(socket)
+}
+
+/// A binary message of so many bytes, with a mask that changes nothing.
+fn head(bytes: u64) -> Vec<u8> {
+    [&[0x82, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat()
+}
+
+/// Frames without payload are work like any other: who sends them has turns, and so have the others.
+#[test]
+fn empty_frames_leave_turns_to_others() {
+    const FLOODERS: usize = 4;
+    let server = start(1, with_web);
+    let (mut producer, mut consumer) = (Client::new(&server), Client::new(&server));
+    consumer.subscribe("honest", "1");
+    let left = Arc::new(AtomicUsize::new(FLOODERS));
+    let flooding: Vec<_> = (0..FLOODERS)
+        .map(|_| {
+            let mut socket = upgraded(&server).expect("an upgrade");
+            let left = Arc::clone(&left);
+            thread::spawn(move || {
+                let empty = [0x82, 0x80, 0, 0, 0, 0].repeat(10_000);
+                for _ in 0..60 {
+                    socket.write_all(&empty).expect("sent");
+                }
+                let ping = [HELLO, b"PING\r\n"].concat();
+                socket.write_all(&[&head(ping.len() as u64)[..], &ping].concat()).expect("sent");
+                let mut have = Vec::new();
+                while !have.windows(4).any(|word| word == b"PONG") {
+                    let mut buffer = [0; 4096];
+                    let bytes = socket.read(&mut buffer).expect("an answer");
+                    assert!(bytes > 0, "closed");
+                    have.extend_from_slice(&buffer[..bytes]);
+                }
+                left.fetch_sub(1, Ordering::Relaxed);
+            })
+        })
+        .collect();
+    let mut trips = 0;
+    while left.load(Ordering::Relaxed) > 0 {
+        producer.publish("honest", b"x");
+        assert_eq!(consumer.payload(), b"x");
+        trips += 1;
+    }
+    flooding.into_iter().for_each(|flooding| flooding.join().expect("it was answered"));
+    assert!(trips > 30, "{trips} round trips beside two million frames");
+}
+
+/// What has come of frames that are not whole counts like what has come of messages.
+#[test]
+fn unfinished_frames_of_all_clients_together() {
+    const TOTAL: usize = 16 << 20;
+    const PART: usize = 1 << 20;
+    let server = start(1, |config| {
+        with_web(config);
+        config.limits.max_pending_total = TOTAL;
+    });
+    let mut honest = Client::new(&server);
+    honest.subscribe("honest", "1");
+    let mut begun = head(4 << 20);
+    begun.resize(begun.len() + PART, b' ');
+    let _held: Vec<_> = (0..2 * TOTAL / PART)
+        .map(|_| {
+            let mut socket = upgraded(&server).expect("an upgrade");
+            // One that is cut while it writes.
+            let _ = socket.write_all(&begun);
+            socket
+        })
+        .collect();
+    wait_until("some are cut", || server.counted(Counter::SlowProducers) > 0);
+    wait_until("and no more than is needed", || {
+        let open = server.counted(Counter::Connections) as usize;
+        (TOTAL / PART / 2..=TOTAL / PART).contains(&open)
+    });
+    honest.publish("honest", b"x");
+    assert_eq!(honest.payload(), b"x");
+}
+
+/// More idle connections than handshakes may be under way: whoever comes then is served, and an idle one goes.
+#[test]
+fn idle_connections_keep_no_upgrade_out() {
+    let server = start(1, with_web);
+    let _idle: Vec<TcpStream> =
+        (0..1100).map(|_| TcpStream::connect(server.addresses()[1]).expect("a connection")).collect();
+    wait_until("all are accepted", || server.counted(Counter::Accepted) == 1100);
+    for _ in 0..20 {
+        assert!(upgraded(&server).is_some(), "refused beside idle connections");
+    }
+    assert!(server.counted(Counter::HandshakesDisplaced) >= 76);
+}
+
+/// Many who have begun a message of 60 KiB and do not go on, and one who sends one of 100 KiB in two parts: that is not
+/// cut, although it holds most.
+#[test]
+fn who_goes_on_is_not_cut_for_who_does_not() {
+    const TOTAL: usize = 16 << 20;
+    let server = start(1, |config| config.limits.max_pending_total = TOTAL);
+    let begun = [HELLO, b"PUB x 70000\r\n", &[b'x'; 60_000]].concat();
+    let hold = || {
+        let mut socket = Client::silent(&server).socket;
+        socket.write_all(&begun).expect("sent");
+        socket
+    };
+    // Nearly all that there is, of one core's half.
+    let mut held: Vec<TcpStream> = (0..120).map(|_| hold()).collect();
+    for _ in 0..200 {
+        pause();
+    }
+    let mut honest = Client::new(&server);
+    honest.subscribe("honest", "1");
+    let body = vec![b'y'; 100_000];
+    for _ in 0..20 {
+        held.extend((0..10).map(|_| hold()));
+        honest.send(format!("PUB honest {}\r\n", body.len()).as_bytes());
+        honest.send(&body[..90_000]);
+        pause();
+        honest.send(&body[90_000..]);
+        honest.send(b"\r\n");
+        assert_eq!(honest.payload(), body);
+    }
+    assert!(server.counted(Counter::SlowProducers) > 0, "there was more than there may be");
+}
+
+/// A long operation that does not go on ends within its deadline, however little all hold.
+#[test]
+fn a_long_operation_has_a_deadline() {
+    let server = start(1, |config| config.limits.write_deadline = Duration::from_millis(100));
+    let mut stuck = Client::silent(&server);
+    stuck.send(&[HELLO, b"PUB x 70000\r\n", &[b'x'; 60_000]].concat());
+    wait_until("it is cut", || server.counted(Counter::SlowOperations) == 1);
+}
