@@ -31,7 +31,7 @@ use crate::{
     look::Look,
     publish::Run,
     server::Door,
-    trie::{HubId, HubMask, tokens_of},
+    trie::{CoreMask, HubId, HubMask, tokens_of},
 };
 
 /// Messages in a ring: batches one way, empty buffers the other, and what the server says now and then.
@@ -84,10 +84,24 @@ pub(crate) struct Destination<'a> {
 pub(crate) enum To<'a> {
     /// All who are in no group.
     All,
-    /// One member of the group with this name at this pattern.
-    Group { pattern: &'a [u8], queue: &'a [u8] },
+    /// One member of a group.
+    Group(GroupOfCore<'a>),
     /// The hub that this core has joined, with the names of the queue groups there that get it.
     Hub { hub: HubId, queues: &'a [u8] },
+}
+
+/// A queue group of which a core is to serve one member.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupOfCore<'a> {
+    /// The pattern whose member's turn it is.
+    pub(crate) pattern: &'a [u8],
+    pub(crate) queue: &'a [u8],
+    /// A hub has sent the message: it does not go back to hubs.
+    pub(crate) is_from_hub: bool,
+    /// Cores whose members have all refused the message: none of them is asked again.
+    pub(crate) tried: CoreMask,
+    /// Cores that have members as the sender knows; the receiver may not have been told of them yet.
+    pub(crate) known: CoreMask,
 }
 
 /// One record of a batch, as it is read.
@@ -98,13 +112,7 @@ pub(crate) enum Record<'a> {
     /// The sender has so many members of a queue group.
     Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
     /// Messages, for the subscribers in no group or for one member of a group each.
-    Run {
-        account: u16,
-        is_imported: bool,
-        producer: Producer,
-        group: Option<(&'a [u8], &'a [u8])>,
-        run: Run<'a>,
-    },
+    Run { account: u16, is_imported: bool, producer: Producer, group: Option<GroupOfCore<'a>>, run: Run<'a> },
     /// A producer of the receiver's is held back.
     Hold(Producer),
     /// It is let go.
@@ -270,7 +278,7 @@ impl Links {
         let out = &mut link.records;
         let (kind, of, pattern, queue): (_, _, &[u8], &[u8]) = match to {
             To::All => (if is_imported { IMPORTED_RUN } else { RUN }, account, b"", b""),
-            To::Group { pattern, queue } => {
+            To::Group(GroupOfCore { pattern, queue, .. }) => {
                 (if is_imported { IMPORTED_RUN } else { RUN }, account, pattern, queue)
             }
             To::Hub { hub, queues } => (HUB_RUN, hub.into(), b"", queues),
@@ -280,6 +288,11 @@ impl Links {
         put_producer(out, producer);
         put_bytes(out, pattern);
         put_bytes(out, queue);
+        if let To::Group(group) = to {
+            out.push(u8::from(group.is_from_hub));
+            out.extend_from_slice(&group.tried.to_le_bytes());
+            out.extend_from_slice(&group.known.to_le_bytes());
+        }
         put_number(out, run.stride);
         put_number(out, run.tail_at);
         put_number(out, run.body_bytes);
@@ -483,6 +496,11 @@ impl<'a> Iterator for Records<'a> {
                 let is_imported = what == IMPORTED_RUN;
                 let (of, producer) = (self.u16(), self.producer());
                 let (pattern, queue) = (self.bytes(), self.bytes());
+                let group = (what != HUB_RUN && !queue.is_empty()).then(|| {
+                    let is_from_hub = self.u8() != 0;
+                    let [tried, known] = [self.array(), self.array()].map(CoreMask::from_le_bytes);
+                    GroupOfCore { pattern, queue, is_from_hub, tried, known }
+                });
                 let (stride, tail_at, body_bytes) = (self.number(), self.number(), self.number());
                 let header_bytes =
                     Some(self.u32()).filter(|&bytes| bytes != NO_HEADER).map(|bytes| bytes as usize);
@@ -494,7 +512,6 @@ impl<'a> Iterator for Records<'a> {
                     let hub = HubId::try_from(of).unwrap_or_else(|_| panic!("a batch names hub {of}"));
                     return Some(Record::ToHub { hub, queues: queue, producer, run });
                 }
-                let group = (!queue.is_empty()).then_some((pattern, queue));
                 Record::Run { account: of, is_imported, producer, group, run }
             }
             HOLD => Record::Hold(self.producer()),

@@ -307,6 +307,14 @@ impl Connection {
         self.holds > 0 || self.waits_for_core || self.is_held_for_answers || self.waits_for_inbox
     }
 
+    /// Whether an open request alone may let messages to this subject through (`allow_responses`), so that each is counted.
+    #[inline]
+    pub(crate) fn answers(&self, subject: &[u8], may_be_mapped: bool) -> bool {
+        self.replies.is_some()
+            && (may_be_mapped
+                || self.permissions.as_ref().is_some_and(|permissions| !permissions.may_publish(subject)))
+    }
+
     /// The task looks again.
     pub(crate) fn wake(&self) {
         if let Some(waker) = &self.waker {

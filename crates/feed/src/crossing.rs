@@ -15,14 +15,15 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use wire::nats::{rejection::Rejection, write};
+use wire::nats::write;
 
 use crate::{
     abroad::Taken,
-    connection::{ConnId, Connection},
+    connection::Connection,
     core::Core,
     counters::Counter,
     identity::{AccountId, Mapped, Target},
+    info_header::{WHO_ASKS, has_who_asks, with_line, without_who_asks},
     publish::{Begun, Origin, Run},
     requests::{Opened, Request},
     work,
@@ -30,8 +31,6 @@ use crate::{
 
 /// Accounts that a message passes.
 const LEVELS_MAX: usize = 64;
-/// Who asks, in a header of the request (nats-server's word).
-const WHO_ASKS: &str = "Nats-Request-Info";
 
 /// A message that is on its way through accounts.
 #[derive(Debug)]
@@ -272,7 +271,9 @@ impl Core {
         let who = self.who_asks(from, published_in, one, taken);
         let of = self.origin_in(service.exporter, &from.of);
         let message = match who {
-            None if one.reply.is_empty() => Message::Renamed { subject: subject.into(), at },
+            None if one.reply.is_empty() && !has_who_asks(header_of(one)) => {
+                Message::Renamed { subject: subject.into(), at }
+            }
             who => Message::Written(self.written(one, subject, asks, who.as_deref())),
         };
         let mut passed = from.passed.clone();
@@ -292,7 +293,7 @@ impl Core {
         let asks = self.ask_for_answer(from, one, &taken, (importer, exporter))?;
         let of = self.origin_in(importer, &from.of);
         let message = match asks {
-            None => Message::Renamed { subject: reply.to_vec().into(), at },
+            None if !has_who_asks(header_of(one)) => Message::Renamed { subject: reply.to_vec().into(), at },
             asks => Message::Written(self.written(one, reply.to_vec(), asks, None)),
         };
         let is_last = one.body_bytes == 0;
@@ -367,16 +368,6 @@ impl Core {
         due_ms
     }
 
-    /// As in nats-server nobody has an answer come where another's is to come.
-    #[cold]
-    pub(crate) fn reject_reply(&mut self, id: ConnId, run: &Run<'_>) {
-        self.work.add(run.count() as u64 * work::ANSWER);
-        for _ in 0..run.count() {
-            self.count(Counter::PermissionsDenied);
-            self.outputs.reject(id, Rejection::ReplyDenied { reply: run.reply });
-        }
-    }
-
     fn origin_in(&mut self, account: u16, from: &Origin) -> Origin {
         Origin {
             account,
@@ -396,7 +387,7 @@ impl Core {
         let (header, payload) = body.split_at(one.header_bytes.unwrap_or(0).min(body.len()));
         let header = match who {
             Some(who) => with_line(header, who),
-            None => header.to_vec(),
+            None => without_who_asks(header),
         };
         let reply = asks.map_or_else(Vec::new, |token| self.requests.subject_of(token));
         let mut bytes = Vec::with_capacity(header.len() + payload.len() + subject.len() + reply.len() + 64);
@@ -426,11 +417,12 @@ impl Core {
             before
         } else {
             let producer = from.of.producer;
-            if usize::from(producer.core) == self.index {
-                let connection = self.outputs.connections.find(producer.conn)?;
+            let is_here = usize::from(producer.core) == self.index;
+            if let Some(connection) = is_here.then(|| self.outputs.connections.find(producer.conn)).flatten()
+            {
                 self.who_is(connection, taken.service.share)
             } else {
-                // Of another core's client no more is known here.
+                // No more is known of another core's client, and of a hub's. What a hub says of it is not believed.
                 let account = self.settings.identities.account_name(AccountId(published_in));
                 WhoAsks { acc: Some(account.to_owned()), ..WhoAsks::default() }
             }
@@ -506,49 +498,13 @@ impl Level {
 
 /// What the header of a message that came by a service says of who asks.
 fn said_before(one: &Run<'_>) -> Option<WhoAsks> {
-    let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
-    let header = &body[..one.header_bytes?.min(body.len())];
-    let mut lines = header.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut lines = header_of(one).split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let value = lines.find_map(|line| line.strip_prefix(WHO_ASKS.as_bytes())?.strip_prefix(b":"))?;
     serde_json::from_slice(value).ok()
 }
 
-/// A header with a line that says who asks, instead of any that was there.
-fn with_line(header: &[u8], who: &str) -> Vec<u8> {
-    let mut with = Vec::with_capacity(header.len() + who.len() + 48);
-    let lines = header.strip_suffix(b"\r\n").unwrap_or(header);
-    let is_said =
-        |line: &[u8]| line.strip_prefix(WHO_ASKS.as_bytes()).is_some_and(|rest| rest.starts_with(b":"));
-    for (at, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        if at == 0 || !is_said(line) {
-            with.extend_from_slice(line);
-        }
-    }
-    if with.is_empty() {
-        with.extend_from_slice(b"NATS/1.0\r\n");
-    }
-    for text in [WHO_ASKS, ": ", who, "\r\n\r\n"] {
-        with.extend_from_slice(text.as_bytes());
-    }
-    with
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_asks_is_said_once_in_a_header() {
-        for (header, with) in [
-            ("", "NATS/1.0\r\nNats-Request-Info: {}\r\n\r\n"),
-            ("NATS/1.0\r\n\r\n", "NATS/1.0\r\nNats-Request-Info: {}\r\n\r\n"),
-            ("NATS/1.0 503\r\nA: b\r\n\r\n", "NATS/1.0 503\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n"),
-            (
-                "NATS/1.0\r\nNats-Request-Info: lies\r\nA: b\r\nNats-Request-Info: more\r\n\r\n",
-                "NATS/1.0\r\nA: b\r\nNats-Request-Info: {}\r\n\r\n",
-            ),
-        ] {
-            assert_eq!(String::from_utf8_lossy(&with_line(header.as_bytes(), "{}")), with);
-        }
-    }
+/// The header of a message; empty without one.
+fn header_of<'a>(one: &Run<'a>) -> &'a [u8] {
+    let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
+    &body[..one.header_bytes.unwrap_or(0).min(body.len())]
 }

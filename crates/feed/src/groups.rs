@@ -1,127 +1,234 @@
 //! Queue groups: one member gets each message, whichever core it is on.
 //!
 //! ```text
-//!   producer's core: whose turn is it, of all members on all cores?
+//!   producer's core: whose turn is it, of all members on all cores, at all patterns that match?
 //!        ├─ one of ours ─▶ our members take turns
 //!        └─ one of core B's ─▶ across ─▶ B: its members take turns
 //! ```
 //!
-//! Each core counts turns for itself, over all members: every member's share is the same, whatever the cores of
-//! producers and members, and exactly so for each producer's core. As in nats-server, members at a hub get what nobody
-//! here takes. A member that cannot take a message (it was cut off a moment ago, or wrote it itself and wants no echo)
-//! passes it on.
+//! One name is one group, at however many of the matching patterns it has members (nats-server's rule). Each core counts
+//! turns for itself, over all members: every member's share is the same, whatever the cores of producers and members,
+//! and exactly so for each producer's core. As in nats-server, members at a hub get what nobody here takes.
+//!
+//! A member may refuse a message: it was cut off a moment ago, wrote the message itself and wants no echo, or is denied
+//! the subject. Then the next member gets it; when all members of a core have refused, the next core that has some, and
+//! each core once; last of all a hub.
+
+use smallvec::smallvec;
 
 use crate::{
-    across::{Destination, To},
+    across::{Destination, GroupOfCore, To},
     core::Core,
+    matching::MatchedGroup,
     publish::{Origin, Run, send_across},
     subjects::Subjects,
-    trie::{HubId, HubMask, NodeId, SubId},
+    trie::{CoreMask, Group, HubId, HubMask, Part, SubId},
+    work::Work,
 };
 
 /// Who gets the next message of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Turn {
     /// A member of this core.
     Own,
-    /// A member of another core.
-    Core(usize),
-    /// There is no member.
+    /// A member of another core, at a pattern.
+    Core(usize, Part),
+    /// There is no member on a core that was not tried.
     Nobody,
 }
 
 impl Subjects {
-    /// Whose turn it is, of all members on all cores.
-    pub(crate) fn whose_turn(&mut self, node: NodeId, group: usize) -> Turn {
-        let Some(state) = self.trie.find_group_mut(node, group) else { return Turn::Nobody };
-        let (own, everywhere) = (state.members.len(), state.members_everywhere());
-        if everywhere == 0 {
+    /// Whose turn it is, of all members of a group on all cores but those that were tried. `own` is this core's bit.
+    pub(crate) fn whose_turn(&mut self, group: MatchedGroup<'_>, own: CoreMask, tried: CoreMask) -> Turn {
+        if tried == 0 && group.is_at_one_pattern() {
+            return self.trie.part_mut(group.first).map_or(Turn::Nobody, |state| turn_of(state, group.first));
+        }
+        let trie = &self.trie;
+        let was_tried = |core: u16| tried & 1 << core != 0;
+        let (mut here, mut elsewhere) = (0, 0);
+        for state in group.parts().filter_map(|part| trie.group(part)) {
+            here += if tried & own == 0 { state.members.len() } else { 0 };
+            let others = state.remote.iter().filter(|&&(core, _)| !was_tried(core));
+            elsewhere += others.map(|&(_, count)| count as usize).sum::<usize>();
+        }
+        if here + elsewhere == 0 {
             return Turn::Nobody;
         }
-        let turn = state.turn as usize % everywhere;
-        state.turn = state.turn.wrapping_add(1);
-        if turn < own {
+        let Some(turn) = self.next(group, |state| &mut state.turn) else { return Turn::Nobody };
+        let turn = turn as usize % (here + elsewhere);
+        if turn < here {
             return Turn::Own;
         }
-        let mut beyond = turn - own;
-        let there = state.remote.iter().find_map(|&(core, count)| {
-            let is_here = beyond < count as usize;
-            beyond = beyond.saturating_sub(count as usize);
-            is_here.then_some(usize::from(core))
-        });
-        there.map_or(Turn::Own, Turn::Core)
+        let mut beyond = turn - here;
+        let trie = &self.trie;
+        for part in group.parts() {
+            let remote = trie.group(part).map_or(&[][..], |state| &state.remote);
+            for &(core, count) in remote.iter().filter(|&&(core, _)| !was_tried(core)) {
+                if beyond < count as usize {
+                    return Turn::Core(usize::from(core), part);
+                }
+                beyond -= count as usize;
+            }
+        }
+        Turn::Nobody
+    }
+
+    /// Counts a turn of a group, at the first of its parts that is there.
+    fn next(&mut self, group: MatchedGroup<'_>, turn: impl Fn(&mut Group) -> &mut u32) -> Option<u32> {
+        let part = group.parts().find(|&part| self.trie.group(part).is_some())?;
+        let turn = turn(self.trie.part_mut(part)?);
+        let now = *turn;
+        *turn = turn.wrapping_add(1);
+        Some(now)
     }
 
     /// The member of this core whose turn it is.
-    pub(crate) fn next_own_member(&mut self, node: NodeId, group: usize) -> SubId {
-        let state = self.trie.group_mut(node, group);
-        let member = state.members[state.own_turn as usize % state.members.len()];
-        state.own_turn = state.own_turn.wrapping_add(1);
-        member
+    pub(crate) fn next_own_member(&mut self, group: MatchedGroup<'_>) -> Option<SubId> {
+        if group.is_at_one_pattern() {
+            let state = self.trie.part_mut(group.first)?;
+            let at = (state.own_turn as usize).checked_rem(state.members.len())?;
+            state.own_turn = state.own_turn.wrapping_add(1);
+            return Some(state.members[at]);
+        }
+        let turn = self.next(group, |state| &mut state.own_turn)?;
+        let mut at = (turn as usize).checked_rem(self.own_members(group))?;
+        for state in group.parts().filter_map(|part| self.trie.group(part)) {
+            match state.members.get(at) {
+                Some(&member) => return Some(member),
+                None => at -= state.members.len(),
+            }
+        }
+        None
+    }
+
+    /// The other cores that have members of a group.
+    fn cores_of_group(&self, group: MatchedGroup<'_>) -> CoreMask {
+        let states = group.parts().filter_map(|part| self.trie.group(part));
+        states.flat_map(|state| &state.remote).fold(0, |mask, &(core, _)| mask | 1 << core)
     }
 
     /// How many members of a group are on this core.
-    pub(crate) fn own_members(&mut self, node: NodeId, group: usize) -> usize {
-        self.trie.group_mut(node, group).members.len()
+    pub(crate) fn own_members(&self, group: MatchedGroup<'_>) -> usize {
+        group.parts().filter_map(|part| self.trie.group(part)).map(|state| state.members.len()).sum()
     }
 
-    /// The hub that gets a message of a group which nobody of ours takes: they take turns as their members would.
-    pub(crate) fn hub_of_group(&mut self, node: NodeId, group: usize, up: HubMask) -> Option<HubId> {
-        let state = self.trie.find_group_mut(node, group)?;
-        let there = || state.hubs.iter().filter(|&&(hub, _)| up & 1 << hub != 0);
-        let members: u32 = there().map(|&(_, count)| count).fold(0, u32::saturating_add);
-        let mut turn = state.turn.checked_rem(members)?;
-        let hub = there().find_map(|&(hub, count)| {
-            let is_its = turn < count;
-            turn = turn.saturating_sub(count);
-            is_its.then_some(hub)
-        });
-        state.turn = state.turn.wrapping_add(1);
-        hub
-    }
-
-    /// Another core that has members of a group.
-    pub(crate) fn other_core_with_members(&mut self, node: NodeId, group: usize) -> Option<usize> {
-        self.trie.group_mut(node, group).remote.first().map(|&(core, _)| usize::from(core))
+    /// The hub that gets a message of a group which nobody of ours takes, and where the group is: hubs take turns as their
+    /// members would.
+    pub(crate) fn hub_of_group(&mut self, group: MatchedGroup<'_>, up: HubMask) -> Option<(HubId, Part)> {
+        let trie = &self.trie;
+        let there = || {
+            let parts = group.parts().filter_map(|part| Some((part, trie.group(part)?)));
+            let all = parts.flat_map(|(part, state)| state.hubs.iter().map(move |&hub| (part, hub)));
+            all.filter(|(_, (hub, _))| up & 1 << hub != 0)
+        };
+        let members: u32 = there().map(|(_, (_, count))| count).fold(0, u32::saturating_add);
+        let turn = self.next(group, |state| &mut state.turn)?;
+        let mut turn = turn.checked_rem(members)?;
+        let trie = &self.trie;
+        let parts = group.parts().filter_map(|part| Some((part, trie.group(part)?)));
+        let all = parts.flat_map(|(part, state)| state.hubs.iter().map(move |&hub| (part, hub)));
+        for (part, (hub, count)) in all.filter(|(_, (hub, _))| up & 1 << hub != 0) {
+            if turn < count {
+                return Some((hub, part));
+            }
+            turn -= count;
+        }
+        None
     }
 }
 
+/// Whose turn it is in a group at one pattern, of the members on all cores.
+#[inline]
+fn turn_of(state: &mut Group, part: Part) -> Turn {
+    let (own, everywhere) = (state.members.len(), state.members_everywhere());
+    let Some(turn) = (state.turn as usize).checked_rem(everywhere) else { return Turn::Nobody };
+    state.turn = state.turn.wrapping_add(1);
+    if turn < own {
+        return Turn::Own;
+    }
+    let mut beyond = turn - own;
+    let there = state.remote.iter().find_map(|&(core, count)| {
+        let is_there = beyond < count as usize;
+        beyond = beyond.saturating_sub(count as usize);
+        is_there.then_some(usize::from(core))
+    });
+    there.map_or(Turn::Own, |core| Turn::Core(core, part))
+}
+
 impl Core {
-    /// Gives one message to a member of a group; whether there was one.
-    pub(crate) fn deliver_to_group(
+    /// Gives one message to a member of a group, on this core or by another one; whether there was any.
+    pub(crate) fn deliver_to_group(&mut self, group: MatchedGroup<'_>, of: &Origin, run: &Run<'_>) -> bool {
+        self.deliver_to_untried(group, of, run, 0, 0)
+    }
+
+    fn deliver_to_untried(
         &mut self,
-        node: NodeId,
-        group: usize,
+        group: MatchedGroup<'_>,
         of: &Origin,
         run: &Run<'_>,
+        mut tried: CoreMask,
+        known: CoreMask,
     ) -> bool {
-        let to = match self.subjects.whose_turn(node, group) {
-            Turn::Nobody => return false,
-            Turn::Core(to) => Some(to),
-            Turn::Own if self.deliver_to_own_member(node, group, of, run) => return true,
-            Turn::Own => self.subjects.other_core_with_members(node, group),
-        };
-        to.is_some_and(|to| {
-            self.pass_on(to, node, group, of, run);
-            true
-        })
+        let own = 1 << self.index;
+        loop {
+            match self.subjects.whose_turn(group, own, tried) {
+                Turn::Nobody => return false,
+                Turn::Core(to, part) => {
+                    let known = known | self.subjects.cores_of_group(group);
+                    let (pattern, queue) = self.subjects.words_of_part(part);
+                    let group = GroupOfCore { pattern, queue, is_from_hub: of.is_from_hub, tried, known };
+                    let to = Destination {
+                        core: to,
+                        account: of.account,
+                        is_imported: of.is_imported,
+                        to: To::Group(group),
+                    };
+                    let Self { outputs, links, .. } = self;
+                    send_across(outputs, links, of.producer.conn, to, of.producer, run);
+                    return true;
+                }
+                Turn::Own if self.deliver_to_own_member(group, of, run) => return true,
+                Turn::Own => tried |= own,
+            }
+        }
     }
 
-    /// The same for a message that another core has sent to one of our members. The last of them may have left while it
-    /// was on its way; another core's gets it then. That core was told of the leaving before it sees this, so nothing
-    /// goes round in a circle.
-    pub(crate) fn deliver_to_own_members(&mut self, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) {
-        if self.deliver_to_own_member(node, group, of, run) {
+    /// Gives a message that another core has passed on to one of this core's members: of the pattern whose turn it is, else
+    /// of the others that match. When all of them refuse or have left, the next core gets it.
+    pub(crate) fn deliver_to_group_of_core(&mut self, to: GroupOfCore<'_>, of: &Origin, run: &Run<'_>) {
+        let GroupOfCore { pattern, queue, tried, known, .. } = to;
+        if let Some(part) = self.subjects.find_group(of.root, pattern, queue)
+            && self.deliver_to_own_member(MatchedGroup::at(part), of, run)
+        {
             return;
         }
-        if let Some(to) = self.subjects.other_core_with_members(node, group) {
-            self.pass_on(to, node, group, of, run);
+        // All of it in one step, after which the turn is over if it was much.
+        let mut work = Work::of(u64::MAX);
+        let (slot, matched) =
+            self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut work);
+        self.work.add(work.done());
+        let group = matched.group_of_name(&self.subjects.trie, queue);
+        let is_taken = group.is_some_and(|group| self.deliver_to_untried(group, of, run, tried, known));
+        let tried = tried | 1 << self.index;
+        let untried = known & !tried;
+        if is_taken {
+        } else if untried != 0 {
+            // What its members have said to the sender is under way to here.
+            let core = untried.trailing_zeros() as usize;
+            let group = To::Group(GroupOfCore { tried, ..to });
+            let to = Destination { core, account: of.account, is_imported: of.is_imported, to: group };
+            send_across(&mut self.outputs, &mut self.links, of.producer.conn, to, of.producer, run);
+        } else if let Some(group) = group.filter(|_| !of.is_from_hub)
+            && let Some(hub) = self.subjects.hub_of_group(group, self.hubs_up)
+        {
+            self.send_to_hubs(of, run, 0, &smallvec![hub]);
         }
+        self.subjects.matches.put_back(slot, matched);
     }
 
-    fn deliver_to_own_member(&mut self, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) -> bool {
-        for _ in 0..self.subjects.own_members(node, group) {
-            let member = self.subjects.next_own_member(node, group);
+    fn deliver_to_own_member(&mut self, group: MatchedGroup<'_>, of: &Origin, run: &Run<'_>) -> bool {
+        for _ in 0..self.subjects.own_members(group) {
+            let Some(member) = self.subjects.next_own_member(group) else { return false };
             let delivered = self.deliver(member, of, run);
             if delivered > 0 {
                 self.count_out(delivered, run);
@@ -129,12 +236,5 @@ impl Core {
             }
         }
         false
-    }
-
-    fn pass_on(&mut self, to_core: usize, node: NodeId, group: usize, of: &Origin, run: &Run<'_>) {
-        let (pattern, queue) = self.subjects.words_of_group(node, group);
-        let to = To::Group { pattern, queue };
-        let to = Destination { core: to_core, account: of.account, is_imported: of.is_imported, to };
-        send_across(&mut self.outputs, &mut self.links, of.producer.conn, to, of.producer, run);
     }
 }

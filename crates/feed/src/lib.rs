@@ -38,6 +38,7 @@ mod handshakes;
 mod hot_path_tests;
 pub mod identity;
 mod inbox;
+mod info_header;
 mod keep;
 pub mod leaf;
 mod lean;

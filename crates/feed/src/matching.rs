@@ -3,11 +3,12 @@
 //! A feed's traffic is many messages to few subjects, so what the trie found is kept in a small table by subject, until
 //! anything in the trie changes. The lists keep their memory: in steady state nothing is allocated.
 
+use hashbrown::HashTable;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
-    trie::{CoreMask, HubMask, NodeId, Open, SubId, Trie},
+    trie::{CoreMask, HubMask, NodeId, Open, Part, SubId, Trie},
     work::{LISTED, Work},
 };
 
@@ -24,8 +25,10 @@ pub(crate) struct Match {
     generation: u64,
     /// Local subscribers in no group.
     pub(crate) subscribers: Vec<SubId>,
-    /// Groups, of each of which one member gets it: node and place in its list.
-    pub(crate) groups: SmallVec<[(NodeId, u32); 2]>,
+    /// Groups, of each of which one member gets it: the first part of each.
+    pub(crate) groups: SmallVec<[Part; 2]>,
+    /// Where names are at several patterns.
+    overlap: Option<Box<Overlap>>,
     /// Other cores with subscribers in no group.
     pub(crate) cores: CoreMask,
     /// Hubs with such.
@@ -34,7 +37,56 @@ pub(crate) struct Match {
     pub(crate) has_groups_at_hubs: bool,
 }
 
+/// Of groups that have members at several of the patterns.
+#[derive(Debug, Default)]
+struct Overlap {
+    /// All parts but the first of each group.
+    further: Vec<Part>,
+    /// Places in [`Match::groups`] by the names' hashes.
+    by_name: HashTable<u32>,
+}
+
+/// A queue group of a match, with all of its parts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MatchedGroup<'a> {
+    pub(crate) first: Part,
+    further: &'a [Part],
+}
+
+impl<'a> MatchedGroup<'a> {
+    /// A group at one pattern alone.
+    pub(crate) fn at(first: Part) -> Self {
+        Self { first: Part { next: Part::NO_NEXT, ..first }, further: &[] }
+    }
+
+    #[inline]
+    pub(crate) fn is_at_one_pattern(self) -> bool {
+        self.first.next == Part::NO_NEXT
+    }
+
+    /// Its parts.
+    #[inline]
+    pub(crate) fn parts(self) -> impl Iterator<Item = Part> + use<'a> {
+        std::iter::successors(Some(self.first), move |part| self.further.get(part.next as usize).copied())
+    }
+}
+
 impl Match {
+    /// A group by its place in [`Self::groups`].
+    #[inline]
+    pub(crate) fn group(&self, place: usize) -> Option<MatchedGroup<'_>> {
+        let first = *self.groups.get(place)?;
+        Some(MatchedGroup { first, further: self.overlap.as_ref().map_or(&[], |overlap| &overlap.further) })
+    }
+
+    /// The group of a name.
+    pub(crate) fn group_of_name(&self, trie: &Trie, name: &[u8]) -> Option<MatchedGroup<'_>> {
+        let hash = trie.hash_of_name(name);
+        let is_it = |part: Part| trie.group(part).is_some_and(|group| *group.name == *name);
+        let all = (0..self.groups.len()).filter(|&place| self.groups[place].hash == hash);
+        all.filter_map(|place| self.group(place)).find(|group| group.parts().any(is_it))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.subscribers.is_empty() && self.groups.is_empty() && self.cores == 0 && self.hubs == 0
     }
@@ -46,6 +98,7 @@ impl Match {
         self.generation = trie.generation();
         self.subscribers.clear();
         self.groups.clear();
+        self.overlap = None;
         self.cores = 0;
         self.hubs = 0;
         self.has_groups_at_hubs = false;
@@ -60,14 +113,51 @@ impl Match {
             self.cores |= more.remote;
             self.hubs |= more.hubs;
             self.has_groups_at_hubs |= more.groups.iter().any(|group| !group.hubs.is_empty());
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "groups of one pattern: each costs a subscription"
-            )]
-            self.groups.extend((0..more.groups.len()).map(|group| (id, group as u32)));
+            let is_first = self.groups.is_empty();
+            for (place, group) in (0..).zip(&more.groups) {
+                let part = Part { node: id, group: place, hash: group.hash, next: Part::NO_NEXT };
+                if is_first {
+                    self.groups.push(part);
+                } else if !group.name.is_empty() {
+                    self.add_part(trie, part, &group.name);
+                }
+            }
         }
         subscribers.len()
     }
+
+    /// Adds a group of a further pattern: to the one of its name, if there is one.
+    #[cold]
+    fn add_part(&mut self, trie: &Trie, part: Part, name: &[u8]) {
+        let Self { groups, overlap, .. } = self;
+        let hash_of = |part: &Part| u64::from(part.hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let overlap = overlap.get_or_insert_with(|| {
+            let mut by_name = HashTable::with_capacity(groups.len() + 1);
+            for (place, first) in (0..).zip(groups.iter()) {
+                by_name.insert_unique(hash_of(first), place, |&place: &u32| hash_of(&groups[place as usize]));
+            }
+            Box::new(Overlap { further: Vec::new(), by_name })
+        });
+        let Overlap { further, by_name } = &mut **overlap;
+        let is_it = |&place: &u32| {
+            let first = groups[place as usize];
+            first.hash == part.hash && trie.group(first).is_some_and(|group| *group.name == *name)
+        };
+        if let Some(&place) = by_name.find(hash_of(&part), is_it) {
+            let first = &mut groups[place as usize];
+            let next = std::mem::replace(&mut first.next, number(further.len()));
+            further.push(Part { next, ..part });
+        } else {
+            let place = number(groups.len());
+            groups.push(part);
+            by_name.insert_unique(hash_of(&part), place, |&place| hash_of(&groups[place as usize]));
+        }
+    }
+}
+
+/// Parts are groups of patterns that somebody has subscribed to: there are fewer than subscriptions.
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or_else(|_| panic!("four thousand million groups of one subject"))
 }
 
 /// The subjects of late.

@@ -111,14 +111,6 @@ impl Outputs {
         if connection.closing.is_some() || (is_own && !connection.echo) || count == 0 {
             return Put::Nothing;
         }
-        if subscription.is_filtered
-            && connection
-                .permissions
-                .as_ref()
-                .is_some_and(|permissions| !permissions.may_receive(run.subject))
-        {
-            return Put::Nothing;
-        }
         // The subject may be another's, and longer.
         let subject = run.shown.unwrap_or(run.subject);
         let bytes_max = count * (run.stride - run.tail_at + subject.len() + subscription.sid.len() + 8);

@@ -21,9 +21,9 @@ use smallvec::SmallVec;
 use wire::nats::{client::Publish, rejection::Rejection, subject};
 
 use crate::{
-    across::{Destination, Links, To},
+    across::{Destination, GroupOfCore, Links, To},
     backpressure::Producer,
-    connection::{Closed, ConnId, FOREIGN},
+    connection::{Closed, ConnId, Connection, FOREIGN},
     core::Core,
     counters::Counter,
     crossing::Crossing,
@@ -33,7 +33,7 @@ use crate::{
     matching::{self, Match},
     outputs::{Outputs, Put},
     protocol_log, requests,
-    trie::{HubId, NodeId, Open, SubId},
+    trie::{HubId, NodeId, Open, Part, SubId},
     work::{self, Work},
 };
 
@@ -120,8 +120,8 @@ impl Origin {
     }
 }
 
-/// Groups, by node and place in its list, of which the members at a hub get a message.
-pub(crate) type AtHubs = SmallVec<[(HubId, (NodeId, u32)); 2]>;
+/// Groups of which the members at a hub get a message.
+pub(crate) type AtHubs = SmallVec<[(HubId, Part); 2]>;
 
 /// How far a run has come through its [`Match`].
 #[derive(Debug, Default)]
@@ -327,6 +327,7 @@ impl Core {
     /// Takes messages of a client that are to be lost; whether all is done.
     pub(crate) fn publish_to_nobody(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         self.count_in(id, run);
+        self.say_ok(id);
         if run.reply.is_empty() {
             return true;
         }
@@ -342,19 +343,37 @@ impl Core {
         if protocol_log::is_wanted() {
             protocol_log::messages(connection.cid, "PUB", run, run.count());
         }
-        if connection.permissions.is_some() && !may_publish(&mut self.outputs, id, run, self.now_ms) {
-            self.work.add(run.count() as u64 * work::ANSWER);
+        if is_of_servers(connection, run.subject)
+            || connection.permissions.is_some() && !may_publish(&mut self.outputs, id, run, self.now_ms)
+        {
+            self.reject_each(id, run, Rejection::PublishDenied { subject: run.subject });
             return false;
         }
         let connection = &self.outputs.connections[id];
-        if connection.deals && run.reply.starts_with(requests::RESERVED) {
-            self.reject_reply(id, run);
+        let reserved = &self.settings.config.authorization.reserved;
+        if !run.reply.is_empty()
+            && (is_reserved_reply(run.reply) || reserved.is_of_program(connection.account, run.reply))
+        {
+            self.reject_each(id, run, Rejection::ReplyDenied { reply: run.reply });
             return false;
         }
         if self.outputs.connections[id].pedantic && !subject::is_valid_literal(run.subject) {
             self.outputs.reject(id, Rejection::InvalidPublishSubject);
         }
+        // As in nats-server who is refused gets no `+OK`.
+        if self.outputs.connections[id].verbose {
+            self.say_ok(id);
+        }
         true
+    }
+
+    #[cold]
+    fn reject_each(&mut self, id: ConnId, run: &Run<'_>, rejection: Rejection<'_>) {
+        self.work.add(run.count() as u64 * work::ANSWER);
+        for _ in 0..run.count() {
+            self.count(Counter::PermissionsDenied);
+            self.outputs.reject(id, rejection);
+        }
     }
 
     /// Delivers to whoever matches, from where it has come to; whether that was all before the turn's work was done.
@@ -379,7 +398,7 @@ impl Core {
         if of.is_from_core {
             return true;
         }
-        while let Some(&(node, group)) = matched.groups.get(way.next - matched.subscribers.len()) {
+        while let Some(group) = matched.group(way.next - matched.subscribers.len()) {
             if of.are_groups_named {
                 break;
             }
@@ -389,11 +408,11 @@ impl Core {
             self.work.add(price + run.count() as u64);
             let mut has_taken = false;
             for at in 0..run.count() {
-                has_taken |= self.deliver_to_group(node, group as usize, of, &run.one(at));
+                has_taken |= self.deliver_to_group(group, of, &run.one(at));
             }
             if !has_taken && matched.has_groups_at_hubs {
-                let hub = self.subjects.hub_of_group(node, group as usize, self.hubs_up);
-                way.at_hubs.extend(hub.map(|hub| (hub, (node, group))));
+                let hub = self.subjects.hub_of_group(group, self.hubs_up);
+                way.at_hubs.extend(hub);
             }
             way.reached |= has_taken;
             way.next += 1;
@@ -419,7 +438,7 @@ impl Core {
         &mut self,
         (account, is_imported): (u16, bool),
         producer: Producer,
-        group: Option<(&[u8], &[u8])>,
+        group: Option<GroupOfCore<'_>>,
         run: &Run<'_>,
         begun: Option<Box<Begun>>,
     ) -> Option<Box<Begun>> {
@@ -428,11 +447,11 @@ impl Core {
         let of =
             Origin { is_from_core: true, deals, is_imported, ..Origin::of_nobody(producer, account, root) };
         let mut rest = None;
-        if let Some((pattern, queue)) = group {
-            let (node, group) = self.subjects.find_group(root, pattern, queue)?;
+        if let Some(group) = group {
+            let of = Origin { is_from_hub: group.is_from_hub, ..of };
             self.work.add(work::delivery(run.count(), run.bytes.len()));
             for at in 0..run.count() {
-                self.deliver_to_own_members(node, group, &of, &run.one(at));
+                self.deliver_to_group_of_core(group, &of, &run.one(at));
             }
         } else {
             rest = self.hand_out(&of, run, begun).err();
@@ -445,9 +464,16 @@ impl Core {
     pub(crate) fn deliver(&mut self, sub: SubId, of: &Origin, run: &Run<'_>) -> u64 {
         let Self { subjects, outputs, links, now_ms, .. } = self;
         let producer = of.producer;
+        let subscription = subjects.subscription(sub);
         // Nobody's connection has such a number: it has ended, or is not a client's own.
-        if subjects.subscription(sub).conn >= FOREIGN {
+        if subscription.conn >= FOREIGN {
             return self.deliver_abroad(sub, of, run);
+        }
+        if subscription.is_filtered
+            && let Some(permissions) = &outputs.connections[subscription.conn].permissions
+            && !permissions.may_receive(run.subject, subjects.queue_of(sub))
+        {
+            return 0;
         }
         let (subscription, count) = subjects.still_gets(sub, run.count());
         let (id, ends) = (subscription.conn, subscription.ends);
@@ -555,8 +581,8 @@ impl Core {
     }
 }
 
-/// Whether the client may publish this; it is told if not. (Asked for each run in `serve`, where everybody is denied
-/// what mail alone says.)
+/// Whether the client's permissions let it publish this. (Asked for each run in `serve`, where everybody is denied the
+/// subjects that mail announces.)
 #[inline]
 fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) -> bool {
     let connection = &mut *outputs.connections[id];
@@ -564,20 +590,34 @@ fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) ->
     let (Some(permissions), replies) = (&connection.permissions, &mut connection.replies) else {
         return true;
     };
-    let rejection = if !permissions.may_publish(run.subject)
-        && !replies.as_mut().is_some_and(|replies| replies.may_answer(run.subject, now_ms))
-    {
-        Rejection::PublishDenied { subject: run.subject }
-    } else if !run.reply.is_empty() && !permissions.may_publish(run.reply) {
-        Rejection::ReplyDenied { reply: run.reply }
-    } else {
-        return true;
-    };
-    for _ in 0..run.count() {
-        outputs.counters.add(Counter::PermissionsDenied, 1);
-        outputs.reject(id, rejection);
+    permissions.may_publish(run.subject)
+        || replies.as_mut().is_some_and(|replies| {
+            assert!(run.count() == 1, "answers are counted one by one");
+            replies.may_answer(run.subject, now_ms)
+        })
+}
+
+/// Whether a subject is one of those on which servers of a cluster speak to each other, and no client of theirs
+/// (nats-server refuses them whatever the permissions say).
+#[inline]
+fn is_of_servers(connection: &Connection, subject: &[u8]) -> bool {
+    match subject.first() {
+        Some(b'_') => subject.starts_with(b"_GR_."),
+        Some(b'$') => {
+            subject.starts_with(b"$GR.")
+                || subject.starts_with(b"$NRG.") && connection.account != AccountId::SYSTEM.0
+        }
+        _ => false,
     }
-    false
+}
+
+/// What the subjects for answers begin with that a server makes itself: no client has an answer come there, whatever it may
+/// publish. (nats-server's list, `isReservedReply`: answers between accounts, acknowledgements of stored messages, answers between clusters.)
+const RESERVED_REPLIES: [&[u8]; 4] = [requests::RESERVED, b"$JS.ACK.", b"_GR_.", b"$GR."];
+
+#[inline]
+fn is_reserved_reply(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'_' | b'$')) && RESERVED_REPLIES.iter().any(|of| reply.starts_with(of))
 }
 
 /// Sends messages to another core's subscribers. If too much is under way to that one, `from` waits; where the producer

@@ -35,6 +35,9 @@ pub(crate) enum Processed {
     Behind,
 }
 
+/// The queue group of nats-server's own subscriptions, which no client may join there.
+const SYSTEM_QUEUE: &[u8] = b"_sys_";
+
 /// Messages handed on in one go; then the producer may have been told to pause.
 pub(crate) const RUN_BYTES_MAX: usize = 128 * 1024;
 /// The same where an answer is wanted: if nobody is there, the server answers each of them, and at much greater length.
@@ -139,9 +142,6 @@ impl Core {
         let begun = self.outputs.connections[id].begun.take();
         if begun.is_none() {
             self.connect_implied(id);
-            if self.outputs.connections[id].verbose {
-                self.outputs.say(id, b"+OK\r\n");
-            }
         }
         if first.tail().is_none() {
             let mut rewritten = std::mem::take(&mut self.buffers.rewritten);
@@ -155,10 +155,13 @@ impl Core {
         if let Some(begun) = &begun {
             end = begun.run_bytes;
         } else if !self.outputs.connections[id].verbose {
+            let connection = &self.outputs.connections[id];
             let bytes_max = match first.reply.is_empty() {
+                // Each is counted by itself.
+                _ if connection.answers(first.subject, self.mappings.is_some()) => 0,
                 true => RUN_BYTES_MAX,
                 // Each is answered by itself, also by there being no room for it.
-                false if self.outputs.connections[id].deals => 0,
+                false if connection.deals => 0,
                 false => REQUESTS_BYTES_MAX,
             };
             while end < bytes_max && client::repeats(&bytes[end..], first.line, first.body.len()).is_some() {
@@ -200,7 +203,7 @@ impl Core {
         }
     }
 
-    fn say_ok(&mut self, id: ConnId) {
+    pub(crate) fn say_ok(&mut self, id: ConnId) {
         if self.outputs.connections[id].verbose {
             self.outputs.say(id, b"+OK\r\n");
         }
@@ -342,6 +345,11 @@ impl Core {
                     return;
                 }
             }
+        }
+        if queue == Some(SYSTEM_QUEUE) {
+            self.count(Counter::PermissionsDenied);
+            self.outputs.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
+            return;
         }
         if !subject::is_valid_pattern(pattern) {
             self.outputs.reject(id, Rejection::InvalidSubject);

@@ -20,7 +20,7 @@ use crate::{
     marks::{Mark, Retired},
     matching::Matches,
     slab::{Slab, take_out},
-    trie::{Group, HubId, NodeId, SubId, Trie},
+    trie::{Group, HubId, NodeId, Part, SubId, Trie},
 };
 use engine::meter::CoreCounters;
 
@@ -401,18 +401,23 @@ impl Subjects {
         self.trie.prune(node);
     }
 
-    /// A node and the place of a group in it, by their words.
-    pub(crate) fn find_group(&self, root: NodeId, pattern: &[u8], queue: &[u8]) -> Option<(NodeId, usize)> {
+    /// A group at a pattern, by their words.
+    pub(crate) fn find_group(&self, root: NodeId, pattern: &[u8], queue: &[u8]) -> Option<Part> {
         let node = self.trie.find(root, pattern)?;
         let groups = &self.trie.more(node)?.groups;
-        groups.iter().position(|group| *group.name == *queue).map(|group| (node, group))
+        let place = groups.iter().position(|group| *group.name == *queue)?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "groups of one pattern: each costs a subscription"
+        )]
+        Some(Part { node, group: place as u32, hash: groups[place].hash, next: Part::NO_NEXT })
     }
 
-    /// The pattern and the name of a group.
-    pub(crate) fn words_of_group(&mut self, node: NodeId, group: usize) -> (&[u8], &[u8]) {
+    /// The pattern and the name of a group at one pattern.
+    pub(crate) fn words_of_part(&mut self, part: Part) -> (&[u8], &[u8]) {
         self.words.clear();
-        self.trie.append_pattern(node, &mut self.words);
-        (&self.words, &self.trie.group_mut(node, group).name)
+        self.trie.append_pattern(part.node, &mut self.words);
+        (&self.words, self.trie.group(part).map_or(&[][..], |group| &group.name))
     }
 
     /// The name of the group that a subscription is in, if it is in one.
@@ -438,11 +443,12 @@ impl Subjects {
 
     /// The place of a queue group in its node; made if it is not there.
     fn group_of(&mut self, node: NodeId, queue: &[u8]) -> usize {
+        let hash = self.trie.hash_of_name(queue);
         let groups = &mut self.trie.more_mut(node).groups;
         if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
             return place;
         }
-        let new = Group { name: queue.into(), ..Group::default() };
+        let new = Group { name: queue.into(), hash, ..Group::default() };
         match groups.iter().position(|group| group.name.is_empty()) {
             Some(vacant) => {
                 groups[vacant] = new;

@@ -89,6 +89,8 @@ pub(crate) struct More {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) name: Box<[u8]>,
+    /// Of the name, seeded.
+    pub(crate) hash: u32,
     /// Members on this core.
     pub(crate) members: Vec<SubId>,
     /// Members on other cores: core and how many.
@@ -99,6 +101,24 @@ pub(crate) struct Group {
     pub(crate) turn: u32,
     /// Whose turn it is, of this core's: counts up with each message that one of them gets.
     pub(crate) own_turn: u32,
+}
+
+/// A queue group at one of the patterns that match a subject. A name at several of them is one group (nats-server's
+/// rule): its parts are linked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) node: NodeId,
+    /// The group's place in the node's list.
+    pub(crate) group: u32,
+    /// Of the group's name: another group that has taken the place since is another part.
+    pub(crate) hash: u32,
+    /// The place of the next part in the match's list of further parts.
+    pub(crate) next: u32,
+}
+
+impl Part {
+    /// No part is at this place: the last one says so.
+    pub(crate) const NO_NEXT: u32 = u32::MAX;
 }
 
 impl Group {
@@ -317,6 +337,25 @@ impl Trie {
     pub(crate) fn find_group_mut(&mut self, id: NodeId, group: usize) -> Option<&mut Group> {
         let Holds::More(more) = self.nodes[id].holds else { return None };
         self.mores[more].groups.get_mut(group)
+    }
+
+    /// The group of a part, unless it has gone since it was listed.
+    pub(crate) fn group(&self, part: Part) -> Option<&Group> {
+        let group = self.more(part.node)?.groups.get(part.group as usize)?;
+        (group.hash == part.hash && !group.name.is_empty()).then_some(group)
+    }
+
+    /// The same for a change that no match depends on.
+    pub(crate) fn part_mut(&mut self, part: Part) -> Option<&mut Group> {
+        let group = self.find_group_mut(part.node, part.group as usize)?;
+        (group.hash == part.hash && !group.name.is_empty()).then_some(group)
+    }
+
+    /// The hash of a queue group's name.
+    pub(crate) fn hash_of_name(&self, name: &[u8]) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "as many bits as a part has room for")]
+        let hash = xxh3_64_with_seed(name, self.seed) as u32;
+        hash
     }
 
     /// The node of a valid pattern; made if it is not there.

@@ -64,7 +64,7 @@ pub struct Permissions {
 pub enum Subscribing {
     /// It may, and receives all that it matches.
     Whole,
-    /// It may; what it matches reaches into what is denied, so each message is to be checked by
+    /// It may; its pattern reaches into what is denied, so each message is to be checked by
     /// [`Permissions::may_receive`].
     Filtered,
     /// It may not: `Permissions Violation for Subscription to "x"`, and the connection stays open.
@@ -89,24 +89,37 @@ impl Permissions {
 
     /// Whether the lists allow to subscribe to a pattern, by oneself or in a queue group.
     pub fn may_subscribe(&self, subject: &[u8], queue: Option<&[u8]>) -> Subscribing {
-        let allowed = self.subscribe.allow.as_deref().is_none_or(|list| named(list, subject, queue));
-        if !allowed || named(&self.subscribe.deny, subject, queue) {
+        let allowed = self.subscribe.allow.as_deref().is_none_or(|list| allows(list, subject, queue));
+        if !allowed || !self.may_receive(subject, queue) {
             return Subscribing::Denied;
         }
-        let reaches = |entry: &Entry| entry.queue.is_none() && overlaps(entry.subject.as_bytes(), subject);
+        let reaches = |entry: &Entry| entry.is_of(queue) && overlaps(entry.subject.as_bytes(), subject);
         if self.subscribe.deny.iter().any(reaches) { Subscribing::Filtered } else { Subscribing::Whole }
     }
 
-    /// Whether a message on this subject may reach a [`Subscribing::Filtered`] subscription.
-    pub fn may_receive(&self, subject: &[u8]) -> bool {
-        let denied = |entry: &Entry| entry.queue.is_none() && covers(entry.subject.as_bytes(), subject);
+    /// Whether a message on this subject may reach a [`Subscribing::Filtered`] subscription, which is in this queue group
+    /// or in none. As in nats-server (`checkDenySub`) a plain entry denies members of groups, too, and an entry with a
+    /// group denies that group's members what it covers, however wide their pattern is.
+    pub fn may_receive(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
+        let denied = |entry: &Entry| entry.is_of(queue) && covers(entry.subject.as_bytes(), subject);
         !self.subscribe.deny.iter().any(denied)
     }
 }
 
-/// Whether a list names a subscription. As in nats-server (`canSubscribe`): where entries with a queue group cover the
+impl Entry {
+    /// Whether the entry is about a subscription in this queue group, or in none.
+    fn is_of(&self, queue: Option<&[u8]>) -> bool {
+        match (&self.queue, queue) {
+            (None, _) => true,
+            (Some(pattern), Some(queue)) => covers(pattern.as_bytes(), queue),
+            (Some(_), None) => false,
+        }
+    }
+}
+
+/// Whether a list allows a subscription. As in nats-server (`canSubscribe`): where entries with a queue group cover the
 /// subject and the subscription has a group, they decide and the plain entries do not.
-fn named(list: &[Entry], subject: &[u8], queue: Option<&[u8]>) -> bool {
+fn allows(list: &[Entry], subject: &[u8], queue: Option<&[u8]>) -> bool {
     let covering = |entry: &&Entry| covers(entry.subject.as_bytes(), subject);
     let mut groups = list.iter().filter(covering).filter_map(|entry| entry.queue.as_deref()).peekable();
     match queue {
@@ -175,7 +188,7 @@ mod tests {
         assert_eq!(permissions.may_subscribe(b"a.*", None), Subscribing::Filtered);
         assert_eq!(permissions.may_subscribe(b"a.secret", None), Subscribing::Denied);
         assert_eq!(permissions.may_subscribe(b"b.*", None), Subscribing::Whole);
-        assert!(permissions.may_receive(b"a.open") && !permissions.may_receive(b"a.secret"));
+        assert!(permissions.may_receive(b"a.open", None) && !permissions.may_receive(b"a.secret", None));
     }
 
     #[test]
@@ -190,5 +203,26 @@ mod tests {
         assert_eq!(denied.may_subscribe(b"jobs", Some(b"prod")), Subscribing::Denied);
         assert_eq!(denied.may_subscribe(b"jobs", Some(b"dev")), Subscribing::Whole);
         assert_eq!(denied.may_subscribe(b"jobs", None), Subscribing::Whole);
+        let both = subscribing(None, &["jobs", "jobs prod"]);
+        assert_eq!(both.may_subscribe(b"jobs", Some(b"dev")), Subscribing::Denied, "the plain entry holds");
+    }
+
+    /// A deny with a queue group filters what a wider subscription of that group gets (nats-server 2.14.4).
+    #[test]
+    fn a_deny_of_a_group_filters_its_wildcards() {
+        for (deny, member, other) in [
+            ("a.secret workers", "workers", "auditors"),
+            ("a.secret work.*", "work.a", "work"),
+            ("*.secret g", "g", "h"),
+        ] {
+            let permissions = subscribing(None, &[deny]);
+            for (queue, is_denied) in [(Some(member), true), (Some(other), false), (None, false)] {
+                let queue = queue.map(str::as_bytes);
+                let expected = if is_denied { Subscribing::Filtered } else { Subscribing::Whole };
+                assert_eq!(permissions.may_subscribe(b"a.*", queue), expected, "{deny} {queue:?}");
+                assert_eq!(permissions.may_receive(b"a.secret", queue), !is_denied, "{deny} {queue:?}");
+                assert!(permissions.may_receive(b"a.open", queue), "{deny} {queue:?}");
+            }
+        }
     }
 }

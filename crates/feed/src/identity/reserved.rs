@@ -18,14 +18,16 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Whether a hub may not have what is published on a subject of an account: what is kept stays in this program,
-    /// whoever subscribes at the hub to everything.
+    /// Whether a hub may not have a message on a subject of an account. Subjects on which nobody else may publish are the
+    /// program's own, and stay in it: clients of this machine may be shown them, a hub has clients elsewhere.
     pub(crate) fn keeps_from_hub(&self, account: u16, subject: &[u8]) -> bool {
-        account == AccountId::GLOBAL.0 && names(&self.subscribe, subject)
+        let all = [&self.publish, &self.subscribe];
+        account == AccountId::GLOBAL.0 && all.into_iter().any(|entries| names(entries, subject))
     }
 
-    /// Whether a hub may not publish on a subject of an account, as nobody else may.
-    pub(crate) fn keeps_hub_from(&self, account: u16, subject: &[u8]) -> bool {
+    /// Whether nobody but the program publishes on a subject of an account: no hub either, and nobody who answers a client
+    /// that has its answer come there.
+    pub(crate) fn is_of_program(&self, account: u16, subject: &[u8]) -> bool {
         account == AccountId::GLOBAL.0 && names(&self.publish, subject)
     }
 }

@@ -156,7 +156,7 @@ impl Core {
         let connection = &*self.outputs.connections[id];
         let (account, root) = (connection.account, connection.root);
         let reserved = &self.settings.config.authorization.reserved;
-        if run.subject.is_empty() || reserved.keeps_hub_from(account, run.subject) {
+        if run.subject.is_empty() || reserved.is_of_program(account, run.subject) {
             // Of what is mapped to nothing none is left, as somebody wishes.
             let denied = if run.subject.is_empty() { 0 } else { run.count() as u64 };
             self.counters.add(Counter::LeafDenied, denied);
@@ -196,14 +196,8 @@ impl Core {
         let (slot, matched) =
             self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut self.work);
         for queue in message.queue_names() {
-            for &(node, group) in &matched.groups {
-                let group = group as usize;
-                let is_it =
-                    self.subjects.trie.find_group_mut(node, group).is_some_and(|one| *one.name == *queue);
-                // Of groups of one name at several patterns the hub means one.
-                if is_it && self.deliver_to_group(node, group, of, run) {
-                    break;
-                }
+            if let Some(group) = matched.group_of_name(&self.subjects.trie, queue) {
+                self.deliver_to_group(group, of, run);
             }
         }
         self.subjects.matches.put_back(slot, matched);

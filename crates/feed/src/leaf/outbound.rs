@@ -10,7 +10,7 @@ use crate::{
     identity::covers,
     outputs::Put,
     publish::{AtHubs, Origin, Run, send_across},
-    trie::{HubId, HubMask, NodeId},
+    trie::{HubId, HubMask, Part},
     work::{self, Work},
 };
 
@@ -26,6 +26,11 @@ impl Core {
         at_hubs: &AtHubs,
     ) -> bool {
         let mut left = at_hubs.iter().fold(hubs, |mask, &(hub, _)| mask | 1 << hub) & self.hubs_up;
+        // By the name and account that it was published under, whatever it is called where the hub has it.
+        if self.settings.config.authorization.reserved.keeps_from_hub(of.account, run.subject) {
+            self.counters.add(Counter::LeafDenied, run.count() as u64 * u64::from(left.count_ones()));
+            return false;
+        }
         let mut is_sent = false;
         let mut queues = std::mem::take(&mut self.buffers.queues);
         while left != 0 {
@@ -33,9 +38,9 @@ impl Core {
             let hub = left.trailing_zeros() as HubId;
             left &= left - 1;
             queues.clear();
-            for &(_, (node, group)) in at_hubs.iter().filter(|&&(of, _)| of == hub) {
+            for &(_, part) in at_hubs.iter().filter(|&&(of, _)| of == hub) {
                 // It may have gone since it was noted.
-                if let Some(group) = self.subjects.trie.find_group_mut(node, group as usize) {
+                if let Some(group) = self.subjects.trie.group(part) {
                     if !queues.is_empty() {
                         queues.push(b' ');
                     }
@@ -118,12 +123,11 @@ impl Core {
         let wants = matched.hubs & 1 << hub != 0;
         let mut there = Vec::new();
         for queue in queues.split(|byte| *byte == b' ').filter(|queue| !queue.is_empty()) {
-            let is_it = |&(node, group): &(NodeId, u32)| {
-                let groups = self.subjects.trie.more(node).map_or(&[][..], |more| &more.groups);
-                let group = groups.get(group as usize).filter(|group| *group.name == *queue);
-                group.is_some_and(|group| group.hubs.iter().any(|(of, _)| *of == hub))
+            let trie = &self.subjects.trie;
+            let is_there = |part: Part| {
+                trie.group(part).is_some_and(|group| group.hubs.iter().any(|(of, _)| *of == hub))
             };
-            if matched.groups.iter().any(is_it) {
+            if matched.group_of_name(trie, queue).is_some_and(|group| group.parts().any(is_there)) {
                 there.extend_from_slice(if there.is_empty() { b"" } else { b" " });
                 there.extend_from_slice(queue);
             }

@@ -321,23 +321,29 @@ fn what_the_hub_does_not_permit_is_neither_told_nor_sent() {
 #[test]
 fn what_is_reserved_is_kept_from_hubs() {
     let kept = || vec![Entry::of("mail.>")];
-    let reserved = Reserved { publish: kept(), subscribe: kept() };
-    let world = World::of(1, 1, INFO, &Authorization { reserved, ..Authorization::default() });
-    let hub = world.hubs[0];
-    let client = world.enter(0);
-    world.say(client, b"SUB > 1\r\n");
-    world.take(hub);
-    world.say(hub, b"LS+ >\r\nLMSG mail.new 1\r\n!\r\nLMSG other 1\r\n?\r\n");
-    assert_eq!(world.text(client), "MSG other 1 1\r\n?\r\n");
-    world.with_core(0, |core| {
-        let mut operations = Vec::new();
-        write::publish(&mut operations, b"mail.new", b"", b"x");
-        write::publish(&mut operations, b"other", b"", b"y");
-        core.begin_turn();
-        core.publish_as_server(0, &operations);
-        core.end_turn();
-    });
-    assert_eq!(world.text(hub), "LMSG other 1\r\ny\r\n");
+    // A feed that only this machine reaches shows mail to its clients, and a hub is no client of this machine.
+    for subscribe in [kept(), Vec::new()] {
+        let is_shown = subscribe.is_empty();
+        let reserved = Reserved { publish: kept(), subscribe };
+        let world = World::of(1, 1, INFO, &Authorization { reserved, ..Authorization::default() });
+        let hub = world.hubs[0];
+        let client = world.enter(0);
+        world.say(client, b"SUB > 1\r\n");
+        world.take(hub);
+        world.say(hub, b"LS+ >\r\nLS+ mail.> q 1\r\nLMSG mail.new 1\r\n!\r\nLMSG other 1\r\n?\r\n");
+        assert_eq!(world.text(client), "MSG other 1 1\r\n?\r\n");
+        world.with_core(0, |core| {
+            let mut operations = Vec::new();
+            write::publish(&mut operations, b"mail.new", b"", b"x");
+            write::publish(&mut operations, b"other", b"", b"y");
+            core.begin_turn();
+            core.publish_as_server(0, &operations);
+            core.end_turn();
+        });
+        assert_eq!(world.text(hub), "LMSG other 1\r\ny\r\n");
+        let shown = if is_shown { "MSG mail.new 1 1\r\nx\r\n" } else { "" };
+        assert_eq!(world.text(client), format!("{shown}MSG other 1 1\r\ny\r\n"));
+    }
 }
 
 /// An account that takes two streams of another, under two names, with what stands for another subject and a service.
@@ -627,16 +633,16 @@ proptest! {
             let (by_hub, groups_named) = got_by_hub(&world.take(hub));
             let by_clients: usize = clients.iter().map(|&of| got_by_client(&world.take(of)).get(&key).copied().unwrap_or(0)).sum();
             let plain = wishes.iter().filter(|(who, pattern, queue)| *who < 2 && queue.is_none() && matches(*pattern, text)).count();
-            // Each pattern and queue is a group; one that has nobody here is the hub's.
-            let groups: std::collections::BTreeSet<(usize, usize)> = wishes.iter()
+            // Each queue is a group, at whichever patterns; one that has nobody here is the hub's.
+            let groups: std::collections::BTreeSet<usize> = wishes.iter()
                 .filter(|(_, pattern, _)| matches(*pattern, text))
-                .filter_map(|(_, pattern, queue)| queue.map(|queue| (*pattern, queue)))
+                .filter_map(|(_, _, queue)| *queue)
                 .collect();
-            let is_here = |&(pattern, queue): &(usize, usize)| wishes.contains(&(0, pattern, Some(queue))) || wishes.contains(&(1, pattern, Some(queue)));
+            let is_here = |group: &usize| wishes.iter().any(|(who, pattern, queue)| *who < 2 && *queue == Some(*group) && matches(*pattern, text));
             let here = if is_from_hub { 0 } else { groups.iter().filter(|group| is_here(group)).count() };
             prop_assert_eq!(by_clients, (plain + here) * count, "to {}", text);
             let is_wanted = wishes.iter().any(|(who, pattern, queue)| *who == 2 && queue.is_none() && matches(*pattern, text));
-            let mut named: Vec<String> = groups.iter().filter(|group| !is_here(group)).map(|(_, queue)| format!("q{queue}")).collect();
+            let mut named: Vec<String> = groups.iter().filter(|group| !is_here(group)).map(|queue| format!("q{queue}")).collect();
             let expected = if !is_from_hub && (is_wanted || !named.is_empty()) { count } else { 0 };
             prop_assert_eq!(by_hub.get(&key).copied().unwrap_or(0), expected);
             prop_assert_eq!(by_hub.len(), usize::from(expected > 0));

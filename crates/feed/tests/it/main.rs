@@ -13,6 +13,7 @@ mod order;
 mod own;
 mod proxied;
 mod revoking;
+mod rights;
 mod sums;
 mod system;
 mod turns;

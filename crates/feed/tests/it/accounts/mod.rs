@@ -22,7 +22,8 @@ use cases::CASES;
 
 use crate::common::{Client, Got, start, wait_until};
 
-struct Nothing;
+/// A file that refers to nothing beside itself.
+pub(crate) struct Nothing;
 
 impl Surroundings for Nothing {
     fn file(&self, path: &Path) -> Result<String, String> {
