@@ -1,6 +1,16 @@
 //! A network of addresses, as an operator writes it: `10.0.0.0/8`, `2001:db8::/32`, or one address alone.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+/// The address as its family writes it: `[::ffff:192.0.2.1]:25`, an IPv4 peer of a socket on `[::]`, is `192.0.2.1:25`.
+#[must_use]
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
 
 /// Addresses that begin with the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +134,18 @@ mod tests {
             for address in outside {
                 assert!(!parsed.contains(address.parse().expect(address)), "{address} in {network}");
             }
+        }
+    }
+
+    #[test]
+    fn a_mapped_address_becomes_ipv4() {
+        for (accepted, said) in [
+            ("[::ffff:192.0.2.1]:25", "192.0.2.1:25"),
+            ("[::1]:25", "[::1]:25"),
+            ("[2001:db8::1]:25", "[2001:db8::1]:25"),
+            ("127.0.0.1:25", "127.0.0.1:25"),
+        ] {
+            assert_eq!(canonical(accepted.parse().expect(accepted)).to_string(), said);
         }
     }
 

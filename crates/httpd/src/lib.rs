@@ -87,7 +87,7 @@ pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
     }
 }
 
-/// The other end of the connection: handlers take it as `ConnectInfo<Peer>`.
+/// The other end of the connection, canonical as the listener gives it: handlers take it as `ConnectInfo<Peer>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
@@ -149,7 +149,7 @@ async fn mark(
     let client = forwarded::client(peer.0.ip(), request.headers(), &proxies);
     request.extensions_mut().insert(ConnectInfo(peer));
     request.extensions_mut().insert(Client(client));
-    if client != peer.0.ip().to_canonical() && !place.asked_by(client) {
+    if client != peer.0.ip() && !place.asked_by(client) {
         return too_many(&request, place);
     }
     let request = if request.body().is_end_stream() {

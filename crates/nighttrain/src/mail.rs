@@ -82,6 +82,8 @@ pub(crate) struct Post {
     /// What is shown to who comes by TLS.
     shown: Option<Shown>,
     has_pages_under_tls: bool,
+    /// Who sees all mail together, for the start's last line.
+    all_mail: &'static str,
     /// Where mail is kept, as people are told.
     kept: String,
     /// Where an index for searches may be: beside a store on a file.
@@ -125,6 +127,7 @@ impl Post {
             pages,
             shown,
             has_pages_under_tls: settings.mail.has_pages_under_tls(),
+            all_mail: settings.mail.all_mail(),
             kept,
             index,
         };
@@ -190,7 +193,8 @@ impl Service for Post {
             }
         }
         let scheme = if self.has_pages_under_tls { "https" } else { "http" };
-        text + &format!("mail: kept in {}\nmail: inboxes on {scheme}://{}\n", self.kept, self.pages)
+        let (kept, pages, all_mail) = (&self.kept, self.pages, self.all_mail);
+        text + &format!("mail: kept in {kept}\nmail: inboxes on {scheme}://{pages}\nmail: {all_mail}\n")
     }
 
     fn section(&self) -> Section {

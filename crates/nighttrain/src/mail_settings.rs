@@ -149,6 +149,20 @@ impl MailSettings {
         self.token_file.is_some()
     }
 
+    /// Who sees all mail together, in the words of the start's lines.
+    pub(crate) fn all_mail(&self) -> &'static str {
+        match (self.asks_for_token(), self.mail_readers.is_empty()) {
+            (true, true) => "all mail together is for who has the token",
+            (true, false) => "all mail together is for who has the token, and for mail-readers",
+            (false, true) => {
+                "all mail together is for this machine; behind a proxy set token-file, or mail-readers with trusted-proxies"
+            }
+            (false, false) => {
+                "all mail together is for this machine and mail-readers; behind a proxy set token-file, or trusted-proxies"
+            }
+        }
+    }
+
     /// What pages and APIs are to say and allow; `shown`: what the service shows to who comes by TLS.
     ///
     /// # Errors

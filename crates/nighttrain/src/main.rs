@@ -61,6 +61,7 @@ mod tls_settings;
 mod top;
 mod transactions;
 mod units;
+mod upgrade;
 
 use std::{io::Write, process::ExitCode};
 
@@ -141,8 +142,15 @@ fn perform(task: Task) -> Result<(), Failure> {
         Task::Check(cli::CheckTask { store: Some(store), .. }) => print(&store_check::verify(&store)?),
         Task::Check(task) => {
             let config = task.config.unwrap_or_default();
-            precedence::in_force(Some(&config), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
-            print(&format!("{} is right.\n", config.display()))
+            let in_force =
+                precedence::in_force(Some(&config), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
+            let text = file::read(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;
+            let (values, ..) = file::values(&config.display().to_string(), &text);
+            let mut said = format!("{} is right.\n", config.display());
+            for remark in upgrade::remarks(&values, &in_force.settings) {
+                said.push_str(&format!("{remark}\n"));
+            }
+            print(&said)
         }
         Task::Lab(task) => lab::start(&task.arguments),
         Task::Completions(task) => {

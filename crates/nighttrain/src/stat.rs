@@ -150,7 +150,24 @@ impl Report {
                  let the origin say Cache-Control: max-age=…, or set default-ttl.\n",
             );
         }
+        if let Some(sign) = self.silent_proxy() {
+            table.push_str(&format!(
+                "\nA proxy in front of the mail pages does not say for whom it asks ({sign}), so its address does not see all mail\n\
+                 together any more: set token-file, or have it send X-Forwarded-For and list it in trusted-proxies.\n",
+            ));
+        }
         table
+    }
+
+    /// What gave a proxy in front of the mail pages away.
+    fn silent_proxy(&self) -> Option<&'static str> {
+        [
+            ("mail_proxy_signs_http10", "requests in HTTP/1.0 came from this machine"),
+            ("mail_proxy_signs_host", "pages were opened at another host than their requests name"),
+        ]
+        .into_iter()
+        .find(|(name, _)| self.count("errors", name) > 0)
+        .map(|(_, sign)| sign)
     }
 
     /// Whether that is what keeps most of many pages from being answered from the store.

@@ -34,6 +34,7 @@ pub use crate::cores::watch::Phase;
 use crate::{
     cores::clock,
     meter::{Family, Point, Source, Unit, Value},
+    network::canonical,
 };
 
 /// Pause after an accept that failed for want of files or memory: trying at once would spin.
@@ -96,13 +97,15 @@ impl Listener {
         Counters(Arc::clone(&self.shared))
     }
 
-    /// The next connection that has a place. It may be dropped while it waits; nobody is lost.
+    /// The next connection that has a place, with its peer's canonical address: an IPv4 peer of a socket on `[::]` is
+    /// that IPv4 address, so that every comparison behind this sees one form. It may be dropped while it waits; nobody
+    /// is lost.
     pub async fn accept(&mut self) -> (Connection, SocketAddr) {
         loop {
             let (stream, address) = match self.waiting.take() {
                 Some(waiting) => waiting,
                 None => match self.socket.accept().await {
-                    Ok(accepted) => accepted,
+                    Ok((stream, address)) => (stream, canonical(address)),
                     Err(error) => {
                         // Out of files or memory, or a peer that was gone at once: the server must live on.
                         tracing::warn!(%error, "{}: a connection could not be accepted", self.shared.name);

@@ -33,13 +33,14 @@ use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{Attachment, Prepared, Until, findings},
     web::{
+        access::AskedFrom,
         answer::{Fault, long_json},
         app::App,
         client::Client,
         lists::{self, Around},
         live::{Arrivals, Told},
         message::{download, fetch},
-        scope::{Params, Queried, from},
+        scope::{Params, Queried},
         source::source,
         taken::Taken,
         when,
@@ -176,7 +177,7 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Place {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
-        let from = from(parts).await;
+        let from = AskedFrom::of(&parts.extensions);
         let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
         let named = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
         let named_domain = named("domain").unwrap_or("public");

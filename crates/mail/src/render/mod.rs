@@ -19,6 +19,7 @@ mod lists;
 mod parts;
 mod plain;
 mod sources;
+mod transfer;
 mod tree;
 
 use std::borrow::Cow;

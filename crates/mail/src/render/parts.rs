@@ -7,6 +7,7 @@ use mail_parser::{Encoding, Message, MessagePart, MimeHeaders, PartType};
 use super::{
     ATTACHMENTS_MAX, HEADERS_MAX,
     fields::{printable, printable_lossy},
+    transfer,
 };
 
 /// A part that can be fetched.
@@ -37,8 +38,8 @@ pub struct Piece<'a> {
     pub content_type: String,
     /// What follows the head, encoded as it came.
     pub body: &'a [u8],
-    /// The same, decoded.
-    pub content: &'a [u8],
+    /// The same with its transfer coding undone, and nothing else.
+    pub content: Cow<'a, [u8]>,
     /// Of a multipart.
     pub pieces: Vec<Piece<'a>>,
 }
@@ -50,7 +51,7 @@ pub(super) fn piece<'a>(message: &'a Message<'_>, number: u32) -> Piece<'a> {
             headers: Vec::new(),
             content_type: String::new(),
             body: &[],
-            content: &[],
+            content: Cow::Borrowed(&[]),
             pieces: Vec::new(),
         };
     };
@@ -102,7 +103,7 @@ fn attachment(message: &Message<'_>, number: u32) -> Option<Attachment> {
     Some(Attachment {
         part: number,
         filename,
-        encoding: match part.encoding {
+        encoding: match encoding(part) {
             Encoding::Base64 => "base64",
             Encoding::QuotedPrintable => "quoted-printable",
             Encoding::None => "7bit",
@@ -125,19 +126,33 @@ fn content_type(part: &MessagePart<'_>) -> String {
 }
 
 pub(super) fn bytes<'a>(message: &'a Message<'_>, attachment: &Attachment) -> Cow<'a, [u8]> {
-    Cow::Borrowed(bytes_of(message, attachment.part))
+    bytes_of(message, attachment.part)
 }
 
-fn bytes_of<'a>(message: &'a Message<'_>, number: u32) -> &'a [u8] {
-    let Some(part) = message.part(number) else { return &[] };
+/// The bytes of a part as its sender has them: the transfer coding is undone (RFC 2045, 6), the charset is not.
+fn bytes_of<'a>(message: &'a Message<'_>, number: u32) -> Cow<'a, [u8]> {
+    let Some(part) = message.part(number) else { return Cow::Borrowed(&[]) };
+    let body =
+        message.raw_message.get(part.offset_body as usize..part.offset_end as usize).unwrap_or_default();
     match &part.body {
-        PartType::Text(text) | PartType::Html(text) => text.as_bytes(),
-        PartType::Binary(bytes) | PartType::InlineBinary(bytes) => bytes,
-        // A mail within the mail: as it stands.
-        PartType::Message(_) => {
-            message.raw_message.get(part.offset_body as usize..part.offset_end as usize).unwrap_or_default()
+        // The library has taken these to UTF-8.
+        PartType::Text(_) | PartType::Html(_) => transfer::decoded(encoding(part), body),
+        PartType::Binary(_) | PartType::InlineBinary(_) if encoding(part) == Encoding::QuotedPrintable => {
+            transfer::quoted_printable(body)
         }
-        PartType::Multipart(_) => &[],
+        PartType::Binary(bytes) | PartType::InlineBinary(bytes) => Cow::Borrowed(bytes),
+        // A mail within the mail: as it stands.
+        PartType::Message(_) => Cow::Borrowed(body),
+        PartType::Multipart(_) => Cow::Borrowed(&[]),
+    }
+}
+
+/// The transfer coding that the part names, also where the library could not undo it.
+fn encoding(part: &MessagePart<'_>) -> Encoding {
+    match part.content_transfer_encoding() {
+        Some(named) if named.eq_ignore_ascii_case("base64") => Encoding::Base64,
+        Some(named) if named.eq_ignore_ascii_case("quoted-printable") => Encoding::QuotedPrintable,
+        _ => Encoding::None,
     }
 }
 

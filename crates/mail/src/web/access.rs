@@ -4,10 +4,13 @@
 //! prefix, a domain, everything) would show people's mail to who could not have named it:
 //! - with a token configured, it needs the token (`Authorization: TOKEN`, `Bearer TOKEN`, Basic with the token as the
 //!   password, or `?token=`);
-//! - without one, only this machine may ask: it listens on loopback, the peer is loopback, no proxy stands between, and
-//!   the `Host` is an IP address or `localhost` (a page whose name was rebound to 127.0.0.1 sends its own name);
-//! - who asks from a network that the operator names as readers' (`mail-readers`) may, token or not, under a name that
-//!   is ours. Through a proxy it is whom the proxy names that counts, if the proxy is believed, and nobody if not.
+//! - without one, only this machine may ask: the peer is loopback, no proxy says that it stands between, none was noticed
+//!   that does not say so ([`super::silent_proxy`]), and the `Host` is a loopback address or `localhost` (a page whose
+//!   name was rebound to 127.0.0.1 sends its own name);
+//! - an address in a network that the operator names as readers' (`mail-readers`) may, token or not, under a name that
+//!   is ours. Through a proxy the address that the proxy names counts, if the proxy is believed, and none if not.
+//!
+//! [`WHO_SEES`] is the same in the words that pages, refusals and the guide show.
 //!
 //! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`). A change is
 //! what changes something, whatever its method: Mailinator's clients delete by `GET …?delete=1m`, and any page can have
@@ -16,19 +19,43 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::{
-    extract::{FromRequestParts, Query},
-    http::{HeaderMap, HeaderName, Method, Uri, header, request::Parts},
+    extract::{ConnectInfo, FromRequestParts, Query, Request},
+    http::{Extensions, HeaderMap, HeaderName, Method, Uri, header, request::Parts},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use subtle::ConstantTimeEq;
 
-use super::{answer::Fault, app::App, connections::Peer, counters::Counter};
+use super::{
+    answer::Fault,
+    app::App,
+    connections::Peer,
+    counters::Counter,
+    silent_proxy::{Noticed, Sign},
+};
 use crate::mailboxes::{Mailboxes, Scope};
 
 /// Names of this service that a refusal tells.
 const HOSTS_NAMED_MAX: usize = 10;
 /// A shorter token can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
+
+/// Which request sees what, whatever address the pages listen on: who asks, one inbox, all mail together. The guide has
+/// the same table, which a test compares.
+pub(crate) const WHO_SEES: [(&str, &str, &str); 5] = [
+    (
+        "this machine, by 127.0.0.1, ::1 or localhost",
+        "yes",
+        "yes, if no token is configured and no proxy was noticed that does not say for whom it asks",
+    ),
+    ("whoever has the token (token-file)", "yes", "yes"),
+    (
+        "an address in mail-readers",
+        "yes",
+        "yes, if it was not noticed to be a proxy that does not say for whom it asks",
+    ),
+    ("an address that a proxy in trusted-proxies names", "yes", "if that address is in mail-readers"),
+    ("any other address, and whoever comes through another proxy", "yes", "no"),
+];
 
 /// A secret. It has no `Debug` that shows it and is never logged.
 #[derive(Clone)]
@@ -67,12 +94,19 @@ pub(super) enum AllMail {
     Shown,
     /// Whoever has the token may.
     ByToken,
+    /// This machine would, but a proxy on it asks for others.
+    BehindProxy,
     Hidden,
 }
 
 impl AllMail {
     pub(super) fn is_shown(self) -> bool {
-        self != Self::Hidden
+        matches!(self, Self::Shown | Self::ByToken)
+    }
+
+    /// Whether the page says why it is not shown.
+    pub(super) fn is_closed(self) -> bool {
+        self == Self::BehindProxy
     }
 
     /// Who may see it.
@@ -80,7 +114,7 @@ impl AllMail {
         match self {
             Self::Shown => "of all inboxes, newest first",
             Self::ByToken => "for who has the operator's token",
-            Self::Hidden => "",
+            Self::BehindProxy | Self::Hidden => "",
         }
     }
 }
@@ -92,10 +126,11 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for AllMail {
         parts: &mut Parts,
         app: &Arc<App<M>>,
     ) -> Result<Self, std::convert::Infallible> {
-        let from = super::scope::from(parts).await;
+        let from = AskedFrom::of(&parts.extensions);
         Ok(match app.may_see_all(&parts.headers, parts.uri.query(), from) {
             true => Self::Shown,
             false if app.config.token.is_some() => Self::ByToken,
+            false if app.is_closed_to(from) => Self::BehindProxy,
             false => Self::Hidden,
         })
     }
@@ -115,7 +150,8 @@ impl<M: Mailboxes> App<M> {
         self.counters.add(Counter::Unauthorized, 1);
         Err(match self.config.token {
             Some(_) => Fault::TokenNeeded,
-            None => Fault::OnlyFromHere(from.asker.to_canonical()),
+            None if self.is_closed_to(from) => Fault::BehindProxy(self.why_closed()),
+            None => Fault::OnlyFromHere(from.asker),
         })
     }
 
@@ -123,7 +159,7 @@ impl<M: Mailboxes> App<M> {
     pub(crate) fn may_see_all(&self, headers: &HeaderMap, query: Option<&str>, from: AskedFrom) -> bool {
         let is_known = match &self.config.token {
             Some(token) => given(headers, query).iter().any(|guess| token.is(guess)),
-            None => self.on_loopback && is_this_machine(headers, from.peer),
+            None => is_this_machine(headers, from.peer) && !self.silent_proxies.has(from.asker),
         };
         is_known || self.is_reader(headers, from)
     }
@@ -131,9 +167,60 @@ impl<M: Mailboxes> App<M> {
     /// Whether who asks is in a network of readers.
     fn is_reader(&self, headers: &HeaderMap, from: AskedFrom) -> bool {
         // A proxy that is not believed may speak for anybody, whatever network it is in.
-        let is_named = from.asker != from.peer.0.ip() || !through_a_proxy(headers);
-        let asker = from.asker.to_canonical();
-        is_named && self.config.readers.iter().any(|network| network.contains(asker))
+        !from.is_spoken_for(headers)
+            && self.config.readers.iter().any(|network| network.contains(from.asker))
+            && !self.silent_proxies.has(from.asker)
+    }
+
+    /// Whether this machine would see all mail but for a proxy that was noticed.
+    fn is_closed_to(&self, from: AskedFrom) -> bool {
+        from.peer.0.ip().is_loopback() && self.silent_proxies.has(from.asker)
+    }
+
+    /// What was noticed of a proxy on this machine, in words.
+    pub(super) fn why_closed(&self) -> String {
+        self.silent_proxies.why_here().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Looks at a request for signs of a proxy that does not say for whom it asks, where that would give strangers the
+    /// rights of the machine that it runs on.
+    pub(super) fn notice_proxy(&self, request: &Request) {
+        let (from, headers) = (AskedFrom::of(request.extensions()), request.headers());
+        let is_here = from.asker.is_loopback();
+        let has_rights = (is_here && self.config.token.is_none())
+            || self.config.readers.iter().any(|network| network.contains(from.asker));
+        if !has_rights || from.is_spoken_for(headers) {
+            return;
+        }
+        let is_direct = from.asker == from.peer.0.ip();
+        let Some(sign) = Sign::of(request.version(), headers, is_here, is_direct) else { return };
+        self.counters.add(
+            match sign {
+                Sign::Http10 => Counter::ProxySignsHttp10,
+                Sign::OtherHost { .. } => Counter::ProxySignsHost,
+            },
+            1,
+        );
+        match self.silent_proxies.note(from.asker, &sign) {
+            Noticed::New if is_here => tracing::warn!(
+                "a proxy on this machine passes requests to the mail pages and does not say for whom ({sign}): all mail \
+                 together is closed to this machine until a restart; set token-file, or have the proxy send \
+                 X-Forwarded-For and list it in trusted-proxies"
+            ),
+            Noticed::New => tracing::warn!(
+                address = %from.asker,
+                "an address in mail-readers is a proxy that does not say for whom it asks ({sign}): it is no reader until a \
+                 restart; have the proxy send X-Forwarded-For and list it in trusted-proxies"
+            ),
+            Noticed::Full => {
+                self.counters.add(Counter::ProxiesFull, 1);
+                tracing::warn!(
+                    "too many proxies in mail-readers do not say for whom they ask: only addresses that a trusted proxy \
+                     names are readers until a restart"
+                );
+            }
+            Noticed::Known => {}
+        }
     }
 
     /// Who can read what a page shows, in words.
@@ -217,6 +304,20 @@ pub(crate) struct AskedFrom {
     pub(crate) asker: IpAddr,
 }
 
+impl AskedFrom {
+    /// The two of a request with these extensions.
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        let peer = extensions.get().map_or(super::scope::NOBODY, |ConnectInfo(peer)| *peer);
+        let asker = extensions.get::<httpd::Client>().map_or(peer.0.ip(), |client| client.0);
+        Self { peer, asker }
+    }
+
+    /// Whether a proxy that is not believed says that it asks for somebody.
+    fn is_spoken_for(&self, headers: &HeaderMap) -> bool {
+        self.asker == self.peer.0.ip() && through_a_proxy(headers)
+    }
+}
+
 /// Who wants a request to be sent, as far as its headers tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asker {
@@ -294,18 +395,36 @@ fn given(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
     given
 }
 
-/// Whether a proxy says that it stands between.
+/// Whether a proxy says that it stands between, in any of the fields that proxies and their services add.
 fn through_a_proxy(headers: &HeaderMap) -> bool {
-    ["x-forwarded-for", "forwarded", "via", "x-real-ip"].iter().any(|name| headers.contains_key(*name))
+    const NAMES: [&str; 7] = [
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-client-ip",
+        "true-client-ip",
+        "cf-connecting-ip",
+        "x-original-host",
+    ];
+    headers.keys().any(|name| name.as_str().starts_with("x-forwarded-") || NAMES.contains(&name.as_str()))
 }
 
 fn is_this_machine(headers: &HeaderMap, peer: Peer) -> bool {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    peer.0.ip().is_loopback() && !through_a_proxy(headers) && is_local_name(host_name(host))
+    peer.0.ip().is_loopback() && !through_a_proxy(headers) && is_this_machines_name(host_name(host))
+}
+
+/// A name that only this machine has for itself: `localhost` (RFC 6761, 6.3), or an address that leads nowhere else.
+pub(super) fn is_this_machines_name(name: &str) -> bool {
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .trim_matches(['[', ']'])
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback() || address.is_unspecified())
 }
 
 /// A `Host` without its port, and without the dot that may end a name.
-fn host_name(host: &str) -> &str {
+pub(super) fn host_name(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
@@ -351,6 +470,15 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_has_the_table() {
+        let guide = include_str!("../../../../docs/guide/mail.md");
+        for (who, one, all) in WHO_SEES {
+            let row = format!("| {who} | {one} | {all} |");
+            assert!(guide.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn only_this_machine_is_this_machine() {
         let here = Peer("127.0.0.1:5".parse().unwrap());
         let there = Peer("192.0.2.1:5".parse().unwrap());
@@ -359,7 +487,10 @@ mod tests {
         assert!(from(&[("host", "[::1]:8025")], here));
         assert!(from(&[("host", "127.0.0.1")], here));
         assert!(!from(&[("host", "localhost")], there));
+        assert!(from(&[("host", "0.0.0.0:8025")], here));
         assert!(!from(&[("host", "rebound.test:8025")], here));
+        assert!(!from(&[("host", "192.0.2.7:8025")], here), "a visitor of a proxy's address");
+        assert!(!from(&[("host", "localhost"), ("x-forwarded-proto", "https")], here));
         assert!(!from(&[("host", "localhost"), ("x-forwarded-for", "192.0.2.1")], here));
         assert!(!from(&[], here));
     }

@@ -14,6 +14,7 @@ use axum::{
 use serde::Serialize;
 
 use super::{
+    access::WHO_SEES,
     app::{App, Site},
     assets,
     client::Client,
@@ -66,6 +67,10 @@ pub(crate) enum Fault {
         "what shows more than one inbox is shown to this machine only, as long as --mail-readers names no network that {0} is in"
     )]
     OnlyFromHere(IpAddr),
+    #[error(
+        "a proxy on this machine does not say for whom it asks ({0}), so what shows more than one inbox needs a token here"
+    )]
+    BehindProxy(String),
     #[error("another site's page asked for this change")]
     ForeignWrite,
     #[error("`{name}` is not a name of this service: addresses, `localhost`{named} are (--http-hosts)")]
@@ -114,7 +119,7 @@ impl Fault {
             Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAnAddress(_) | Self::Query(_) | Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::TokenNeeded => StatusCode::UNAUTHORIZED,
-            Self::OnlyFromHere(_) | Self::ForeignWrite => StatusCode::FORBIDDEN,
+            Self::OnlyFromHere(_) | Self::BehindProxy(_) | Self::ForeignWrite => StatusCode::FORBIDDEN,
             Self::NotDone(_) => StatusCode::NOT_IMPLEMENTED,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -135,7 +140,9 @@ impl Fault {
             Self::NotAnAddress(_) => "This is no address",
             Self::Query(_) | Self::Bad(_) => "This cannot be understood",
             Self::TimedOut(_) => "Nothing came",
-            Self::TokenNeeded | Self::OnlyFromHere(_) | Self::ForeignWrite => "Not allowed",
+            Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) | Self::ForeignWrite => {
+                "Not allowed"
+            }
             Self::NotDone(_) => "Not done here",
             Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
             Self::Store(Unavailable::TooOften(_)) => "Too often",
@@ -167,6 +174,10 @@ impl Fault {
                 "Look at one inbox by its name. Whoever runs this service can name your network with --mail-readers, or \
                  configure a token."
             }
+            Self::BehindProxy(_) => {
+                "Look at one inbox by its name. Whoever runs this service can configure a token (--token-file), or have the \
+                 proxy send X-Forwarded-For, list it in --trusted-proxies and name readers with --mail-readers."
+            }
             Self::ForeignWrite => "Do it on the inbox's own page.",
             Self::ForeignHost { .. } => {
                 "Use the address, or localhost. Whoever runs this service can add the name with --http-hosts."
@@ -181,13 +192,26 @@ impl Fault {
             }
         }
     }
+
+    /// The table of who sees all mail, for who may not.
+    fn table(&self) -> &'static [(&'static str, &'static str, &'static str)] {
+        match self {
+            Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) => &WHO_SEES,
+            _ => &[],
+        }
+    }
 }
 
 /// As JSON; a page is made of it where a browser asks ([`around`]).
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let status = self.status();
-        let mut response = (status, Json(serde_json::json!({ "error": self.to_string() }))).into_response();
+        let mut said = serde_json::json!({ "error": self.to_string() });
+        if !self.table().is_empty() {
+            let rows = self.table().iter();
+            said["all_mail_is_shown_to"] = rows.map(|(who, _, all)| serde_json::json!([who, all])).collect();
+        }
+        let mut response = (status, Json(said)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if status == StatusCode::UNAUTHORIZED {
@@ -217,6 +241,7 @@ struct ErrorPage<'a> {
     todo: &'a str,
     status: String,
     request: &'a str,
+    who_sees: &'a [(&'a str, &'a str, &'a str)],
 }
 
 /// Around every handler: refuses foreign names and foreign changes, reads what a handler left of the body, names the request, counts,
@@ -240,6 +265,9 @@ pub(super) async fn around<M: Mailboxes>(
     let checked = app
         .check_host(request.headers())
         .and_then(|()| app.check_change(request.method(), request.uri(), request.headers()));
+    if checked.is_ok() {
+        app.notice_proxy(&request);
+    }
     let (request, rest) = unread::lend(request);
     let mut response = match checked {
         Ok(()) => next.run(request).await,
@@ -285,6 +313,7 @@ pub(super) async fn around<M: Mailboxes>(
             todo: fault.todo(),
             status: status.to_string(),
             request: &name,
+            who_sees: fault.table(),
         };
         let body = page.render().unwrap_or_default();
         response

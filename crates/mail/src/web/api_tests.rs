@@ -1,9 +1,11 @@
 //! What programs ask and are told, over real sockets, on the twin: faults in words, mails to many, lists.
 
 use axum::http::header;
+use base64::{Engine as _, prelude::BASE64_STANDARD as STANDARD};
 use engine::{cores::clock, network::Network};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use sha2::Digest as _;
 
 use super::{Config, access, tests::Site};
 use crate::mailboxes::{Mailboxes, Scope};
@@ -309,5 +311,48 @@ fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nob
             status,
             "{who}"
         );
+    }
+}
+
+/// RFC 2045, 6: the transfer coding is undone, and nothing else. Each was taken to UTF-8 once.
+#[test]
+fn attachments_are_the_bytes_that_were_sent() {
+    const TABLE: &[u8] = b"\x47\x72\xf6\xdf\x65\x3b\x31\x0d\x0a";
+    let utf16 = b"\xff\xfea\0;\0\r\0\n\0";
+    let russian = b"<p>\xcf\xf0\xe8\xe2\xe5\xf2</p>";
+    let parts: [(&str, &str, &[u8]); 6] = [
+        ("text/csv; charset=iso-8859-1; name=\"g.csv\"", "base64", TABLE),
+        ("text/csv", "base64", TABLE),
+        ("text/plain; charset=utf-16le", "base64", utf16),
+        ("text/html; charset=windows-1251", "base64", russian),
+        ("text/x-log", "base64", b"a\0b \xff\n"),
+        ("text/x-log", "quoted-printable", b"a = \xe9 =5\r\nb"),
+    ];
+    for (at, (kind, coding, bytes)) in parts.into_iter().enumerate() {
+        let site = Site::new();
+        let encoded = match coding {
+            "base64" => STANDARD.encode(bytes),
+            _ => "a = =E9 =5\r\nb".to_owned(),
+        };
+        let id = site.deliver(
+            "ann",
+            &format!(
+                "Subject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ntext\r\n--b\r\nContent-Type: {kind}\r\n\
+                 Content-Disposition: attachment; filename=\"g.csv\"\r\nContent-Transfer-Encoding: {coding}\r\n\r\n{encoded}\r\n--b--\r\n"
+            ),
+        );
+        let listed = site.get(&format!("/api/v1/message/{id}")).json();
+        let attached = &listed["Attachments"][0];
+        assert_eq!(attached["Size"], bytes.len(), "{kind}");
+        let digest = sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(attached["Checksums"]["SHA256"], digest, "{kind}");
+        for path in [
+            format!("/inbox/ann@night.test/{id}/attachments/2/g.csv"),
+            format!("{INBOX}/messages/{id}/attachments/g.csv"),
+            format!("/api/v1/message/{id}/part/2"),
+            format!("/mailhog/api/v1/messages/{id}/mime/part/1/download"),
+        ] {
+            assert_eq!(site.bytes(&path), bytes, "{at}: {kind} at {path}");
+        }
     }
 }

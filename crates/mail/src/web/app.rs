@@ -24,6 +24,7 @@ use super::{
     leaving::Leaving,
     marks::Marks,
     rendered::Renderings,
+    silent_proxy::SilentProxies,
     turns::Turns,
     when,
 };
@@ -46,6 +47,8 @@ pub(crate) struct App<M> {
     pub(crate) started_ms: u64,
     /// It listens where only this machine can reach it.
     pub(crate) on_loopback: bool,
+    /// Addresses that were seen to ask for others.
+    pub(super) silent_proxies: SilentProxies,
     listeners: Arc<Semaphore>,
     pub(super) renders: Arc<Turns>,
     pub(super) searches: Arc<Turns>,
@@ -114,7 +117,8 @@ impl<M: Mailboxes> App<M> {
             renderings: Renderings::new(Arc::clone(&counters)),
             leaving: Leaving::new(Arc::clone(&counters)),
             started_ms: clock::unix_ms(),
-            on_loopback: address.ip().is_loopback(),
+            on_loopback: address.ip().to_canonical().is_loopback(),
+            silent_proxies: SilentProxies::default(),
             listeners: Arc::new(Semaphore::new(config.listeners_max)),
             renders: turns(RENDER_THREADS_MAX, RENDERS_WAITING_MAX, Counter::RenderBusy),
             searches: turns(SEARCH_THREADS_MAX, SEARCHES_WAITING_MAX, Counter::SearchBusy),

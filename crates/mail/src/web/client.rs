@@ -28,7 +28,7 @@ impl Client {
     }
 
     pub(crate) fn of(asker: httpd::Client) -> Self {
-        Self(match asker.0.to_canonical() {
+        Self(match asker.0 {
             // A customer's network has 64 bits of its own (RFC 6177); so do the places of connections count.
             IpAddr::V6(v6) if !v6.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))

@@ -42,6 +42,9 @@ engine::counters! {
         ListenersFull => Counter, "mail_web_listeners_full", None, "Live pages, streams and waits turned away because of the limit.";
         ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Times that a listener missed events, because it read too slowly or because they were lost before; it was told to look again.";
         Unauthorized => Counter, "mail_web_unauthorized", None, "Requests for more than one inbox without the token.";
+        ProxySignsHttp10 => Counter, "mail_web_proxy_signs_http10", None, "Requests in HTTP/1.0 from this machine: a proxy that does not say for whom it asks sent them, so all mail together is closed to this machine.";
+        ProxySignsHost => Counter, "mail_web_proxy_signs_host", None, "Requests of pages that were opened at another host than they ask for: a proxy that does not say for whom it asks sent them, so its address has no right to all mail together.";
+        ProxiesFull => Counter, "mail_web_proxies_full", None, "Times that more addresses of mail-readers were such proxies than are remembered (256); only whom a trusted proxy names is a reader then.";
         ForeignWrites => Counter, "mail_web_foreign_writes", None, "Changes refused because another site's page asked for them.";
         ForeignHosts => Counter, "mail_web_foreign_hosts", None, "Requests refused because their Host is no address, not localhost and not in http-hosts.";
         BodiesCut => Counter, "mail_web_bodies_cut", None, "Requests whose body was refused and longer, or slower, than what is thrown away; their connections were closed.";

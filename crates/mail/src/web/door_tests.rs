@@ -1,8 +1,13 @@
 //! Who is let in where: every route, asked by everybody.
 
-use std::{collections::BTreeSet, net::TcpListener, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    time::Duration,
+};
 
-use engine::cores::clock;
+use engine::{cores::clock, meter::Value};
 
 use super::{Config, Token, Web, routes, serve};
 use crate::twin::{Retention, Twin};
@@ -291,4 +296,117 @@ fn names_are_ours_if_they_are_addresses_or_were_said_to_be() {
     assert_eq!(named(&["mail.night.test"]).ask("GET", "/about", &[("host", "Mail.Night.test:80")]), 200);
     assert_eq!(named(&["mail.night.test"]).ask("GET", "/about", &[("host", "other.night.test")]), 421);
     assert_eq!(named(&["*"]).ask("GET", "/about", &[("host", "other.night.test")]), 200);
+}
+
+/// A site that listens there, with one mail.
+fn site(listen: &str, config: Config) -> House {
+    let twin = Twin::new(Retention::default(), "night.test");
+    let ids =
+        twin.deliver_at(clock::unix_ms(), "a@b.test", &["ann".to_owned()], b"Subject: x\r\n\r\nsecret\r\n");
+    let config = Config { domain: "night.test".to_owned(), ..config };
+    let web = serve(TcpListener::bind(listen).unwrap(), twin, config).unwrap();
+    House { web, id: ids.unwrap()[0].to_string() }
+}
+
+/// Status and text of what a request that is written out is answered, over IPv4 from this machine.
+fn written(house: &House, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", house.web.address().port())).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default(), answer)
+}
+
+const ALL: &str = "/api/v1/messages";
+
+/// A request of this machine for all mail, or for another path, with more fields.
+fn local(path: &str, fields: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:8025\r\nConnection: close\r\n{fields}\r\n")
+}
+
+/// A peer of `[::]` that speaks IPv4 is `::ffff:127.0.0.1`, and the proxy's own address all the same.
+#[test]
+fn an_unbelieved_proxy_on_ipv6_is_no_reader() {
+    for listen in ["[::]:0", "127.0.0.1:0"] {
+        let readers = vec!["127.0.0.0/8".parse().unwrap()];
+        let house =
+            site(listen, Config { readers, token: Some(Token::new(TOKEN).unwrap()), ..Config::default() });
+        assert_eq!(written(&house, &local(ALL, "")).0, 200, "{listen}: a reader by itself");
+        let stranger = local(ALL, "X-Forwarded-For: 203.0.113.9\r\n");
+        assert_eq!(written(&house, &stranger).0, 401, "{listen}: through a proxy that is not believed");
+    }
+    let proxies = vec!["127.0.0.1".parse().unwrap()];
+    let readers = vec!["192.0.2.0/24".parse().unwrap()];
+    let house = site("[::]:0", Config { readers, proxies, ..Config::default() });
+    assert_eq!(
+        written(&house, &local(ALL, "X-Forwarded-For: 192.0.2.4\r\n")).0,
+        200,
+        "a reader who is named"
+    );
+    assert_eq!(written(&house, &local(ALL, "X-Forwarded-For: 203.0.113.9\r\n")).0, 403);
+}
+
+/// Nothing of a proxy's request says that it is one: the signs are what is left.
+#[test]
+fn a_silent_proxy_closes_all_mail() {
+    let signs = [
+        "GET /healthz HTTP/1.0\r\nHost: 127.0.0.1:8025\r\n\r\n".to_owned(),
+        local("/about", "Referer: http://mail.example.org/\r\n"),
+        local("/about", "Origin: https://mail.example.org\r\n"),
+        local("/healthz", "X-Page-Host: mail.example.org\r\nSec-Fetch-Site: same-origin\r\n"),
+    ];
+    for sign in signs {
+        for listen in ["127.0.0.1:0", "[::]:0", "0.0.0.0:0"] {
+            let house = site(listen, Config::default());
+            assert_eq!(written(&house, &local(ALL, "")).0, 200, "{listen}: this machine");
+            assert_eq!(written(&house, &local("/inbox/*@*", "")).0, 200);
+            assert_eq!(written(&house, &sign).0, 200, "{sign}");
+            let (status, said) = written(&house, &local(ALL, ""));
+            assert_eq!(status, 403, "{listen} after {sign}");
+            assert!(said.contains("proxy") && said.contains("all_mail_is_shown_to"), "{said}");
+            let (status, page) = written(&house, &local("/inbox/*@*", "Accept: text/html\r\n"));
+            assert_eq!(status, 403);
+            assert!(page.contains("--token-file") && page.contains("in mail-readers</th>"), "{page}");
+            let home = written(&house, &local("/", "")).1;
+            assert!(!home.contains("/inbox/*@*") && home.contains("does not say for whom"), "{home}");
+            assert_eq!(written(&house, &local("/inbox/ann@night.test", "")).0, 200, "one inbox stays public");
+            let counted =
+                metrics(&house).iter().filter(|(name, n)| name.contains("proxy_signs") && *n > 0).count();
+            assert_eq!(counted, 1, "{sign}");
+        }
+    }
+}
+
+/// With a token nothing has to be closed; named visitors are told apart anyway.
+#[test]
+fn no_sign_closes_all_mail_for_who_has_a_token() {
+    let house = site("127.0.0.1:0", Config { token: Some(Token::new(TOKEN).unwrap()), ..Config::default() });
+    let token = format!("Authorization: {TOKEN}\r\n");
+    written(&house, "GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
+    assert_eq!(written(&house, &local(ALL, &token)).0, 200);
+    let house = site("127.0.0.1:0", Config::default());
+    written(&house, "GET / HTTP/1.0\r\nHost: 127.0.0.1\r\nX-Real-IP: 203.0.113.9\r\n\r\n");
+    written(&house, &local("/", "Referer: https://wiki.test/\r\nSec-Fetch-Site: cross-site\r\n"));
+    assert_eq!(written(&house, &local(ALL, "")).0, 200, "a proxy that names its visitor, and a link");
+}
+
+/// In a readers' network, only what our own page says is a sign: a link of another site looks like a proxy there.
+#[test]
+fn a_silent_proxy_among_readers_is_no_reader() {
+    let readers = vec!["127.0.0.0/8".parse().unwrap()];
+    let house =
+        site("127.0.0.1:0", Config { readers, token: Some(Token::new(TOKEN).unwrap()), ..Config::default() });
+    assert_eq!(written(&house, &local(ALL, "")).0, 200);
+    written(&house, &local("/healthz", "X-Page-Host: mail.example.org\r\n"));
+    assert_eq!(written(&house, &local(ALL, "")).0, 401);
+}
+
+fn metrics(house: &House) -> Vec<(&'static str, u64)> {
+    let mut families = Vec::new();
+    house.web.counters().collect(&mut families);
+    let counts = families.iter().filter_map(|family| match family.points.first()?.value {
+        Value::Counter(n) => Some((family.name, n)),
+        _ => None,
+    });
+    counts.collect()
 }

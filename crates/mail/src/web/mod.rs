@@ -37,6 +37,7 @@ pub(crate) mod message;
 mod pages;
 mod rendered;
 pub(crate) mod scope;
+mod silent_proxy;
 pub(crate) mod source;
 pub(crate) mod taken;
 mod turns;

@@ -11,7 +11,7 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    access::AllMail,
+    access::{AllMail, WHO_SEES},
     answer::{Fault, page, public},
     app::{App, Site},
     scope::segment,
@@ -25,17 +25,25 @@ struct Home<'a> {
     totals: Totals,
     all_mail: AllMail,
     readers: String,
+    /// What was noticed of a proxy, if all mail is closed for it.
+    why_closed: String,
 }
 
 pub(super) async fn home<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     all_mail: AllMail,
 ) -> Result<Response, Fault> {
-    let home =
-        Home { site: &app.site, totals: app.mailboxes.totals(), all_mail, readers: app.readers_of_one() };
+    let home = Home {
+        site: &app.site,
+        totals: app.mailboxes.totals(),
+        all_mail,
+        readers: app.readers_of_one(),
+        why_closed: if all_mail.is_closed() { app.why_closed() } else { String::new() },
+    };
     let response = page(&home)?;
     // What depends on who asks is for nobody else.
-    Ok(if all_mail == AllMail::Shown { response } else { public(response, &[]) })
+    let is_for_all = matches!(all_mail, AllMail::ByToken | AllMail::Hidden);
+    Ok(if !is_for_all { response } else { public(response, &[]) })
 }
 
 #[derive(Deserialize)]
@@ -57,13 +65,19 @@ pub(super) async fn open<M: Mailboxes>(
 #[template(path = "about.html")]
 struct About<'a> {
     site: &'a Site,
+    who_sees: &'a [(&'a str, &'a str, &'a str)],
     totals: Totals,
     readers: String,
 }
 
 pub(super) async fn about<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Result<Response, Fault> {
     Ok(public(
-        page(&About { site: &app.site, totals: app.mailboxes.totals(), readers: app.readers_of_each() })?,
+        page(&About {
+            site: &app.site,
+            who_sees: &WHO_SEES,
+            totals: app.mailboxes.totals(),
+            readers: app.readers_of_each(),
+        })?,
         &[],
     ))
 }

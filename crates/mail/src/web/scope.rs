@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts, Path, Query, RawPathParams},
+    extract::{FromRequestParts, Path, Query, RawPathParams},
     http::request::Parts,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -71,7 +71,7 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App<M>>) -> Result<Self, Fault> {
-        let from = from(parts).await;
+        let from = AskedFrom::of(&parts.extensions);
         let params = RawPathParams::from_request_parts(parts, app).await.map_err(|_| Fault::NoSuchPage)?;
         let address = params.iter().find(|(name, _)| *name == "address").map(|(_, value)| value);
         let scope = match address {
@@ -87,16 +87,6 @@ impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for Asked {
 
 /// Who asks where that is not known: the unspecified address is nobody's.
 pub(crate) const NOBODY: Peer = Peer(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
-
-/// Who asks.
-pub(crate) async fn from(parts: &mut Parts) -> AskedFrom {
-    let peer = match ConnectInfo::<Peer>::from_request_parts(parts, &()).await {
-        Ok(ConnectInfo(peer)) => peer,
-        Err(_) => NOBODY,
-    };
-    let asker = parts.extensions.get::<httpd::Client>().map_or(peer.0.ip(), |client| client.0);
-    AskedFrom { peer, asker }
-}
 
 /// Parameters of the path; a path that has others is no page of ours.
 pub(crate) struct Params<T>(pub(crate) T);

@@ -90,6 +90,12 @@ impl Site {
         self.ask("GET", path, &[], "")
     }
 
+    /// The body as it is.
+    pub(super) fn bytes(&self, path: &str) -> Vec<u8> {
+        let response = self.agent.get(self.url(path)).call().unwrap();
+        response.into_body().into_with_config().limit(100 * 1024 * 1024).read_to_vec().unwrap()
+    }
+
     pub(super) fn page(&self, path: &str) -> String {
         let answer = self.ask("GET", path, &[("accept", "text/html")], "");
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
@@ -318,7 +324,7 @@ fn a_get_that_deletes_is_a_change() {
     let other_sites: [&[(&str, &str)]; 4] = [
         &[("sec-fetch-site", "cross-site")],
         &[("sec-fetch-site", "same-site")],
-        &[("origin", "https://evil.test")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "https://evil.test")],
         // To an address that is no `localhost` and has no TLS, browsers send neither.
         &[("user-agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36")],
     ];
