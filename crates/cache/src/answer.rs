@@ -159,6 +159,13 @@ impl Answer<'_> {
         self.cache_status.is_some_and(|status| status.outcome == Outcome::Hit)
     }
 
+    /// Adds field lines to a head that is this answer's own.
+    pub(crate) fn append_lines(&mut self, lines: &[u8]) {
+        if let (Head::Owned(bytes), false) = (&mut self.head, lines.is_empty()) {
+            bytes.extend_from_slice(lines);
+        }
+    }
+
     /// The same, without what it borrows of a turn.
     pub(crate) fn into_owned(self) -> Answer<'static> {
         let Self {

@@ -173,7 +173,7 @@ impl Blocks {
                 Start::Alone => alone(&request).await?,
                 Start::OtherVersion => return Err(Missing::OtherVersion),
                 Start::Failed(error) => return Err(Missing::Failed(error)),
-                Start::NoBlock | Start::Validated | Start::StandIn => return Err(Missing::Refused),
+                Start::NoBlock | Start::Validated { .. } | Start::StandIn => return Err(Missing::Refused),
             });
             return Ok(());
         }

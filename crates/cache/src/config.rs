@@ -38,8 +38,8 @@ use crate::tags::TAG_FIELDS;
 /// Which responses may be shared although cookies are in play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CookieRule {
-    /// A response with `Set-Cookie` is stored only if it says `public` or carries CDN-Cache-Control; a response
-    /// to a request with `Cookie` only on explicit freshness. What Varnish and nginx do, roughly.
+    /// A response with `Set-Cookie` is never stored nor shared, whatever it says; a response to a request with `Cookie`
+    /// is stored only on explicit freshness. What Varnish and nginx do, roughly.
     #[default]
     Safe,
     /// As `Safe`; and what answers a request with `Cookie` is stored, and what is stored answers one, only if it is said

@@ -58,10 +58,11 @@ use crate::{
     policy::RequestFacts,
     purge_book::Book,
     rates::TooMany,
-    request::{Manner, Request},
+    request::Request,
     response::Response,
     response_head::{Flags, Identity, StoredMeta},
     samples::Samples,
+    sent::Manner,
     site::{SiteId, Sites},
     tls_terms::TlsTerms,
     transaction::{self, Draft},
@@ -571,7 +572,7 @@ impl Core {
     pub(crate) fn manner(&self, site: SiteId) -> Manner<'_> {
         let table = &self.sites.table;
         let (rules, ours) = (table.rules(site), table.certificate_fields());
-        Manner { pseudonym: &self.pseudonym, rules, ours, is_to_peer: false }
+        Manner { pseudonym: &self.pseudonym, rules, ours, is_to_peer: false, has_range_tag: false }
     }
 
     /// What a client is to a site.

@@ -12,11 +12,14 @@ mod arithmetic;
 mod blocks;
 mod codings;
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use engine::{
     cores::clock,
     store::{Hash, Object, Shard, Store},
 };
 use wire::http1::{
+    forwarded,
     framing::{Framing, request_framing},
     head::{HeadLimits, HeaderSlots, Progress, RequestHead, parse_response},
     known::KnownHeader,
@@ -41,7 +44,9 @@ use crate::{
     },
     response_head::{Flags, StoredMeta},
     revalidate,
+    sent::SentFields,
     site::{SiteId, SiteTable},
+    visitor::Visitor,
 };
 
 /// What of a stored head decides what becomes of it.
@@ -350,11 +355,11 @@ impl Walk<'_> {
     fn variant(&mut self, spec: &Object<'_>, meta: &StoredMeta, address: Hash, key: &mut Vec<u8>) -> Hash {
         let mut names = vec![0; (meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
         spec.head().slice(0..names.len()).copy_to_slice(&mut names);
-        let without_cookies = self.facts.ruled.is_without_cookies;
+        let fields = self.fields();
         let mut words = Vec::new();
         for name in names.split(|&b| b == b',') {
             let mut value = Vec::new();
-            secondary_key(name, &self.head.headers, without_cookies, &mut value);
+            secondary_key(name, &fields, &mut value);
             let value = String::from_utf8_lossy(&value).into_owned();
             let name = String::from_utf8_lossy(name);
             words.push(match value.strip_prefix(['+', '=']) {
@@ -365,8 +370,21 @@ impl Walk<'_> {
         let words = format!("it differs by what the request says of {}", words.join("; "));
         let generation = spec.sequence();
         self.say("variant", "vary", words, "RFC 9111 §4.1").number("generation", generation);
-        key::append_variant(key, generation, &names, &self.head.headers, without_cookies);
+        key::append_variant(key, generation, &names, &self.fields());
         key::hash_of_variant(address, self.core.store.hash(key))
+    }
+
+    /// What its origin would be sent. Nobody has connected: whom the request names as its visitor, or this machine.
+    fn fields(&self) -> SentFields<'_> {
+        let this_machine = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let named = forwarded::client(
+            this_machine,
+            self.head.headers("x-forwarded-for"),
+            self.head.headers("forwarded"),
+            |_| true,
+        );
+        let manner = self.core.manner(self.site);
+        SentFields { head: self.head, visitor: Visitor::alone(named), manner }
     }
 
     fn not_in_memory(&mut self, shard: &Shard, hash: Hash, primary: &[u8]) {

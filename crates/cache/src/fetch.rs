@@ -223,8 +223,13 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
                     arrived.finish(&OfCore, &core.config.limits);
                     freshened
                 });
-                if freshened == Freshened::Yes {
-                    return answer(reply, tell(|| Start::Validated));
+                if let Freshened::Yes { set_cookie } = freshened {
+                    // An answer that sets a cookie is for the client that asked; the others ask for themselves.
+                    entry.end(|| match set_cookie[..] {
+                        [] => Start::Validated { set_cookie: Vec::new() },
+                        [..] => Start::Alone,
+                    });
+                    return answer(reply, Start::Validated { set_cookie });
                 }
             }
         }

@@ -21,6 +21,7 @@ use crate::{
     policy::{self, PassReason, Recv, http_date_s},
     request::Request,
     response_head::{Flags, StoredMeta},
+    sent::SentFields,
 };
 
 /// What is younger stays fresh, whatever is heard of it. By fields that are in no key a client could have the origin say
@@ -70,8 +71,9 @@ pub(crate) fn judge(core: &Core, heard: &Heard) {
     let facts = core.facts_of(request);
     let turn = core.reader.turn();
     let mut hash = core.store.hash(&key);
-    let is_without_cookies = facts.ruled.is_without_cookies;
-    let found = hit::chosen(&turn, &request.head(), is_without_cookies, &mut hash, &mut key);
+    let sent = request.head();
+    let fields = SentFields { head: &sent, visitor: request.visitor, manner: core.manner(request.site) };
+    let found = hit::chosen(&turn, &fields, &mut hash, &mut key);
     let Ok((object, meta)) = found else { return };
     let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
     let is_shared = policy::may_share(for_cookies, facts.cookie, core.config.cookies)

@@ -10,7 +10,7 @@
 //! Where the data lives: the request in the thread's scratch, the object in the store's memory, which the turn keeps
 //! as it is. Nothing here waits, allocates, locks, or writes a line that another core writes.
 
-use std::{net::IpAddr, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use engine::{
     cores::clock,
@@ -39,9 +39,12 @@ use crate::{
     pipe,
     policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
     response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
+    revalidate,
+    sent::SentFields,
     several::{Plan, Several, Source},
     state::{Found, FoundInBlocks, Slow, State, Trust, Undecoded},
     twins::{self, Shown},
+    visitor::Visitor,
 };
 
 /// Bodies up to this are copied into the answer; larger ones are sent from the store's memory. A copy of 16 KiB costs
@@ -59,7 +62,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) has_body: bool,
     pub(crate) trust: Trust,
     /// Who asks.
-    pub(crate) address: IpAddr,
+    pub(crate) visitor: Visitor,
     /// What it has shown of itself.
     pub(crate) came: &'a Came,
     pub(crate) showing: Showing,
@@ -92,7 +95,7 @@ pub(crate) fn answer<'a>(
     now_s: u64,
     buffers: Buffers<'a>,
 ) -> Result<Answer<'a>, Slow> {
-    let Asked { head, has_body, trust, showing, address: client, came } = *asked;
+    let Asked { head, has_body, trust, showing, visitor, came } = *asked;
     let Buffers { key, head: stored_head } = buffers;
     let site = key::of_request(head, &core.sites.table, key);
     let standing = core.standing(site, came, now_s);
@@ -158,7 +161,8 @@ pub(crate) fn answer<'a>(
         slow(keyed, state, fwd)
     };
     let address = keyed.hash;
-    let found = chosen(turn, head, facts.ruled.is_without_cookies, &mut keyed.hash, key);
+    let fields = SentFields { head, visitor, manner: core.manner(site) };
+    let found = chosen(turn, &fields, &mut keyed.hash, key);
     let (object, mut meta) = match found {
         Ok(found) => found,
         Err(fwd) => return missed(key, keyed, must_fetch, fwd),
@@ -175,7 +179,7 @@ pub(crate) fn answer<'a>(
         Ok(used) => used,
         Err((anew, fwd)) => return missed(key, keyed, must_fetch || anew, fwd),
     };
-    core.askers.note(keyed.hash, client, now_s);
+    core.askers.note(keyed.hash, visitor.address, now_s);
     let hsts_s = core.hsts_s(key, site);
     let buffers = Buffers { key, head: stored_head };
     let found = (object, &meta, keyed.hash);
@@ -189,7 +193,7 @@ pub(crate) fn answer<'a>(
             Ok(Answer { refresh, hsts_s, ..answer })
         }
         Err(NotNow::Undecoded) => {
-            let undecoded = Undecoded { trust, said: None, refresh };
+            let undecoded = Undecoded { trust, said: None, set_cookie: Vec::new(), refresh };
             slow(keyed, State::Decode(Box::new(undecoded)), Fwd::UriMiss)
         }
         Err(NotNow::InParts(mut found)) => {
@@ -275,7 +279,10 @@ fn usable(
     }
     let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
     let is_known = facts.certificate && !meta.flags.has(Flags::FOR_ALL);
-    if is_known || !policy::may_share(for_cookies, facts.cookie, core.config.cookies) {
+    if is_known
+        || revalidate::may_not_set_cookie(core, object, meta)
+        || !policy::may_share(for_cookies, facts.cookie, core.config.cookies)
+    {
         return Err((true, Fwd::Request));
     }
     match policy::may_reuse(meta.stored(now_s), &facts.directives) {
@@ -354,14 +361,13 @@ fn lookup<'t>(turn: &'t Turn<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>,
 #[inline]
 pub(crate) fn chosen<'t>(
     turn: &'t Turn<'_>,
-    head: &RequestHead<'_, '_>,
-    is_without_cookies: bool,
+    fields: &SentFields<'_>,
     hash: &mut Hash,
     key: &mut Vec<u8>,
 ) -> Result<(Object<'t>, StoredMeta), Fwd> {
     match lookup(turn, *hash, key) {
         Some((spec, meta)) if meta.flags.has(Flags::VARY_SPEC) => {
-            *hash = variant(turn, (&spec, &meta), head, is_without_cookies, *hash, key);
+            *hash = variant(turn, (&spec, &meta), fields, *hash, key);
             lookup(turn, *hash, key).ok_or(Fwd::VaryMiss)
         }
         found => found.ok_or(Fwd::UriMiss),
@@ -372,15 +378,14 @@ pub(crate) fn chosen<'t>(
 fn variant(
     turn: &Turn<'_>,
     (spec, meta): (&Object<'_>, &StoredMeta),
-    head: &RequestHead<'_, '_>,
-    is_without_cookies: bool,
+    fields: &SentFields<'_>,
     primary: Hash,
     key: &mut Vec<u8>,
 ) -> Hash {
     let mut names = [0; VARY_SPEC_BYTES_MAX];
     let names = &mut names[..(meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
     spec.head().slice(0..names.len()).copy_to_slice(names);
-    key::append_variant(key, spec.sequence(), names, &head.headers, is_without_cookies);
+    key::append_variant(key, spec.sequence(), names, fields);
     key::hash_of_variant(primary, turn.hash(key))
 }
 

@@ -147,7 +147,7 @@ fn store_variant(path: &str, body: &[u8]) {
     let parsed =
         wire::http1::head::parse_request(head, &mut slots, &wire::http1::head::HeadLimits::default());
     let Ok(wire::http1::head::Progress::Complete((head, _))) = parsed else { panic!("a valid head") };
-    key::append_variant(&mut key, generation, b"accept-encoding", &head.headers, false);
+    key::append_variant(&mut key, generation, b"accept-encoding", &head.headers);
     let hash = key::hash_of_variant(primary, with_core(|core| core.store.hash(&key)));
     put(hash, &key, b"HTTP/1.1 200 OK\r\nVary: Accept-Encoding\r\nETag: \"tag\"\r\n", body, &[], 200);
 }

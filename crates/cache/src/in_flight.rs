@@ -51,8 +51,9 @@ pub(crate) enum Start {
     },
     /// It is in the store by now: look again.
     Again,
-    /// The origin says that what is stored is still the same: it may be used, fresh or not.
-    Validated,
+    /// The origin says that what is stored is still the same: it may be used, fresh or not. The lines are `Set-Cookie`
+    /// fields of its 304, for this client alone.
+    Validated { set_cookie: Vec<u8> },
     /// The origin fails, and what is stored may be shown in the place of that.
     StandIn,
     /// A block was asked for, and the origin has another version of the object by now; this one is dropped.

@@ -17,6 +17,7 @@ use crate::{
     request::Request,
     response::{Response, Standing, Variant},
     response_head::{Flags, For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head, stored_values},
+    sent::SentFields,
     site::SiteId,
     tags::{self, TooMany},
 };
@@ -65,9 +66,10 @@ pub(crate) fn asked(core: &Core, request: &Request) -> RequestFacts {
 
 /// The knobs.
 fn rules(core: &Core, site: SiteId) -> StoreRules {
-    let SiteRules { default_ttl, grace, stale_if_error, .. } = core.sites.rules(site);
+    let SiteRules { removes_set_cookie, default_ttl, grace, stale_if_error, .. } = core.sites.rules(site);
     StoreRules {
         cookies: core.config.cookies,
+        removes_set_cookie: *removes_set_cookie,
         default_ttl_s: store_s(default_ttl.as_secs()),
         grace_s: store_s(grace.as_secs()),
         stale_if_error_s: store_s(stale_if_error.as_secs()),
@@ -100,7 +102,8 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
             judged.response.tags = tags.unwrap_or_default();
             judged.response.tag_words = tag_words(core, head);
             if freshness.omits_fields && judged.storing.is_some() {
-                judged.own = Some(kept(core, head, &[], &freshness, times, length));
+                let omit = omitted(core, request.site, &[]);
+                judged.own = Some(kept(core, head, &omit, &freshness, times, length));
             }
             judged
         }
@@ -114,6 +117,13 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
             Judged { response, own: None, storing: None }
         }
     }
+}
+
+/// The fields that are not kept with an answer: those that it names itself, and `Set-Cookie` where the site has it
+/// removed.
+pub(crate) fn omitted(core: &Core, site: SiteId, said: &[Box<str>]) -> Vec<Box<str>> {
+    let by_rule = core.sites.rules(site).removes_set_cookie.then(|| Box::from("set-cookie"));
+    said.iter().cloned().chain(by_rule).collect()
 }
 
 /// Takes in whether a page says how long it is fresh ([`Unfresh`](crate::unfresh::Unfresh)).
@@ -193,12 +203,15 @@ pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64
     let (freshness, tags) = storable(core, request.site, &asked, head, &facts, times).ok()?;
     let is_plain = head.status == 200 && facts.vary.as_ref().is_ok_and(Vary::is_empty);
     let is_said = freshness.source.is_explicit() && freshness.ttl_s() > 0;
+    // What a POST sets is its client's, and no less so where the site has it removed.
+    let is_for_one = facts.sets_cookie && core.config.cookies != CookieRule::Rfc;
     let length = length_of(answer.framing);
-    let mut response = kept(core, head, &facts.directives.omit, &freshness, times, length);
+    let omit = omitted(core, request.site, &facts.directives.omit);
+    let mut response = kept(core, head, &omit, &freshness, times, length);
     response.meta.bans = bans;
     response.tags = tags.unwrap_or_default();
     response.tag_words = tag_words(core, head);
-    let fits = is_plain && is_said && response.meta.fits();
+    let fits = is_plain && is_said && !is_for_one && response.meta.fits();
     fits.then(|| (response, kept_until_s(core, &freshness, times)))
 }
 
@@ -323,7 +336,8 @@ fn keep(
     times: Times,
     length: Option<u64>,
 ) -> Judged {
-    let response = kept(core, head, &facts.directives.omit, freshness, times, length);
+    let omit = omitted(core, request.site, &facts.directives.omit);
+    let response = kept(core, head, &omit, freshness, times, length);
     let expires_s = kept_until_s(core, freshness, times);
     let primary = core.store.hash(request.primary());
     let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
@@ -334,8 +348,10 @@ fn keep(
         let spec_meta = StoredMeta::of_vary_spec(store_s(spec.len() as u64), freshness, times);
         match core.keep_spec(primary, request.primary(), spec, spec_meta, expires_s) {
             Ok(generation) => {
-                let without_cookies = asked.ruled.is_without_cookies;
-                key::append_variant(&mut key, generation, spec, &request.head().headers, without_cookies);
+                let sent = request.head();
+                let manner = core.manner(request.site);
+                let fields = SentFields { head: &sent, visitor: request.visitor, manner };
+                key::append_variant(&mut key, generation, spec, &fields);
                 let hash = key::hash_of_variant(primary, core.store.hash(&key));
                 let is_new = core.shard_mut().lookup_owned(hash, &key).is_none();
                 if is_new && !core.variants.may_add(primary, hash, times.response_s) {

@@ -12,14 +12,17 @@
 
 use engine::store::Hash;
 use wire::http1::{
-    head::{Headers, RequestHead, TargetForm},
+    head::{RequestHead, TargetForm},
     url::{Authority, Scheme, Target},
 };
 
 use crate::{
     coding::Coding,
     config::SiteRules,
-    policy::{invalidate::Base, vary::secondary_key},
+    policy::{
+        invalidate::Base,
+        vary::{SelectingFields, secondary_key},
+    },
     query,
     site::{SiteId, SiteTable},
 };
@@ -62,6 +65,13 @@ pub(crate) fn of_request(head: &RequestHead<'_, '_>, sites: &SiteTable, key: &mu
     key.push(0);
     append_target(head, sites.rules(site), key);
     site
+}
+
+/// Appends the authority that a request is for, as it is keyed; nothing where there is none.
+pub(crate) fn append_authority_of(head: &RequestHead<'_, '_>, out: &mut Vec<u8>) {
+    if let Some(authority) = head.authority() {
+        authority.normalise_into(default_port(scheme_of(head)), out);
+    }
 }
 
 /// Appends an authority in its normal form; whose site it is. Its port does not matter for that.
@@ -176,17 +186,11 @@ fn append_path(path_and_query: &str, rules: &SiteRules, key: &mut Vec<u8>) {
 
 /// Makes a primary key that of the variant for a request: `spec` names the headers, `generation` is the sequence number
 /// of the record that holds the spec. A purge drops that record, and the next one has another number: what was stored
-/// under the old one is not found any more. `is_without_cookies`: the origin is sent none ([`Ruled`](crate::policy::Ruled)).
-pub(crate) fn append_variant(
-    key: &mut Vec<u8>,
-    generation: u64,
-    spec: &[u8],
-    headers: &Headers<'_, '_>,
-    is_without_cookies: bool,
-) {
+/// under the old one is not found any more.
+pub(crate) fn append_variant(key: &mut Vec<u8>, generation: u64, spec: &[u8], fields: &impl SelectingFields) {
     key.push(0);
     key.extend_from_slice(&generation.to_le_bytes());
-    secondary_key(spec, headers, is_without_cookies, key);
+    secondary_key(spec, fields, key);
 }
 
 /// Ends the key of a twin together with its coding's number, with which neither a variant's key ends nor a note's.

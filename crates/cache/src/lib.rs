@@ -103,6 +103,7 @@ pub mod response_head;
 mod revalidate;
 mod samples;
 mod send;
+mod sent;
 mod server;
 mod several;
 mod shared_pages;

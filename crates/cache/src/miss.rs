@@ -36,7 +36,8 @@ pub(crate) async fn miss(
             let is_ours = || {
                 with_core_of(request, |core| {
                     let (facts, cookies) = (core.facts_of(request), core.config.cookies);
-                    response.fits(request, &facts, cookies, clock::unix_s())
+                    let manner = core.manner(request.site);
+                    response.fits(request, &facts, (cookies, manner), clock::unix_s())
                         && core.is_still_good(&response, request)
                 })
             };
@@ -57,7 +58,10 @@ pub(crate) async fn miss(
             }
         }
         Start::Again => {}
-        Start::Validated => return look_again(request, anew, fwd, Look::of(Trust::Validated, None)),
+        Start::Validated { set_cookie } => {
+            let look = Look { set_cookie, ..Look::of(Trust::Validated, None) };
+            return look_again(request, anew, fwd, look);
+        }
         Start::StandIn => {
             with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
             return look_again(request, anew, fwd, Look::of(Trust::StandIn, None));
@@ -100,9 +104,9 @@ fn bytes_max() -> u64 {
 
 /// *decode*: waits until the object that was found has been decoded, and looks again. `is_last`: it has done so before.
 pub(crate) async fn decode(request: &Arc<Request>, undecoded: Undecoded, fwd: Fwd, is_last: bool) -> Step {
-    let Undecoded { trust, said, refresh } = undecoded;
+    let Undecoded { trust, said, set_cookie, refresh } = undecoded;
     let as_sent = !twins::decode(request).await || is_last;
-    let step = look_again(request, false, fwd, Look { trust, said, as_sent });
+    let step = look_again(request, false, fwd, Look { trust, said, as_sent, set_cookie });
     match step {
         Step::Answer(mut answer) => {
             answer.refresh = answer.refresh.or(refresh);
@@ -123,33 +127,36 @@ struct Look {
     said: Option<CacheStatus>,
     /// What is not decoded by now is sent as its origin sent it.
     as_sent: bool,
+    /// `Set-Cookie` lines that the answer gets beside those of its head.
+    set_cookie: Vec<u8>,
 }
 
 impl Look {
     const fn of(trust: Trust, said: Option<CacheStatus>) -> Self {
-        Self { trust, said, as_sent: false }
+        Self { trust, said, as_sent: false, set_cookie: Vec::new() }
     }
 }
 
 /// Looks a request up once more, as the hit path does. What the origin was asked about is no hit, whoever has the bytes.
 fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step {
-    let Look { trust, said, as_sent } = look;
+    let Look { trust, said, as_sent, set_cookie } = look;
     with_core_of(request, |core| {
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
         let turn = core.reader.turn();
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
-        let (head, address, came) = (&request.head(), request.visitor.address, &request.came);
+        let (head, visitor, came) = (&request.head(), request.visitor, &request.came);
         let showing = match (request.is_of_peer, as_sent) {
             (true, _) => hit::Showing::AsSent,
             (false, true) => hit::Showing::Waited,
             (false, false) => hit::Showing::Accepted,
         };
-        let asked = hit::Asked { head, has_body: false, trust, address, came, showing };
+        let asked = hit::Asked { head, has_body: false, trust, visitor, came, showing };
         let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
             Ok(answer) => {
                 let mut answer = answer.into_owned();
                 let of_hit = answer.cache_status;
                 answer.cache_status = said.or(of_hit.map(|status| after_asking(status, fwd, trust)));
+                answer.append_lines(&set_cookie);
                 return Step::Answer(Box::new(answer));
             }
             Err(slow) => slow,
@@ -158,7 +165,15 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step 
             State::Miss { anew: again, alone, only_if_cached } => {
                 State::Miss { anew: anew || again, alone, only_if_cached }
             }
-            State::Decode(undecoded) => State::Decode(Box::new(Undecoded { said, ..*undecoded })),
+            State::Decode(undecoded) => State::Decode(Box::new(Undecoded { said, set_cookie, ..*undecoded })),
+            State::Parts(mut found) => {
+                found.answer.append_lines(&set_cookie);
+                State::Parts(found)
+            }
+            State::Blocks(mut found) => {
+                found.answer.append_lines(&set_cookie);
+                State::Blocks(found)
+            }
             state => state,
         };
         Step::Under(Arc::new(request.under(&key, slow.keyed.hash)), state)

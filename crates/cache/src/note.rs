@@ -67,7 +67,9 @@ impl Shown {
 
 /// Whether a reason holds for who comes next, too, and a failure of the origin was none of it.
 pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
-    status < 400
+    // A page of a session is its visitor's, whatever its status; while an origin fails, one request at a time is enough.
+    let is_failure = if why == Why::SetCookie { status >= 500 } else { status >= 400 };
+    !is_failure
         && matches!(
             why,
             Why::NoStore

@@ -4,23 +4,28 @@
 use std::sync::Arc;
 
 use engine::cores::clock;
-use wire::http1::framing::{Answered, Framing};
+use wire::http1::{
+    framing::{Answered, Framing},
+    known::KnownHeader,
+};
 
 use crate::{
     arriving::{self, Content},
     config::Limits,
-    core::{OfSite, with_core, with_core_of},
+    core::{Core, OfSite, with_core, with_core_of},
     counters::Counter,
     downstream::{Broken, Downstream, READ_BYTES},
     error_page::Fault,
-    heard,
+    heard, hit,
     invalidate::invalidate_after,
     judge,
     miss::of_response,
     origin::{self, Arrived, Asked, Exchange, Handed, OriginError, Part, RequestSender, SendError},
+    policy::conditional::is_part_marked,
     put,
     request::{Request, Wanted},
     response_head::{CacheStatus, Fwd},
+    sent::{Manner, SentFields},
     state::{State, Step},
     synth::last_hop,
     trailers::{going_on, not_ours},
@@ -40,7 +45,8 @@ pub(crate) async fn pass(
     }
     with_core(|core| core.count(Counter::Passes));
     let (config, head) = with_core_of(request, |core| {
-        (Arc::clone(&core.config), request.for_origin(Wanted::Passing, core.manner(request.site)))
+        let manner = Manner { has_range_tag: has_range_tag(core, request), ..core.manner(request.site) };
+        (Arc::clone(&core.config), request.for_origin(Wanted::Passing, manner))
     });
     let limits = &config.limits;
     let body_bytes_max = with_core_of(request, |core| core.body_bytes_max(request.site));
@@ -69,6 +75,21 @@ pub(crate) async fn pass(
         Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
     };
     Some(arrived_for(request, arrived, CacheStatus { detail, ..CacheStatus::fwd(fwd) }, bans).await)
+}
+
+/// Whether the tag in `If-Range` that ends like one of ours is that of the stored object, and so its origin's own.
+fn has_range_tag(core: &Core, request: &Request) -> bool {
+    let head = request.head();
+    let Some(said) = head.known(KnownHeader::IfRange).filter(|_| is_part_marked(&head.headers)) else {
+        return false;
+    };
+    let (mut key, mut stored) = (request.primary().to_vec(), Vec::new());
+    let mut hash = core.store.hash(&key);
+    let fields = SentFields { head: &head, visitor: request.visitor, manner: core.manner(request.site) };
+    let turn = core.reader.turn();
+    let Ok((object, meta)) = hit::chosen(&turn, &fields, &mut hash, &mut key) else { return false };
+    object.head().copy_to(&mut stored);
+    meta.etag_of(&stored) == Some(said)
 }
 
 /// *pipe*: the same, for a request that asks for a WebSocket.

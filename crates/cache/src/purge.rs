@@ -15,7 +15,8 @@ use crate::{
     invalidations::What,
     key, note,
     policy::purge::{Asked, What as Purge, asked},
-    request::{Request, TOKEN_FIELD},
+    request::Request,
+    sent::TOKEN_FIELD,
     spread::{UNLINK_WAIT_MAX, spread},
     synth::{synth, text},
 };

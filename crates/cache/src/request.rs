@@ -4,15 +4,13 @@
 //! (RFC 9110 §7.6): the target and the authority as they are keyed, no field for one hop, ours appended. A site's rules
 //! change what is sent for the store as they change the key; what is passed has the target and the cookies of its client.
 
-use std::{io::Write as _, net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use engine::store::Hash;
 use wire::http1::{
-    fields::{append_field, is_hop_by_hop},
     framing::Framing,
     head::{KeptRequest, RequestHead, Version},
     known::KnownHeader,
-    url::Scheme,
 };
 
 use crate::{
@@ -22,7 +20,7 @@ use crate::{
     in_force::InForce,
     key,
     keyed::Keyed,
-    policy::accept::append_meaning,
+    sent::{Manner, SentFields},
     site::SiteId,
     transaction::Trace,
     visitor::Visitor,
@@ -193,7 +191,7 @@ impl Request {
 
     /// The head as the origin of its site gets it.
     pub(crate) fn for_origin(&self, wanted: Wanted, manner: Manner<'_>) -> Vec<u8> {
-        let Manner { pseudonym, rules, ours, is_to_peer } = manner;
+        let rules = manner.rules;
         let head = self.head();
         let primary = self.primary();
         let mut out = Vec::with_capacity(self.head.head_bytes() + 192);
@@ -208,27 +206,11 @@ impl Request {
                 key::append_target(&head, &SiteRules::default(), &mut out);
             }
         }
-        let asked_for = key::authority(primary);
-        // A peer applies the site's rules itself.
-        let host = rules.host.as_deref().filter(|_| !is_to_peer);
-        let sent = host.map_or(asked_for, str::as_bytes);
-        for part in [b" HTTP/1.1\r\nHost: ", sent, b"\r\n"] {
-            out.extend_from_slice(part);
-        }
-        let max_forwards = self.max_forwards();
-        let left_out = LeftOut {
-            max_forwards: max_forwards.is_some(),
-            cookies: wanted == Wanted::Storing && rules.bypass_cookies.is_some(),
-            is_believed: self.visitor.through.is_some(),
-            ours,
-        };
-        append_fields(&mut out, &head, wanted, left_out);
-        if let Some(left) = max_forwards {
-            out.extend_from_slice(b"Max-Forwards: ");
-            out.extend_from_slice(itoa::Buffer::new().format(left.saturating_sub(1)).as_bytes());
-            out.extend_from_slice(b"\r\n");
-        }
-        self.append_own(&mut out, &head, wanted, pseudonym);
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        let fields = SentFields { head: &head, visitor: self.visitor, manner };
+        fields.append_host(&mut out);
+        fields.append(&mut out, wanted, self.max_forwards());
+        self.append_framing(&mut out, wanted);
         if let (true, Some(identity), Some(asks)) =
             (self.is_known, self.came.identity(), &rules.client_certificates)
         {
@@ -238,11 +220,8 @@ impl Request {
         out
     }
 
-    fn append_own(&self, out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, pseudonym: &str) {
-        out.extend_from_slice(if head.version == Version::Http10 { b"Via: 1.0 " } else { b"Via: 1.1 " });
-        out.extend_from_slice(pseudonym.as_bytes());
-        out.extend_from_slice(b"\r\n");
-        self.append_forwarded(out, head);
+    /// How its body is framed, and what becomes of its connection.
+    fn append_framing(&self, out: &mut Vec<u8>, wanted: Wanted) {
         if wanted == Wanted::Switching {
             out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
         }
@@ -262,75 +241,6 @@ impl Request {
             }
         }
     }
-
-    /// Who asks, for which host and over which scheme: in the fields that everybody reads, and in that of RFC 7239.
-    fn append_forwarded(&self, out: &mut Vec<u8>, head: &RequestHead<'_, '_>) {
-        let Visitor { address, through } = self.visitor;
-        let peer = through.unwrap_or(address);
-        let append_chain = |out: &mut Vec<u8>, name: &str| {
-            for before in head.headers(name).filter(|_| through.is_some()) {
-                out.extend_from_slice(before);
-                out.extend_from_slice(b", ");
-            }
-        };
-        let host = key::authority(self.primary());
-        let scheme: &[u8] = match key::scheme(self.primary()) {
-            Scheme::Http => b"http",
-            Scheme::Https => b"https",
-        };
-        out.extend_from_slice(b"X-Forwarded-For: ");
-        append_chain(out, "x-forwarded-for");
-        // Writing to a vector cannot fail.
-        let _ = write!(out, "{peer}\r\nX-Forwarded-Proto: ");
-        out.extend_from_slice(scheme);
-        if !host.is_empty() {
-            out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
-            out.extend_from_slice(host);
-        }
-        out.extend_from_slice(b"\r\nForwarded: ");
-        append_chain(out, "forwarded");
-        // RFC 7239 §4: what has a colon stands in quotes.
-        let _ = match peer {
-            IpAddr::V4(peer) => write!(out, "for={peer};"),
-            IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\";"),
-        };
-        if !host.is_empty() {
-            for part in [b"host=\"", host, b"\";"] {
-                out.extend_from_slice(part);
-            }
-        }
-        for part in [b"proto=", scheme, b"\r\n"] {
-            out.extend_from_slice(part);
-        }
-    }
-}
-
-/// How requests of a site are put to its origin.
-#[derive(Clone, Copy)]
-pub(crate) struct Manner<'a> {
-    /// Our name in Via.
-    pub(crate) pseudonym: &'a str,
-    /// The site's rules.
-    pub(crate) rules: &'a SiteRules,
-    /// Fields in which origins are told of their clients' certificates: what clients say in them does not go on.
-    pub(crate) ours: &'a [Box<str>],
-    /// It is another accelerator of ours that is asked.
-    pub(crate) is_to_peer: bool,
-}
-
-impl Manner<'_> {
-    /// How they are put to another accelerator of ours.
-    pub(crate) fn to_peer(self) -> Self {
-        Self { is_to_peer: true, ..self }
-    }
-}
-
-/// Whether a field, by its name, is one of these, or is taken for one by CGI and its like.
-pub(crate) fn is_one_of(name: &str, fields: &[Box<str>]) -> bool {
-    let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b) || matches!((a, b), (b'-' | b'_', b'-' | b'_'));
-    fields
-        .iter()
-        .any(|field| name.len() == field.len() && name.bytes().zip(field.bytes()).all(|(a, b)| same(a, b)))
 }
 
 /// A head with more field lines.
@@ -341,149 +251,9 @@ fn with_lines(mut head: Vec<u8>, lines: &[u8]) -> Vec<u8> {
     head
 }
 
-/// The field that carries the token of who purges, in lower case. It is ours, and no origin's.
-pub(crate) const TOKEN_FIELD: &str = "x-purge-token";
-
-/// Fields that some origins build their answers from (links, redirects, which page it is at all) and that are not in
-/// the key; and fields for one hop that its client did not name as such. On a fetch for the store they would let one
-/// client choose what everybody gets.
-const NOT_KEYED: [&str; 22] = [
-    "base-url",
-    "forwarded",
-    "front-end-https",
-    "http2-settings",
-    // RFC 3875 §4.1.18 makes HTTP_PROXY of it, by which a program's own requests are sent.
-    "proxy",
-    "proxy-authorization",
-    "request-uri",
-    "trailer",
-    "x-backend-host",
-    "x-host",
-    "x-http-destinationurl",
-    "x-http-host-override",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-middleware-subrequest",
-    "x-proxy-host",
-    "x-proxy-url",
-    "x-real-host",
-    "x-real-uri",
-    "x-scheme",
-    "x-url-scheme",
-];
-
-/// How families of such fields begin.
-const NOT_KEYED_BEGINNINGS: [&str; 3] = ["x-forwarded", "x-original-", "x-rewrite-"];
-
-/// Whether an origin could answer by this field although it is not in the key. Names with underscores are taken by CGI
-/// and its like for the same with hyphens (RFC 3875 §4.1.18), so they are another spelling of any other name.
-fn is_not_keyed(name: &str) -> bool {
-    let begins = |beginning: &&str| {
-        name.as_bytes()
-            .get(..beginning.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
-    };
-    name.contains('_')
-        || NOT_KEYED.iter().any(|not_keyed| not_keyed.eq_ignore_ascii_case(name))
-        || NOT_KEYED_BEGINNINGS.iter().any(begins)
-}
-
-/// Fields by which an origin is told of its visitor: ours. Of a proxy that is believed, those that we do not write
-/// ourselves go on.
-const OF_VISITOR: [&str; 2] = ["forwarded", "x-real-ip"];
-const OF_VISITOR_BEGINNING: &str = "x-forwarded-";
-/// Those of them that we write.
-const WRITTEN: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
-
-/// Whether a field says of the visitor what only we say. Its twin by underscores is the same to CGI and its like.
-fn is_of_visitor(name: &str, is_believed: bool) -> bool {
-    if is_believed {
-        return WRITTEN.iter().any(|written| is_twin(name, written));
-    }
-    let beginning = name.get(..OF_VISITOR_BEGINNING.len());
-    OF_VISITOR.iter().any(|ours| is_twin(name, ours))
-        || beginning.is_some_and(|beginning| is_twin(beginning, OF_VISITOR_BEGINNING))
-}
-
-/// Whether two names are one to a program that takes underscores for hyphens; `hyphened` is in lower case.
-fn is_twin(name: &str, hyphened: &str) -> bool {
-    let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
-    name.len() == hyphened.len() && name.bytes().map(hyphen).eq(hyphened.bytes())
-}
-
-/// Whether a field is the twin, by underscores, of one that frames a request. To CGI and its like both are one, and the
-/// client's could be the one that counts: another length.
-fn is_twin_of_framing(name: &str) -> bool {
-    const OURS: [&str; 7] =
-        ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade", "via"];
-    name.contains('_') && OURS.iter().any(|ours| is_twin(name, ours))
-}
-
-/// Fields of the client's that do not go on.
-struct LeftOut<'a> {
-    /// `Max-Forwards`, which is counted down.
-    max_forwards: bool,
-    /// `Cookie`, which is not keyed.
-    cookies: bool,
-    /// Not left out is what a proxy that is believed says of the visitor.
-    is_believed: bool,
-    /// What only we say.
-    ours: &'a [Box<str>],
-}
-
-fn append_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, wanted: Wanted, left_out: LeftOut<'_>) {
-    // As they are keyed, where the answer may become everybody's.
-    let mut meant = |known: KnownHeader, name: &str| {
-        let is_meant = wanted == Wanted::Storing
-            && !is_hop_by_hop(name, &head.headers)
-            && append_meaning(known, &head.headers, &[name.as_bytes(), b": "].concat(), out);
-        if is_meant {
-            out.extend_from_slice(b"\r\n");
-        }
-        is_meant
-    };
-    let is_encoding_meant = meant(KnownHeader::AcceptEncoding, "Accept-Encoding");
-    let is_language_meant = meant(KnownHeader::AcceptLanguage, "Accept-Language");
-    for (known, name, value) in head.headers.classified() {
-        let skip = match known {
-            Some(
-                KnownHeader::Host
-                | KnownHeader::ContentLength
-                | KnownHeader::Expect
-                | KnownHeader::TransferEncoding,
-            ) => true,
-            // A whole answer is wanted, whatever this client has of it already.
-            Some(
-                KnownHeader::IfNoneMatch
-                | KnownHeader::IfModifiedSince
-                | KnownHeader::IfMatch
-                | KnownHeader::IfUnmodifiedSince
-                | KnownHeader::IfRange
-                | KnownHeader::Range,
-            ) => wanted == Wanted::Storing,
-            Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
-            Some(KnownHeader::AcceptLanguage) if is_language_meant => true,
-            Some(KnownHeader::Cookie) if left_out.cookies => true,
-            Some(KnownHeader::MaxForwards) => left_out.max_forwards || is_hop_by_hop(name, &head.headers),
-            Some(_) | None => {
-                is_of_visitor(name, left_out.is_believed)
-                    || is_twin_of_framing(name)
-                    || is_one_of(name, left_out.ours)
-                    || name.eq_ignore_ascii_case(TOKEN_FIELD)
-                    || (wanted == Wanted::Storing && is_not_keyed(name))
-                    || is_hop_by_hop(name, &head.headers)
-            }
-        };
-        if !skip {
-            append_field(out, name, value);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     use wire::http1::{
         framing::request_framing,
@@ -519,7 +289,13 @@ mod tests {
         let request =
             Request::new((&head, head_bytes), &key, keyed, framing, (visitor, Came::Plain), &in_force);
         let ours = ["X-Client-Cert".into()];
-        let manner = Manner { pseudonym: "us", rules: &config.rules, ours: &ours, is_to_peer: false };
+        let manner = Manner {
+            pseudonym: "us",
+            rules: &config.rules,
+            ours: &ours,
+            is_to_peer: false,
+            has_range_tag: false,
+        };
         String::from_utf8(request.for_origin(wanted, manner)).expect("text")
     }
 

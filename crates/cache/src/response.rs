@@ -6,6 +6,7 @@ use crate::{
     policy::{self, RequestFacts, Reuse, Why},
     request::Request,
     response_head::{Flags, StoredMeta},
+    sent::{Manner, SentFields},
     tags,
 };
 
@@ -95,7 +96,7 @@ impl Response {
         &self,
         request: &Request,
         facts: &RequestFacts,
-        cookies: CookieRule,
+        (cookies, manner): (CookieRule, Manner<'_>),
         now_s: u64,
     ) -> bool {
         if !policy::may_share(!self.meta.flags.has(Flags::NOT_FOR_COOKIES), facts.cookie, cookies) {
@@ -109,9 +110,8 @@ impl Response {
         }
         let Some(variant) = &self.variant else { return true };
         let mut key = request.primary().to_vec();
-        let without_cookies = facts.ruled.is_without_cookies;
-        let headers = request.head().headers;
-        key::append_variant(&mut key, variant.generation, &variant.spec, &headers, without_cookies);
+        let fields = SentFields { head: &request.head(), visitor: request.visitor, manner };
+        key::append_variant(&mut key, variant.generation, &variant.spec, &fields);
         key == variant.key
     }
 }

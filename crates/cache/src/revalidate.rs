@@ -11,7 +11,7 @@
 
 use engine::{
     cores::clock,
-    store::{Lookup, NewHead},
+    store::{Lookup, NewHead, Object},
 };
 use wire::http1::{
     fields::append_field,
@@ -19,6 +19,7 @@ use wire::http1::{
 };
 
 use crate::{
+    config::CookieRule,
     core::{Core, store_s},
     counters::Counter,
     invalidations::Verdict,
@@ -70,6 +71,11 @@ impl Stored {
             core.count(Counter::InvalidatedDropped);
             return Self::Nothing;
         }
+        if may_not_set_cookie(core, &object, &meta) {
+            drop(turn);
+            core.shard_mut().unlink(request.hash, &request.key);
+            return Self::Nothing;
+        }
         if !anew && (meta.fresh_until_s() > now_s || meta.flags.has(Flags::VARY_SPEC)) {
             return Self::Usable;
         }
@@ -97,6 +103,23 @@ impl Known {
     }
 }
 
+/// Whether a stored object has a `Set-Cookie` that it may not be shown with: it was stored by a version that allowed
+/// that, or before `cookies` was changed from `rfc`.
+#[inline]
+pub(crate) fn may_not_set_cookie(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
+    core.config.cookies != CookieRule::Rfc
+        && !meta.flags.has(Flags::NO_SET_COOKIE)
+        && meta.is_response()
+        && has_set_cookie(object)
+}
+
+#[cold]
+fn has_set_cookie(object: &Object<'_>) -> bool {
+    let mut head = Vec::new();
+    object.head().copy_to(&mut head);
+    stored_values(&head, "set-cookie").next().is_some()
+}
+
 /// The conditions by which the origin says whether an object is still the same (RFC 9110 §13.1), as lines.
 pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -113,10 +136,11 @@ pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
 }
 
 /// What a 304 came to. It speaks of the object whose validators were sent, whatever else it says: no others were.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Freshened {
-    /// The object has the younger head.
-    Yes,
+    /// The object has the younger head. The lines are `Set-Cookie` fields of the 304 that are not stored: they are for
+    /// the client that asked, and for no other.
+    Yes { set_cookie: Vec<u8> },
     /// It is not there any more, or the answer does not speak of it, or may not be kept: it is to be fetched whole.
     No,
 }
@@ -131,9 +155,16 @@ pub(crate) fn freshen(
     bans: u64,
 ) -> Freshened {
     let head = &answer.head.head();
-    if with_updated(known, head, |head| store(core, request, known, head, (answer.requested_ms, bans))) {
+    let stores_cookies = core.config.cookies == CookieRule::Rfc;
+    if with_updated(known, head, stores_cookies, |head| {
+        store(core, request, known, head, (answer.requested_ms, bans))
+    }) {
         core.count(Counter::Revalidated);
-        return Freshened::Yes;
+        let mut set_cookie = Vec::new();
+        if !stores_cookies && !core.sites.rules(request.site).removes_set_cookie {
+            head.headers("set-cookie").for_each(|value| append_field(&mut set_cookie, "Set-Cookie", value));
+        }
+        return Freshened::Yes { set_cookie };
     }
     // What was stored is not to be asked about in this way again.
     core.shard_mut().unlink(request.hash, &request.key);
@@ -144,10 +175,11 @@ pub(crate) fn freshen(
 fn with_updated(
     known: &Known,
     answer: &ResponseHead<'_, '_>,
+    takes_cookies: bool,
     then: impl FnOnce(&ResponseHead<'_, '_>) -> bool,
 ) -> bool {
     let mut updated = Vec::with_capacity(known.head.len() + 256);
-    append_updated(&mut updated, &known.head, known.meta.received(), answer);
+    append_updated(&mut updated, &known.head, known.meta.received(), answer, takes_cookies);
     updated.extend_from_slice(b"\r\n");
     let limits = HeadLimits { line_bytes_max: updated.len(), head_bytes_max: updated.len() };
     match parse_response(&updated, &mut HeaderSlots::new(), &limits) {
@@ -173,7 +205,8 @@ fn store(
     // Tags were not stored with the head: these are the answer's, if it has any.
     let words = judge::tag_words(core, head);
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
-    let kept = judge::kept(core, head, &facts.directives.omit, &freshness, times, known.meta.body_bytes);
+    let omit = judge::omitted(core, request.site, &facts.directives.omit);
+    let kept = judge::kept(core, head, &omit, &freshness, times, known.meta.body_bytes);
     let meta = if known.meta.flags.has(Flags::IN_BLOCKS) { kept.meta.in_blocks() } else { kept.meta };
     let meta = StoredMeta {
         origin_ms: known.meta.origin_ms,
@@ -248,10 +281,10 @@ mod tests {
         let known = known("HTTP/1.1 200 Fine\nX: 1\nContent-Length: 5\nY: 2\nX: 3\nETag: \"t\"\n");
         with_response(
             "304 Not Modified",
-            "x: new\nContent-Length: 0\nAge: 7\nConnection: Z\nZ: 1",
+            "x: new\nContent-Length: 0\nAge: 7\nConnection: Z\nZ: 1\nSet-Cookie: a=1",
             |answer| {
                 let mut seen = Vec::new();
-                assert!(with_updated(&known, answer, |head| {
+                assert!(with_updated(&known, answer, false, |head| {
                     assert_eq!((head.status, head.reason), (200, "Fine"));
                     seen = head
                         .headers

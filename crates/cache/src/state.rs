@@ -89,6 +89,8 @@ pub(crate) struct Undecoded {
     pub(crate) trust: Trust,
     /// What Cache-Status says of it, where that is not what it says of a hit.
     pub(crate) said: Option<CacheStatus>,
+    /// `Set-Cookie` lines of the 304 that validated it, for this client alone.
+    pub(crate) set_cookie: Vec<u8>,
     /// It is stale, and to be fetched anew beside (RFC 5861 §3).
     pub(crate) refresh: Option<Keyed>,
 }

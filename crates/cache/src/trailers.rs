@@ -5,7 +5,7 @@ use wire::http1::{
     trailers::{Permitted, permitted},
 };
 
-use crate::{core::with_core, counters::Counter, request::is_one_of};
+use crate::{core::with_core, counters::Counter, sent::is_one_of};
 
 /// The trailers of a message that go on: to the origin, or to the client and into the store.
 pub(crate) fn going_on(trailers: &[u8], headers: &Headers<'_, '_>) -> Vec<u8> {

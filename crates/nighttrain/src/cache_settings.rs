@@ -175,9 +175,10 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CACHE,
         value_name: "RULE",
-        help: "Which answers may be shared although cookies are in play: safe (only those that say so), \
-               strict (with a cookie, only those that say public, s-maxage, CDN-Cache-Control or Vary: Cookie), \
-               or rfc (the letter of RFC 9111)",
+        help: "Which answers may be shared although cookies are in play: safe (to a request with a cookie, only those that \
+               say how long they are fresh), strict (only those that say public, s-maxage, CDN-Cache-Control or Vary: \
+               Cookie), or rfc (the letter of RFC 9111, which lets a stored Set-Cookie be sent to everybody). With safe and \
+               strict an answer with Set-Cookie is never stored nor shared, whatever it says",
         access: Access {
             set: |settings, text| {
                 settings.cache.cookies = match text {

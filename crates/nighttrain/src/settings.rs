@@ -652,7 +652,7 @@ mod tests {
             "ignore-query" | "bypass-cookies" => "utm_*,gclid",
             "methods" => "GET,POST",
             "bypass-headers" => "X-Preview,X-Debug",
-            "sort-query" | "https-only" => "true",
+            "sort-query" | "https-only" | "remove-set-cookie" => "true",
             "error-page" => concat!(env!("CARGO_MANIFEST_DIR"), "/../cache/src/error_page/page.css"),
             "resolver" => "10.0.0.2:53,10.0.0.3:5353",
             "compress" => "gzip,br",

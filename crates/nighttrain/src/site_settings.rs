@@ -128,6 +128,19 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "remove-set-cookie",
+        section: Section::Cache,
+        shape: Shape::Flag,
+        heading: RULES,
+        value_name: "true|false",
+        help: "Removes Set-Cookie from answers that may be stored but for it, and stores them. Unset: an answer that sets a \
+               cookie is for one visitor, and is neither stored nor shared",
+        access: Access {
+            set: |settings, text| truth(text).map(|is_so| settings.cache.rules.removes_set_cookie = is_so),
+            text: |settings| Some(settings.cache.rules.removes_set_cookie.to_string()),
+        },
+    },
+    Setting {
         key: "https-only",
         section: Section::Cache,
         shape: Shape::Flag,

@@ -26,6 +26,7 @@ on_one_core_and_on_two! {
     a4_an_origin_that_fails_is_left_alone,
     a4_what_breaks_one_page_shows_no_other_stale,
     a4_a_304_to_no_condition_is_a_failure,
+    a_stored_error_never_stands_in_for_another,
     a6_what_is_stale_is_validated_and_keeps_its_body,
     a6_what_must_be_validated_each_time_is_stored_and_costs_a_304,
     a6_clients_that_wait_for_a_validation_share_it,
@@ -214,6 +215,40 @@ fn a4_a_304_to_no_condition_is_a_failure(cores: &str) {
     assert_eq!(origin.seen("/page")[1].header("if-none-match"), None);
     assert!(cache_status(&accelerator.get("/page")).contains("detail=stale-if-error"));
     assert_eq!(accelerator.stat().count("requests.revalidated"), 0);
+}
+
+/// A 5xx that says for how long it is fresh is stored, and replaced by the next when that is over: `--stale-if-error`
+/// (ten minutes) is for pages, not for errors.
+fn a_stored_error_never_stands_in_for_another(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    for (path, status, says) in [
+        ("/502", 502, "public, max-age=1"),
+        ("/503", 503, "public, max-age=1, stale-if-error=600"),
+        ("/500", 500, "public, max-age=1, stale-while-revalidate=0"),
+    ] {
+        let number = AtomicUsize::new(0);
+        origin.on(path, move |_, reply| {
+            let number = number.fetch_add(1, Relaxed);
+            reply.answer(&Answer::new(status, format!("error {number}")).header("Cache-Control", says))
+        });
+        let running = start(&origin, cores);
+        assert_eq!(running.get(path).expect_status(status).text(), "error 0");
+        eventually("the newer error is shown", || {
+            running.get(path).expect_status(status).text() != "error 0"
+        });
+        // It is stored in its turn, and gives way again.
+        let newer = running.get(path).text();
+        eventually("and the next one", || running.get(path).expect_status(status).text() != newer);
+    }
+    // One that is stale when it comes is of no use to anybody.
+    let number = AtomicUsize::new(0);
+    origin.on("/stale", move |_, reply| {
+        let answer = Answer::new(502, number.fetch_add(1, Relaxed).to_string()).header("Age", "20");
+        reply.answer(&answer.header("Cache-Control", "max-age=10, stale-if-error=600"))
+    });
+    let running = start(&origin, cores);
+    let shown: Vec<_> = (0..3).map(|_| running.get("/stale").expect_status(502).text()).collect();
+    assert_eq!(shown, ["0", "1", "2"]);
 }
 
 fn a6_what_is_stale_is_validated_and_keeps_its_body(cores: &str) {

@@ -239,6 +239,9 @@ pub struct SiteRules {
     pub bypass_cookies: Option<Vec<Pattern>>,
     /// Who sends such a field goes past the store.
     pub bypass_headers: Vec<Box<str>>,
+    /// `Set-Cookie` is removed from answers that are then stored; else an answer that has it is not stored (but with
+    /// [`CookieRule::Rfc`](super::CookieRule::Rfc)).
+    pub removes_set_cookie: bool,
     /// Freshness for a cacheable answer that states none and allows no heuristic. 0: such answers are not reused.
     pub default_ttl: Duration,
     /// For how long an answer that does not say so itself (RFC 5861 §3) may be shown stale while it is fetched anew.
@@ -270,6 +273,7 @@ impl Default for SiteRules {
             methods: None,
             bypass_cookies: None,
             bypass_headers: Vec::new(),
+            removes_set_cookie: false,
             default_ttl: Duration::ZERO,
             grace: Duration::ZERO,
             stale_if_error: Duration::from_secs(10 * 60),

@@ -97,7 +97,7 @@ fn check_variants(head: &wire::http1::head::RequestHead<'_, '_>, primary: &[u8])
     let mut variants = Vec::new();
     for (generation, spec) in [(0, &b"host"[..]), (1, b"host"), (1, b"accept,host")] {
         let mut key = primary.to_vec();
-        key::append_variant(&mut key, generation, spec, &head.headers, false);
+        key::append_variant(&mut key, generation, spec, &head.headers);
         assert!(key.starts_with(primary) && key[primary.len()] == 0);
         assert!(!variants.contains(&key));
         variants.push(key);

@@ -38,8 +38,13 @@ pub fn cache_policy(bytes: &[u8]) {
     let mut cut = Cut(bytes);
     let cookies = [CookieRule::Strict, CookieRule::Safe, CookieRule::Rfc][usize::from(cut.u8() % 3)];
     let default_ttl_s = u32::from(cut.u8());
-    let rules =
-        StoreRules { cookies, default_ttl_s, grace_s: default_ttl_s / 2, stale_if_error_s: default_ttl_s };
+    let rules = StoreRules {
+        cookies,
+        removes_set_cookie: false,
+        default_ttl_s,
+        grace_s: default_ttl_s / 2,
+        stale_if_error_s: default_ttl_s,
+    };
     let (later_s, body_bytes) = (cut.u16(), u64::from(cut.u16()));
     let body_bytes = (body_bytes > 0).then_some(body_bytes);
     let text = cut.0;
@@ -315,7 +320,7 @@ fn check_rules(facts: &RequestFacts, response: &ResponseHead<'_, '_>, rules: &St
     let shared = says.public || says.must_revalidate || says.s_maxage != Seconds::Absent;
     assert!(!facts.authorization || shared);
     if rules.cookies != CookieRule::Rfc {
-        assert!(!answer.sets_cookie || says.public || answer.targeted);
+        assert!(!answer.sets_cookie || rules.removes_set_cookie);
         assert!(!facts.cookie || freshness.for_cookies);
     }
     assert_eq!(freshness.stale_at_s(NOW_S) - freshness.born_s(NOW_S), u64::from(freshness.lifetime_s));
@@ -470,7 +475,7 @@ fn check_vary(head: &[u8], request: &RequestHead<'_, '_>, response: &ResponseHea
     let Ok(vary) = Vary::of(&response.headers) else { return };
     let key = |request: &RequestHead<'_, '_>| {
         let mut key = Vec::new();
-        secondary_key(vary.spec(), &request.headers, false, &mut key);
+        secondary_key(vary.spec(), &request.headers, &mut key);
         key
     };
     let whole = key(request);

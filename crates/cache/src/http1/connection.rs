@@ -522,7 +522,7 @@ impl Connection {
                 head: &head,
                 has_body,
                 trust: Trust::Fresh,
-                address: visitor.address,
+                visitor,
                 came: self.client.transport.came(),
                 showing: hit::Showing::Accepted,
             };

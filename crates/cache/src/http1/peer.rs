@@ -48,6 +48,7 @@ use crate::{
     respond::{self, respond},
     response::Standing,
     response_head::Fwd,
+    sent::SentFields,
     sink::Sink as _,
     state::{Slow, State, Trust},
     tags,
@@ -287,20 +288,16 @@ fn tags_of_answer(core: &Core, request: &Request, answer: &Answer<'_>) -> Option
     if let Head::Fetched(response) = &answer.head {
         return Some(response.tag_words.clone());
     }
-    let facts = core.facts_of(request);
     let turn = core.reader.turn();
-    tags_of(&turn, &request.head(), request.primary(), facts.ruled.is_without_cookies)
+    let fields =
+        SentFields { head: &request.head(), visitor: request.visitor, manner: core.manner(request.site) };
+    tags_of(&turn, &fields, request.primary())
 }
 
 /// Likewise, of what is stored for a request; `None`, too: it is not any more.
-fn tags_of(
-    turn: &Turn<'_>,
-    head: &RequestHead<'_, '_>,
-    primary: &[u8],
-    is_without_cookies: bool,
-) -> Option<Vec<u8>> {
+fn tags_of(turn: &Turn<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Option<Vec<u8>> {
     let (mut key, mut hash) = (primary.to_vec(), turn.hash(primary));
-    let (object, _) = hit::chosen(turn, head, is_without_cookies, &mut hash, &mut key).ok()?;
+    let (object, _) = hit::chosen(turn, fields, &mut hash, &mut key).ok()?;
     tags::stored_words(object.extra()).ok().flatten()
 }
 
@@ -363,7 +360,7 @@ fn look(
         head: &head,
         has_body: false,
         trust: Trust::Fresh,
-        address: visitor.address,
+        visitor,
         came: &Came::Plain,
         showing: hit::Showing::AsSent,
     };
@@ -383,8 +380,8 @@ fn look(
             let refresh =
                 answer.refresh.take().map(|keyed| of_peer(core, (&head, head_bytes), &key, keyed, visitor));
             let Keyed { primary_bytes, site, .. } = of_request(&mut key);
-            let ruled = core.sites.table.ruled(site, &head, key::path(&key[..primary_bytes]));
-            let tags = tags_of(&turn, &head, &key[..primary_bytes], ruled.is_without_cookies);
+            let fields = SentFields { head: &head, visitor, manner: core.manner(site) };
+            let tags = tags_of(&turn, &fields, &key[..primary_bytes]);
             drop(turn);
             if let Some(request) = refresh {
                 fetch::refresh(core, Arc::new(request));

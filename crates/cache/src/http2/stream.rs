@@ -123,7 +123,7 @@ pub(super) fn answer(
         head: &head,
         has_body: !matches!(framing, Framing::None | Framing::Length(0)),
         trust: Trust::Fresh,
-        address: visitor.address,
+        visitor,
         came: multiplex.transport.came(),
         showing: hit::Showing::Accepted,
     };

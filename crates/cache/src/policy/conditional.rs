@@ -96,6 +96,20 @@ fn coding_named(tag: &EntityTag<'_>, etag: &EntityTag<'_>) -> Option<Coding> {
     Coding::ALL.into_iter().find(|coding| coding.tag_suffix().as_bytes() == suffix)
 }
 
+/// What a tag would be without the mark of a coding that we have made ([`Coding::tag_suffix`]), where it ends like one.
+/// It may be its origin's own all the same: `"user-id"`.
+pub fn unmarked<'t>(tag: &EntityTag<'t>) -> Option<EntityTag<'t>> {
+    let marks = Coding::ALL.into_iter().map(Coding::tag_suffix).filter(|mark| !mark.is_empty());
+    let mut opaque = marks.filter_map(|mark| tag.opaque.strip_suffix(mark.as_bytes()));
+    opaque.next().map(|opaque| EntityTag { opaque, ..*tag })
+}
+
+/// Whether the parts that a client asks for are of a representation with the mark of a coding of ours (`If-Range`).
+pub fn is_part_marked(headers: &Headers<'_, '_>) -> bool {
+    let tag = headers.known(KnownHeader::IfRange).and_then(EntityTag::parse);
+    tag.is_some_and(|tag| unmarked(&tag).is_some())
+}
+
 /// Of what its origin sent in a coding: whether the client has it without that, by its `If-None-Match`.
 pub fn has_decoded(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> bool {
     let mut tags = headers.known_all(KnownHeader::IfNoneMatch).flat_map(entity_tags);

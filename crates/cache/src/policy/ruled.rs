@@ -51,11 +51,18 @@ impl Ruled {
                 .and_then(|rule| rule.ttl)
                 .map(|ttl| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX)),
             is_alone: of_path.is_some_and(|rule| !rule.join),
-            is_without_cookies: rules.bypass_cookies.is_some()
-                || rules.origin.sticky.as_deref().is_some_and(|name| has_only(&head.headers, name)),
+            is_without_cookies: is_without_cookies(rules, &head.headers),
             path: at,
         }
     }
+}
+
+/// Whether a request counts as one without cookies: then its origin is sent none with a fetch for the store. So it is
+/// where the site says by which cookies visitors are known, and where the only one is that by which its visitor stays
+/// with a server.
+pub fn is_without_cookies(rules: &SiteRules, headers: &Headers<'_, '_>) -> bool {
+    rules.bypass_cookies.is_some()
+        || rules.origin.sticky.as_deref().is_some_and(|name| has_only(headers, name))
 }
 
 /// Whether there is a cookie of such a name; or one that cannot be told to have another (RFC 6265 §4.2.1).

@@ -24,8 +24,10 @@ pub struct ResponseFacts {
     pub targeted: bool,
     /// Dates and age.
     pub dates: Dates,
-    /// `Set-Cookie` occurs, and would be kept with the stored response.
+    /// `Set-Cookie` occurs.
     pub sets_cookie: bool,
+    /// `Set-Cookie` occurs, and neither `private="…"` nor `no-cache="…"` keeps it out of the stored response.
+    pub stores_cookie: bool,
     /// A field named by `private="…"` or `no-cache="…"` occurs.
     pub omits_fields: bool,
     /// The origin can be asked whether it is still the same: by an entity tag, or by when it was changed. Of errors and
@@ -53,7 +55,8 @@ impl ResponseFacts {
                     && !omitted("etag")
                     || dates.last_modified_s.is_some() && !omitted("last-modified")),
             dates,
-            sets_cookie: headers.has(KnownHeader::SetCookie) && !omitted("set-cookie"),
+            sets_cookie: headers.has(KnownHeader::SetCookie),
+            stores_cookie: headers.has(KnownHeader::SetCookie) && !omitted("set-cookie"),
             omits_fields: !directives.omit.is_empty() && headers.iter().any(|(name, _)| omitted(name)),
             vary: Vary::of(headers),
             directives,
@@ -66,6 +69,8 @@ impl ResponseFacts {
 pub struct StoreRules {
     /// Which responses may be shared although cookies are in play.
     pub cookies: CookieRule,
+    /// `Set-Cookie` is removed from whatever is stored, so it forbids nothing.
+    pub removes_set_cookie: bool,
     /// Freshness for what states none and allows no heuristic; 0: none.
     pub default_ttl_s: u32,
     /// For how long what does not say so may be shown stale while it is fetched anew.
@@ -132,8 +137,8 @@ whys! {
         "The origin was told of the client's certificate, and the response says neither public nor s-maxage",
     VaryCertificate "vary-certificate" "knob tls-client-header"
         "The response depends on the client's certificate (Vary), which is no part of the key",
-    SetCookie "set-cookie" "knob cookies=safe"
-        "The response sets a cookie, and says neither public nor CDN-Cache-Control, or bypass-cookies is set",
+    SetCookie "set-cookie" "knob cookies"
+        "The response sets a cookie, so it is for one visitor, whatever its Cache-Control says",
     NoFreshness "no-freshness" "RFC 9111 §3, §4.2.2"
         "The response does not say how long it is fresh, and nothing allows a guess",
     Cookie "cookie" "knob cookies"
@@ -196,10 +201,7 @@ fn judge(
     refuse_if(request.certificate && !for_all, Why::Certificate)?;
     let safe = rules.cookies != CookieRule::Rfc;
     let shared_with_cookie = directives.public || response.targeted;
-    // Where the operator says by which cookies visitors are known, no answer gives one visitor's to the next.
-    let is_known_by_cookies = request.ruled.is_without_cookies;
-    let may_set_cookie = !is_known_by_cookies && (!safe || shared_with_cookie);
-    refuse_if(response.sets_cookie && !may_set_cookie, Why::SetCookie)?;
+    refuse_if(sets_cookie(request, response, rules), Why::SetCookie)?;
 
     // §4.2.2: by status, or where `public` marks it as cacheable.
     let heuristic_allowed = is_heuristically_cacheable(response.status) || directives.public;
@@ -212,8 +214,8 @@ fn judge(
         times.response_s,
     );
     let said = if directives.no_cache { Some((0, Source::NoCache)) } else { lifetime };
-    let (lifetime_s, source) = by_path(request, response).or(said).ok_or(Why::NoFreshness)?;
-    let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(directives, rules);
+    let (lifetime_s, source) = by_path(request, response, rules).or(said).ok_or(Why::NoFreshness)?;
+    let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(response, rules);
     let initial_age_s = u32::try_from(initial_age_s(&response.dates, times)).unwrap_or(u32::MAX);
     let is_fresh = initial_age_s < lifetime_s;
     // Visitors with cookies share what its origin says is fresh, and not what the operator says.
@@ -247,11 +249,24 @@ fn judge(
     })
 }
 
+/// Whether `Set-Cookie` forbids to store a response. `safe` and `strict` take a session's cookie for what it is,
+/// whatever Cache-Control says: frameworks send `public` with it. With `rfc` the letter holds (RFC 9111 §7.3), unless
+/// the operator says by which cookies visitors are known.
+fn sets_cookie(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRules) -> bool {
+    if rules.removes_set_cookie {
+        return false;
+    }
+    match rules.cookies {
+        CookieRule::Safe | CookieRule::Strict => response.sets_cookie,
+        CookieRule::Rfc => response.stores_cookie && request.ruled.is_without_cookies,
+    }
+}
+
 /// What the rule for its path says of a good answer's freshness. An answer that is to be validated each time, or sets a
 /// cookie, is its origin's business all the same; and errors are not kept for as long as what is well.
-fn by_path(request: &RequestFacts, response: &ResponseFacts) -> Option<(u32, Source)> {
+fn by_path(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRules) -> Option<(u32, Source)> {
     let is_good = is_heuristically_cacheable(response.status) && response.status < 400;
-    let is_for_one = response.directives.no_cache || response.sets_cookie;
+    let is_for_one = response.directives.no_cache || response.stores_cookie && !rules.removes_set_cookie;
     request.ruled.ttl_s.filter(|_| is_good && !is_for_one).map(|s| (s.min(DELTA_SECONDS_MAX), Source::Path))
 }
 
@@ -265,17 +280,17 @@ fn must_revalidate(directives: &ResponseDirectives) -> bool {
 
 /// For how long a response may be shown stale while it is fetched anew, and if the origin fails: as it says itself (RFC
 /// 5861), else by the knobs. Beside `s-maxage` what it says counts, although that implies `proxy-revalidate`: it would
-/// not say so otherwise.
-fn stale_windows(directives: &ResponseDirectives, rules: &StoreRules) -> (u32, u32) {
+/// not say so otherwise. An error of the origin's is not shown in place of its next one.
+fn stale_windows(response: &ResponseFacts, rules: &StoreRules) -> (u32, u32) {
+    let directives = &response.directives;
     if directives.must_revalidate || directives.proxy_revalidate || directives.no_cache {
         return (0, 0);
     }
     let by_knob = |s| if must_revalidate(directives) { 0 } else { s };
     let said = |seconds: Seconds, knob_s| seconds.said().unwrap_or(by_knob(knob_s));
-    (
-        said(directives.stale_while_revalidate, rules.grace_s),
-        said(directives.stale_if_error, rules.stale_if_error_s),
-    )
+    let if_error_s =
+        if response.status >= 500 { 0 } else { said(directives.stale_if_error, rules.stale_if_error_s) };
+    (said(directives.stale_while_revalidate, rules.grace_s), if_error_s)
 }
 
 /// Statuses whose meaning for caching is known here: those of RFC 9110 §15 that are final, but for 206 and 304, and

@@ -12,12 +12,10 @@
 
 use smallvec::SmallVec;
 use wire::http1::{
-    fields::{is_hop_by_hop, is_token, list},
+    fields::{is_token, list},
     head::Headers,
     known::KnownHeader,
 };
-
-use super::accept::append_meaning;
 
 /// Header names in one `Vary`; beyond, the response is not stored ([`VaryFault::TooLarge`]).
 pub const VARY_NAMES_MAX: usize = 16;
@@ -105,9 +103,8 @@ impl Vary {
 ///
 /// Values are compared as §4.1 allows: lines of one name are combined, and white space around the commas between list
 /// members does not count; in the fields whose members ignore case, nor does case. Fields that are no lists are
-/// compared byte by byte. What the origin does not get, because `Connection` names it or it is for one hop by itself,
-/// counts as absent; and so do cookies, where it is sent none by the rules of the site (`is_without_cookies`).
-pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, is_without_cookies: bool, out: &mut Vec<u8>) {
+/// compared byte by byte. What the origin does not get counts as absent, and what it gets of us counts as we send it.
+pub fn secondary_key(spec: &[u8], fields: &impl SelectingFields, out: &mut Vec<u8>) {
     if spec.is_empty() {
         return;
     }
@@ -115,16 +112,24 @@ pub fn secondary_key(spec: &[u8], headers: &Headers<'_, '_>, is_without_cookies:
         // A spec is tokens joined by commas; other bytes (a damaged record) name no header.
         let name = std::str::from_utf8(name).unwrap_or_default();
         let known = KnownHeader::of(name.as_bytes()).filter(|_| is_token(name.as_bytes()));
-        // The origin gets no field that is for this hop alone, so the answer cannot depend on it.
-        let reaches_origin = !(is_hop_by_hop(name, headers) || is_without_cookies && name == "cookie");
-        match known {
-            Some(known) if reaches_origin && append_meaning(known, headers, b"=", out) => out.push(b'\n'),
-            Some(known) => {
-                append_values(headers.known_all(known).filter(|_| reaches_origin), shape(name), out);
-            }
-            None => append_values(headers.headers(name).filter(|_| reaches_origin), shape(name), out),
+        if known.is_some_and(|known| fields.append_meaning(known, name, out)) {
+            out.push(b'\n');
+            continue;
         }
+        let mut values = Values::begin(shape(name), out);
+        fields.append_values(known, name, &mut values);
+        values.end();
     }
+}
+
+/// The fields by which an origin may select a variant: those that it is sent. A field that is for one hop alone is none.
+pub trait SelectingFields {
+    /// Appends `=` and what a field means ([`accept`](super::accept)), where it is written as that; else nothing, and
+    /// `false`. Names are in lower case.
+    fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool;
+
+    /// Gives the values of a field's lines, in order.
+    fn append_values(&self, known: Option<KnownHeader>, name: &str, values: &mut Values<'_>);
 }
 
 /// How values of a header are compared.
@@ -159,34 +164,69 @@ fn shape(name: &str) -> Shape {
     }
 }
 
-fn append_values<'v>(values: impl Iterator<Item = &'v [u8]>, shape: Shape, out: &mut Vec<u8>) {
-    let start = out.len();
-    let (mut present, mut first) = (false, true);
-    let append = |part: &[u8], first: &mut bool, out: &mut Vec<u8>| {
-        if !std::mem::take(first) {
-            out.push(b',');
-        }
-        out.extend_from_slice(part);
-    };
-    for value in values {
-        if !present {
-            out.push(b'+');
-            present = true;
-        }
-        if shape == Shape::Opaque {
-            append(value, &mut first, out);
+/// The values of one field on their way into a key.
+#[derive(Debug)]
+pub struct Values<'o> {
+    shape: Shape,
+    out: &'o mut Vec<u8>,
+    start: usize,
+    is_present: bool,
+    is_first: bool,
+}
+
+impl<'o> Values<'o> {
+    fn begin(shape: Shape, out: &'o mut Vec<u8>) -> Self {
+        Self { shape, start: out.len(), out, is_present: false, is_first: true }
+    }
+
+    /// Takes the value of a line.
+    pub fn take(&mut self, value: &[u8]) {
+        self.begin_value();
+        if self.shape == Shape::Opaque {
+            self.append(value);
         } else {
-            list(value).for_each(|member| append(member, &mut first, out));
+            list(value).for_each(|member| self.append(member));
         }
     }
-    if !present {
-        out.push(b'-');
-        return;
+
+    /// Takes the value of a line that is written here; where `write` says `false` there is none.
+    pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let before = (self.out.len(), self.is_present, self.is_first);
+        self.begin_value();
+        self.separate();
+        if !write(self.out) {
+            let (length, is_present, is_first) = before;
+            self.out.truncate(length);
+            (self.is_present, self.is_first) = (is_present, is_first);
+        }
     }
-    if shape == Shape::CaselessList {
-        out[start..].make_ascii_lowercase();
+
+    fn begin_value(&mut self) {
+        if !std::mem::replace(&mut self.is_present, true) {
+            self.out.push(b'+');
+        }
     }
-    out.push(b'\n');
+
+    fn separate(&mut self) {
+        if !std::mem::take(&mut self.is_first) {
+            self.out.push(b',');
+        }
+    }
+
+    fn append(&mut self, part: &[u8]) {
+        self.separate();
+        self.out.extend_from_slice(part);
+    }
+
+    fn end(self) {
+        if !self.is_present {
+            return self.out.push(b'-');
+        }
+        if self.shape == Shape::CaselessList {
+            self.out[self.start..].make_ascii_lowercase();
+        }
+        self.out.push(b'\n');
+    }
 }
 
 #[cfg(test)]
@@ -207,7 +247,7 @@ mod tests {
     fn key(spec: &str, headers: &str) -> String {
         with_request("GET /", headers, |head| {
             let mut out = Vec::new();
-            secondary_key(spec.as_bytes(), &head.headers, false, &mut out);
+            secondary_key(spec.as_bytes(), &head.headers, &mut out);
             String::from_utf8(out).unwrap()
         })
     }
@@ -323,7 +363,7 @@ mod tests {
             with_request("GET /", &text, |head| {
                 let mut out = Vec::with_capacity(512);
                 let before = (out.as_ptr(), out.capacity());
-                secondary_key(b"a,b,c", &head.headers, false, &mut out);
+                secondary_key(b"a,b,c", &head.headers, &mut out);
                 assert_eq!((out.as_ptr(), out.capacity()), before);
             });
         }

@@ -59,6 +59,8 @@ impl Flags {
     pub const MAY_BE_DECODED: Flags = Flags(1 << 3);
     /// It says that everybody may have it (`public`, `s-maxage`): those, too, of whom their origin knows who they are.
     pub const FOR_ALL: Flags = Flags(1 << 4);
+    /// Its head has no `Set-Cookie`. Versions that did not know this flag stored such heads without it.
+    pub const NO_SET_COOKIE: Flags = Flags(1 << 5);
     /// The record is no response but the names in `Vary`, under which the response has to be looked for.
     pub const VARY_SPEC: Flags = Flags(1 << 16);
     /// The origin gave no `Content-Length`.
@@ -75,7 +77,7 @@ impl Flags {
     /// origin said.
     pub const IN_BLOCKS: Flags = Flags(1 << 21);
 
-    const KNOWN: u32 = 0b11_1111 << 16 | 0b1_1111;
+    const KNOWN: u32 = 0b11_1111 << 16 | 0b11_1111;
     const MUST_KNOW: u32 = 0xffff_0000;
 
     /// Whether all of these are set.
@@ -209,7 +211,8 @@ impl StoredMeta {
                 .with_if(body_bytes.is_none(), Flags::LENGTH_UNKNOWN)
                 .with_if(freshness.must_revalidate, Flags::MUST_REVALIDATE)
                 .with_if(!freshness.for_cookies, Flags::NOT_FOR_COOKIES)
-                .with_if(freshness.for_all, Flags::FOR_ALL),
+                .with_if(freshness.for_all, Flags::FOR_ALL)
+                .with_if(!outline.sets_cookie, Flags::NO_SET_COOKIE),
             lifetime_s: freshness.lifetime_s,
             stale_while_revalidate_s: freshness.stale_while_revalidate_s.min(STALE_S_MAX),
             stale_if_error_s: freshness.stale_if_error_s.min(STALE_S_MAX),
@@ -346,7 +349,8 @@ impl StoredMeta {
             age_s: self.age_s(now_s),
             must_revalidate: self.flags.has(Flags::MUST_REVALIDATE),
             stale_while_revalidate_s: self.stale_while_revalidate_s,
-            stale_if_error_s: self.stale_if_error_s,
+            // What an older version stored of an error may say otherwise.
+            stale_if_error_s: if self.status >= 500 { 0 } else { self.stale_if_error_s },
         }
     }
 

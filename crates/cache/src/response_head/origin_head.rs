@@ -41,6 +41,8 @@ pub struct HeadOutline {
     pub head_bytes: u32,
     /// Where in them the value of `ETag` lies, if there is exactly one.
     pub etag: Option<Range<u32>>,
+    /// `Set-Cookie` is among the fields.
+    pub sets_cookie: bool,
 }
 
 /// Appends the head of an origin's response as it is stored or forwarded: the status line and the fields that are for
@@ -66,7 +68,7 @@ pub fn append_origin_head(
     out.extend_from_slice(head.reason.as_bytes());
     out.extend_from_slice(b"\r\n");
     let storing = purpose == For::Store;
-    let (mut etag, mut is_dated) = (None, false);
+    let (mut etag, mut is_dated, mut sets_cookie) = (None, false, false);
     for (known, name, value) in head.headers.classified() {
         let left_out = match known {
             Some(KnownHeader::ContentLength) => true,
@@ -86,12 +88,13 @@ pub fn append_origin_head(
         out.extend_from_slice(value);
         out.extend_from_slice(b"\r\n");
         is_dated |= known == Some(KnownHeader::Date);
+        sets_cookie |= known == Some(KnownHeader::SetCookie);
     }
     // Connection or `private="date"` could have named Date away; the line is due all the same.
     if !is_dated {
         append_date(out, response_s);
     }
-    HeadOutline { head_bytes: offset(out), etag }
+    HeadOutline { head_bytes: offset(out), etag, sets_cookie }
 }
 
 /// Appends `Date:` with its CRLF.
@@ -156,16 +159,19 @@ pub(crate) fn append_but(out: &mut Vec<u8>, stored_head: &[u8], name: &[u8]) {
 
 /// Appends a stored head as a 304 updates it (RFC 9111 §3.2): a field that the 304 has takes the place of the stored ones
 /// of its name, but for those that describe the content, which is the stored one. With `Age`, from which the age of what
-/// is stored then counts.
+/// is stored then counts. `Set-Cookie` of the 304 is added to what is stored only if it `takes_cookies`.
 pub fn append_updated(
     out: &mut Vec<u8>,
     stored_head: &[u8],
     received: Version,
     answer: &ResponseHead<'_, '_>,
+    takes_cookies: bool,
 ) {
     const NAMES: [&str; 5] = ["content-encoding", "content-length", "content-md5", "content-range", "etag"];
     let updates = |name: &str| {
-        !NAMES.iter().any(|kept| kept.eq_ignore_ascii_case(name)) && !is_hop_by_hop(name, &answer.headers)
+        !NAMES.iter().any(|kept| kept.eq_ignore_ascii_case(name))
+            && (takes_cookies || !name.eq_ignore_ascii_case("set-cookie"))
+            && !is_hop_by_hop(name, &answer.headers)
     };
     let status_line = line_at(stored_head, 0);
     out.extend_from_slice(if received == Version::Http10 { b"HTTP/1.0" } else { b"HTTP/1.1" });

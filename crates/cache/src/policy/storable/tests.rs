@@ -11,8 +11,13 @@ use crate::policy::{
 
 const NOW: u64 = 1_800_000_000;
 const TIMES: Times = Times { request_s: NOW, response_s: NOW };
-const SAFE: StoreRules =
-    StoreRules { cookies: CookieRule::Safe, default_ttl_s: 0, grace_s: 0, stale_if_error_s: 0 };
+const SAFE: StoreRules = StoreRules {
+    cookies: CookieRule::Safe,
+    removes_set_cookie: false,
+    default_ttl_s: 0,
+    grace_s: 0,
+    stale_if_error_s: 0,
+};
 const RFC: StoreRules = StoreRules { cookies: CookieRule::Rfc, ..SAFE };
 const STRICT: StoreRules = StoreRules { cookies: CookieRule::Strict, ..SAFE };
 
@@ -226,7 +231,7 @@ fn targeted_directives_take_the_place_of_all_others() {
         ("Expires: 0\nCDN-Cache-Control: max-age=60", Ok((Source::MaxAge, 60))),
         ("Cache-Control: no-store\nCDN-Cache-Control: max-age=\"60\"", Err(Why::NoStore)),
         ("Cache-Control: no-store\nCDN-Cache-Control: max-age=60, &&&&&", Err(Why::NoStore)),
-        ("Set-Cookie: a=b\nCDN-Cache-Control: max-age=60", Ok((Source::MaxAge, 60))),
+        ("Set-Cookie: a=b\nCDN-Cache-Control: max-age=60", Err(Why::SetCookie)),
         ("Set-Cookie: a=b\nCDN-Cache-Control: max-age=\"60\"\nCache-Control: max-age=5", Err(Why::SetCookie)),
     ] {
         assert_eq!(outcome("200 OK", headers), want, "{headers}");
@@ -259,9 +264,10 @@ fn cookies_are_safe_unless_the_letter_is_asked_for() {
     for (request, response, safe, rfc) in [
         ("", "Set-Cookie: s=1\nCache-Control: max-age=60", false, true),
         ("", "Set-Cookie: s=1\nCache-Control: s-maxage=60", false, true),
-        ("", "Set-Cookie: s=1\nCache-Control: public, max-age=60", true, true),
-        ("", "Set-Cookie: s=1\nCache-Control: no-cache=\"set-cookie\", max-age=60", true, true),
-        ("", "Set-Cookie: s=1\nCache-Control: private=\"Set-Cookie\", max-age=60", true, true),
+        ("", "Set-Cookie: s=1\nCache-Control: public, max-age=60", false, true),
+        ("", "Set-Cookie: s=1\nCDN-Cache-Control: public, max-age=60", false, true),
+        ("", "Set-Cookie: s=1\nCache-Control: no-cache=\"set-cookie\", max-age=60", false, true),
+        ("", "Set-Cookie: s=1\nCache-Control: private=\"Set-Cookie\", max-age=60", false, true),
         ("", "Set-Cookie: s=1\nCache-Control: private=\"other\", max-age=60", false, true),
         ("Cookie: s=1", "Cache-Control: max-age=60", true, true),
         ("Cookie: s=1", &expires, true, true),
@@ -273,6 +279,13 @@ fn cookies_are_safe_unless_the_letter_is_asked_for() {
             let said = ask("GET /", request, "200 OK", response, rules);
             assert_eq!(matches!(said, Storable::Yes(_)), stored, "{rules:?} {request} / {response}");
         }
+    }
+    for rules in [SAFE, STRICT] {
+        let removed = StoreRules { removes_set_cookie: true, ..rules };
+        let public = "Set-Cookie: s=1\nCache-Control: public, max-age=60";
+        assert!(matches!(ask("GET /", "", "200 OK", public, removed), Storable::Yes(_)));
+        let private = "Set-Cookie: s=1\nCache-Control: private";
+        assert_eq!(ask("GET /", "", "200 OK", private, removed), Storable::No(Why::Private));
     }
     let default_ttl = StoreRules { default_ttl_s: 60, ..SAFE };
     assert_eq!(ask("GET /", "Cookie: s=1", "200 OK", "", default_ttl), Storable::No(Why::Cookie));

@@ -1,0 +1,397 @@
+//! The fields of a request as its origin is sent them. One type writes them ([`SentFields::append`]) and makes of them
+//! the part of a variant's key that `Vary` asks for ([`SelectingFields`]), so that an answer is keyed by what its origin
+//! saw, and not by what a client claims: a stranger's `X-Forwarded-For` goes no further, and selects nothing.
+//!
+//! ```text
+//!  the client's fields ─ goes_on ─┐
+//!                                 ├─▶ append ─▶ the request to the origin
+//!  ours (OwnField) ───────────────┤
+//!                                 └─▶ append_values ─▶ secondary_key ─▶ the key of a variant
+//! ```
+
+use std::{io::Write as _, net::IpAddr};
+
+use wire::http1::{
+    fields::{append_field, entity_tags, is_hop_by_hop},
+    head::{Headers, RequestHead, Version},
+    known::KnownHeader,
+    url::Scheme,
+};
+
+use crate::{
+    config::SiteRules,
+    key,
+    policy::{
+        accept::append_meaning,
+        conditional::{is_part_marked, unmarked},
+        ruled,
+        vary::{SelectingFields, Values},
+    },
+    request::Wanted,
+    visitor::Visitor,
+};
+
+/// How requests of a site are put to its origin.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    /// Our name in Via.
+    pub(crate) pseudonym: &'a str,
+    /// The site's rules.
+    pub(crate) rules: &'a SiteRules,
+    /// Fields in which origins are told of their clients' certificates: what clients say in them does not go on.
+    pub(crate) ours: &'a [Box<str>],
+    /// It is another accelerator of ours that is asked.
+    pub(crate) is_to_peer: bool,
+    /// The tag in the request's `If-Range` is the origin's own, although it ends like one of ours.
+    pub(crate) has_range_tag: bool,
+}
+
+impl Manner<'_> {
+    /// How they are put to another accelerator of ours.
+    pub(crate) fn to_peer(self) -> Self {
+        Self { is_to_peer: true, ..self }
+    }
+}
+
+/// A field that we write, whatever a client says in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnField {
+    /// The host that is asked for, or that of the site's rule.
+    Host,
+    /// Our line behind those that came.
+    Via,
+    /// Who asks.
+    XForwardedFor,
+    /// Over which scheme.
+    XForwardedProto,
+    /// For which host.
+    XForwardedHost,
+    /// The same three in the field of RFC 7239.
+    Forwarded,
+}
+
+impl OwnField {
+    /// Those beside `Host`, in the order in which they are written.
+    const TOLD: [Self; 5] =
+        [Self::Via, Self::XForwardedFor, Self::XForwardedProto, Self::XForwardedHost, Self::Forwarded];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Host => "Host",
+            Self::Via => "Via",
+            Self::XForwardedFor => "X-Forwarded-For",
+            Self::XForwardedProto => "X-Forwarded-Proto",
+            Self::XForwardedHost => "X-Forwarded-Host",
+            Self::Forwarded => "Forwarded",
+        }
+    }
+
+    /// The field of that name, which is in lower case.
+    fn of(name: &str) -> Option<Self> {
+        // Most names in `Vary` begin otherwise.
+        if !matches!(name.as_bytes().first(), Some(b'h' | b'v' | b'x' | b'f')) {
+            return None;
+        }
+        [Self::Host].into_iter().chain(Self::TOLD).find(|own| own.name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The fields of one request as they are sent to the origin of its site.
+#[derive(Clone, Copy)]
+pub(crate) struct SentFields<'a> {
+    /// As it came.
+    pub(crate) head: &'a RequestHead<'a, 'a>,
+    pub(crate) visitor: Visitor,
+    pub(crate) manner: Manner<'a>,
+}
+
+impl SentFields<'_> {
+    /// Appends the fields that go on of the client's, and ours but for `Host`.
+    pub(crate) fn append(&self, out: &mut Vec<u8>, wanted: Wanted, max_forwards: Option<u64>) {
+        self.append_clients(out, wanted, max_forwards.is_some());
+        if let Some(left) = max_forwards {
+            out.extend_from_slice(b"Max-Forwards: ");
+            out.extend_from_slice(itoa::Buffer::new().format(left.saturating_sub(1)).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        for own in OwnField::TOLD {
+            let begin = out.len();
+            out.extend_from_slice(own.name().as_bytes());
+            out.extend_from_slice(b": ");
+            if self.append_own(own, out) {
+                out.extend_from_slice(b"\r\n");
+            } else {
+                out.truncate(begin);
+            }
+        }
+    }
+
+    /// Appends the line of `Host`.
+    pub(crate) fn append_host(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Host: ");
+        let _ = self.append_own(OwnField::Host, out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn append_clients(&self, out: &mut Vec<u8>, wanted: Wanted, is_counted_down: bool) {
+        let headers = &self.head.headers;
+        // As they are keyed, where the answer may become everybody's.
+        let mut meant = |known: KnownHeader, name: &str| {
+            let is_meant = wanted == Wanted::Storing
+                && !is_hop_by_hop(name, headers)
+                && append_meaning(known, headers, &[name.as_bytes(), b": "].concat(), out);
+            if is_meant {
+                out.extend_from_slice(b"\r\n");
+            }
+            is_meant
+        };
+        let is_encoding_meant = meant(KnownHeader::AcceptEncoding, "Accept-Encoding");
+        let is_language_meant = meant(KnownHeader::AcceptLanguage, "Accept-Language");
+        for (known, name, value) in headers.classified() {
+            let skip = match known {
+                Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
+                Some(KnownHeader::AcceptLanguage) if is_language_meant => true,
+                Some(KnownHeader::MaxForwards) if is_counted_down => true,
+                known => !self.goes_on(known, name, wanted),
+            };
+            match known {
+                _ if skip => {}
+                Some(KnownHeader::IfMatch | KnownHeader::IfNoneMatch) => append_tags(out, name, value),
+                Some(_) | None => append_field(out, name, value),
+            }
+        }
+    }
+
+    /// Whether the client's lines of a field go on.
+    fn goes_on(&self, known: Option<KnownHeader>, name: &str, wanted: Wanted) -> bool {
+        let is_storing = wanted == Wanted::Storing;
+        let is_kept_here = match known {
+            Some(
+                KnownHeader::Host
+                | KnownHeader::ContentLength
+                | KnownHeader::Expect
+                | KnownHeader::TransferEncoding,
+            ) => true,
+            // A whole answer is wanted, whatever this client has of it already.
+            Some(
+                KnownHeader::IfNoneMatch
+                | KnownHeader::IfModifiedSince
+                | KnownHeader::IfMatch
+                | KnownHeader::IfUnmodifiedSince,
+            ) => is_storing,
+            // The origin has no parts of what we have coded: it is asked for all of its own.
+            Some(KnownHeader::IfRange | KnownHeader::Range) => {
+                is_storing || !self.manner.has_range_tag && is_part_marked(&self.head.headers)
+            }
+            Some(KnownHeader::Cookie) => {
+                is_storing && ruled::is_without_cookies(self.manner.rules, &self.head.headers)
+            }
+            Some(_) | None => {
+                is_of_visitor(name, self.visitor.through.is_some())
+                    || is_twin_of_framing(name)
+                    || is_one_of(name, self.manner.ours)
+                    || name.eq_ignore_ascii_case(TOKEN_FIELD)
+                    || is_storing && is_not_keyed(name)
+            }
+        };
+        !is_kept_here && !is_hop_by_hop(name, &self.head.headers)
+    }
+
+    /// Appends our value of a field; `false` where it is not sent.
+    fn append_own(&self, own: OwnField, out: &mut Vec<u8>) -> bool {
+        let Self { head, visitor: Visitor { address, through }, manner } = *self;
+        let peer = through.unwrap_or(address);
+        let scheme: &[u8] = match key::scheme_of(head) {
+            Scheme::Http => b"http",
+            Scheme::Https => b"https",
+        };
+        match own {
+            // A peer applies the site's rules itself.
+            OwnField::Host => match manner.rules.host.as_deref().filter(|_| !manner.is_to_peer) {
+                Some(host) => out.extend_from_slice(host.as_bytes()),
+                None => key::append_authority_of(head, out),
+            },
+            OwnField::Via => {
+                out.extend_from_slice(if head.version == Version::Http10 { b"1.0 " } else { b"1.1 " });
+                out.extend_from_slice(manner.pseudonym.as_bytes());
+            }
+            OwnField::XForwardedFor => {
+                self.append_chain("x-forwarded-for", out);
+                // Writing to a vector cannot fail.
+                let _ = write!(out, "{peer}");
+            }
+            OwnField::XForwardedProto => out.extend_from_slice(scheme),
+            OwnField::XForwardedHost => {
+                let begin = out.len();
+                key::append_authority_of(head, out);
+                return out.len() > begin;
+            }
+            OwnField::Forwarded => {
+                self.append_chain("forwarded", out);
+                // RFC 7239 §4: what has a colon stands in quotes.
+                let _ = match peer {
+                    IpAddr::V4(peer) => write!(out, "for={peer};"),
+                    IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\";"),
+                };
+                let begin = out.len();
+                out.extend_from_slice(b"host=\"");
+                let host_from = out.len();
+                key::append_authority_of(head, out);
+                if out.len() > host_from {
+                    out.extend_from_slice(b"\";");
+                } else {
+                    out.truncate(begin);
+                }
+                out.extend_from_slice(b"proto=");
+                out.extend_from_slice(scheme);
+            }
+        }
+        true
+    }
+
+    /// Appends what a proxy that is believed has said before.
+    fn append_chain(&self, name: &str, out: &mut Vec<u8>) {
+        for before in self.head.headers(name).filter(|_| self.visitor.through.is_some()) {
+            out.extend_from_slice(before);
+            out.extend_from_slice(b", ");
+        }
+    }
+}
+
+/// Appends a line of `If-Match` or `If-None-Match`. A tag with the mark of a coding that we have made goes on as it came,
+/// and without the mark: the origin has given out one of the two, and we do not know which.
+fn append_tags(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value] {
+        out.extend_from_slice(part);
+    }
+    for tag in entity_tags(value).filter_map(|tag| unmarked(&tag)) {
+        for part in [&b", "[..], if tag.weak { b"W/" } else { b"" }, b"\"", tag.opaque, b"\""] {
+            out.extend_from_slice(part);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// As they are sent with a fetch for the store: what is stored is keyed by nothing else.
+impl SelectingFields for SentFields<'_> {
+    fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
+        SelectingFields::append_meaning(&self.head.headers, known, name, out)
+    }
+
+    fn append_values(&self, known: Option<KnownHeader>, name: &str, values: &mut Values<'_>) {
+        let headers = &self.head.headers;
+        if self.goes_on(known, name, Wanted::Storing) {
+            match known {
+                Some(known) => headers.known_all(known).for_each(|value| values.take(value)),
+                None => headers.headers(name).for_each(|value| values.take(value)),
+            }
+        }
+        if let Some(own) = OwnField::of(name) {
+            values.write(|out| self.append_own(own, out));
+        }
+    }
+}
+
+/// Fields without a request: of the client's, all but those for one hop.
+impl SelectingFields for Headers<'_, '_> {
+    fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
+        !is_hop_by_hop(name, self) && append_meaning(known, self, b"=", out)
+    }
+
+    fn append_values(&self, known: Option<KnownHeader>, name: &str, values: &mut Values<'_>) {
+        if is_hop_by_hop(name, self) {
+            return;
+        }
+        match known {
+            Some(known) => self.known_all(known).for_each(|value| values.take(value)),
+            None => self.headers(name).for_each(|value| values.take(value)),
+        }
+    }
+}
+
+/// Whether a field, by its name, is one of these, or is taken for one by CGI and its like.
+pub(crate) fn is_one_of(name: &str, fields: &[Box<str>]) -> bool {
+    let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b) || matches!((a, b), (b'-' | b'_', b'-' | b'_'));
+    fields
+        .iter()
+        .any(|field| name.len() == field.len() && name.bytes().zip(field.bytes()).all(|(a, b)| same(a, b)))
+}
+
+/// The field that carries the token of who purges, in lower case. It is ours, and no origin's.
+pub(crate) const TOKEN_FIELD: &str = "x-purge-token";
+
+/// Fields that some origins build their answers from (links, redirects, which page it is at all) and that are not in
+/// the key; and fields for one hop that its client did not name as such. On a fetch for the store they would let one
+/// client choose what everybody gets.
+const NOT_KEYED: [&str; 22] = [
+    "base-url",
+    "forwarded",
+    "front-end-https",
+    "http2-settings",
+    // RFC 3875 §4.1.18 makes HTTP_PROXY of it, by which a program's own requests are sent.
+    "proxy",
+    "proxy-authorization",
+    "request-uri",
+    "trailer",
+    "x-backend-host",
+    "x-host",
+    "x-http-destinationurl",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-middleware-subrequest",
+    "x-proxy-host",
+    "x-proxy-url",
+    "x-real-host",
+    "x-real-uri",
+    "x-scheme",
+    "x-url-scheme",
+];
+
+/// How families of such fields begin.
+const NOT_KEYED_BEGINNINGS: [&str; 3] = ["x-forwarded", "x-original-", "x-rewrite-"];
+
+/// Whether an origin could answer by this field although it is not in the key. Names with underscores are taken by CGI
+/// and its like for the same with hyphens (RFC 3875 §4.1.18), so they are another spelling of any other name.
+fn is_not_keyed(name: &str) -> bool {
+    let begins = |beginning: &&str| {
+        name.as_bytes()
+            .get(..beginning.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
+    };
+    name.contains('_')
+        || NOT_KEYED.iter().any(|not_keyed| not_keyed.eq_ignore_ascii_case(name))
+        || NOT_KEYED_BEGINNINGS.iter().any(begins)
+}
+
+/// Fields by which an origin is told of its visitor: ours. Of a proxy that is believed, those that we do not write
+/// ourselves go on.
+const OF_VISITOR: [&str; 2] = ["forwarded", "x-real-ip"];
+const OF_VISITOR_BEGINNING: &str = "x-forwarded-";
+/// Those of them that we write.
+const WRITTEN: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+
+/// Whether a field says of the visitor what only we say. Its twin by underscores is the same to CGI and its like.
+fn is_of_visitor(name: &str, is_believed: bool) -> bool {
+    if is_believed {
+        return WRITTEN.iter().any(|written| is_twin(name, written));
+    }
+    let beginning = name.get(..OF_VISITOR_BEGINNING.len());
+    OF_VISITOR.iter().any(|ours| is_twin(name, ours))
+        || beginning.is_some_and(|beginning| is_twin(beginning, OF_VISITOR_BEGINNING))
+}
+
+/// Whether two names are one to a program that takes underscores for hyphens; `hyphened` is in lower case.
+fn is_twin(name: &str, hyphened: &str) -> bool {
+    let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
+    name.len() == hyphened.len() && name.bytes().map(hyphen).eq(hyphened.bytes())
+}
+
+/// Whether a field is the twin, by underscores, of one that frames a request. To CGI and its like both are one, and the
+/// client's could be the one that counts: another length.
+fn is_twin_of_framing(name: &str) -> bool {
+    const OURS: [&str; 7] =
+        ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade", "via"];
+    name.contains('_') && OURS.iter().any(|ours| is_twin(name, ours))
+}
