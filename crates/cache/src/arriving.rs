@@ -80,7 +80,7 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply:
 /// What is too large once is too large for who comes next, too; but a file may take it when it is asked for again.
 fn note_refusal(core: &Core, request: &Request, refused: Refused, bans: u64) {
     if refused == Refused::TooLarge && core.file.is_none() {
-        note::leave(core, request.primary(), &core.facts_of(request), TOO_LARGE, clock::unix_s(), bans);
+        note::leave(core, request.primary(), &core.facts_of(request), TOO_LARGE, clock::unix_s(), bans, None);
     }
 }
 

@@ -22,6 +22,7 @@ use engine::{
     meter::CoreCounters,
     store::{BodyLength, Hash, META_WORDS, NewObject, Reader, Refused, Shard, Store},
     sys::lend::Lender,
+    tls::session::Session,
 };
 use tokio::{sync::oneshot, task::AbortHandle};
 use wire::http1::{
@@ -561,6 +562,15 @@ impl Core {
         let ruled = self.sites.table.ruled(site, head, key::path(primary));
         let facts = RequestFacts::of(head, has_body, self.config.client_cache_control);
         RequestFacts { certificate: is_known, ..facts }.under(ruled)
+    }
+
+    /// Whether a request has come to the wrong place: over a connection on which another host's certificate was shown
+    /// (RFC 9110 §7.4). Browsers send requests for several hosts over one connection of HTTP/2 (RFC 9113 §9.1.1); over
+    /// HTTP/1.1 it is somebody who asks one site for another.
+    #[inline]
+    pub(crate) fn is_misdirected(&self, session: Option<&Session>, head: &RequestHead<'_, '_>) -> bool {
+        let (Some(terms), Some(session)) = (&self.terms, session) else { return false };
+        head.authority().is_some_and(|authority| !terms.may_ask_for(authority.host, session.server_name()))
     }
 
     /// Bytes of the longest body that a site's requests may have.

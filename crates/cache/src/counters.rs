@@ -190,7 +190,10 @@ impl Counter {
             | OriginError::Unprocessed
             | OriginError::Http1Required => Self::OriginClosed,
             OriginError::HeadTooLarge(_) => Self::OriginHeadTooLarge,
-            OriginError::Invalid(_) | OriginError::Switched | OriginError::NotSwitched => Self::OriginInvalid,
+            OriginError::Invalid(_)
+            | OriginError::Switched
+            | OriginError::NotSwitched
+            | OriginError::UnaskedNotModified => Self::OriginInvalid,
             OriginError::BodyShort => Self::OriginBodyShort,
         }
     }

@@ -577,7 +577,7 @@ impl Walk<'_> {
     /// What becomes of a request that the store does not answer. `asked`: what the origin is asked about.
     fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&Stored<'_>>) {
         let origin = self.origin();
-        let note = note::peek(self.core, shard, primary, &self.facts, self.now_s);
+        let note = note::peek(self.core, shard, primary, (&self.facts, &self.fields()), self.now_s);
         if let Some(note) = note {
             let until = arithmetic::date(note.until_s);
             let why = policy::Why::ALL.iter().find(|why| why.name() == note.reason);

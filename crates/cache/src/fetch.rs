@@ -212,6 +212,12 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
             };
         }
         match known.take().filter(|known| status == 304 && !is_unasked(known)) {
+            None if status == 304 => {
+                let error = OriginError::UnaskedNotModified;
+                with_core(|core| core.count(Counter::of_origin_error(&error)));
+                entry.end(|| Start::Failed(error.clone()));
+                return answer(reply, Start::Failed(error));
+            }
             None => return receive(&request, arrived, reply, entry).await,
             Some(known) => {
                 let freshened = with_core_of(&request, |core| {
@@ -274,7 +280,7 @@ fn unfit(
     };
     if fit == Fit::NoRanges {
         let facts = core.facts_of(request);
-        note::leave(core, request.primary(), &facts, block::NO_RANGES, clock::unix_s(), bans);
+        note::leave(core, request.primary(), &facts, block::NO_RANGES, clock::unix_s(), bans, None);
     }
     let key = block.key_of_object(&request.key);
     let is_there = || {

@@ -113,16 +113,18 @@ pub(crate) fn answer<'a>(
     if has_passed_here(core, head) {
         return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
     }
-    // Only who comes under TLS may say so (RFC 9110 §4.2.2).
-    if key::said_by_target(head) == Some(Scheme::Https) && key::scheme(key) == Scheme::Http {
+    // A purge is about a page under any scheme, and its sender follows no redirect.
+    let is_purge = facts.method == policy::request::Method::Purge;
+    // An `https://` target is accepted on a TLS connection only (RFC 9110 §4.2.2).
+    if !is_purge && key::said_by_target(head) == Some(Scheme::Https) && key::scheme(key) == Scheme::Http {
         core.count(Counter::Misdirected);
         return slow(keyed, State::Synth(Fault::Misdirected), Fwd::Bypass);
     }
-    if core.sites.rules(site).https_only && key::scheme(key) == Scheme::Http {
+    if !is_purge && core.sites.rules(site).https_only && key::scheme(key) == Scheme::Http {
         return slow(keyed, State::ToHttps, Fwd::Bypass);
     }
-    // What is purged is no site's business.
-    if standing == Standing::Wanted && facts.method != policy::request::Method::Purge {
+    // PURGE is exempt: `purge-from` and the token decide, not the site's client-certificate rule.
+    if standing == Standing::Wanted && !is_purge {
         if key::scheme(key) == Scheme::Http {
             return slow(keyed, State::ToHttps, Fwd::Bypass);
         }
@@ -148,10 +150,11 @@ pub(crate) fn answer<'a>(
             return slow(keyed, State::Synth(fault), Fwd::Bypass);
         }
     };
+    let fields = SentFields { head, visitor, manner: core.manner(site) };
     // A miss; or, where it is known that nothing will come of one, a pass.
     let mut missed = |key: &[u8], keyed: Keyed, anew, fwd| {
         let primary = &key[..keyed.primary_bytes];
-        let state = match note::of(core, turn, primary, &facts, now_s, stored_head) {
+        let state = match note::of(core, turn, primary, (&facts, &fields), now_s, stored_head) {
             Some(note) if !only_if_cached && !note.is_due => {
                 core.count(Counter::NotesUsed);
                 State::Pass(Some(note.reason))
@@ -161,7 +164,6 @@ pub(crate) fn answer<'a>(
         slow(keyed, state, fwd)
     };
     let address = keyed.hash;
-    let fields = SentFields { head, visitor, manner: core.manner(site) };
     let found = chosen(turn, &fields, &mut keyed.hash, key);
     let (object, mut meta) = match found {
         Ok(found) => found,

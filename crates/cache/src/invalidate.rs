@@ -27,7 +27,8 @@ pub(crate) async fn invalidate_after(request: &Request, answer: &ResponseHead<'_
 fn keys(request: &Request, answer: &ResponseHead<'_, '_>) -> Vec<Vec<u8>> {
     let head = request.head();
     let mut keys = Vec::new();
-    if !invalidate::invalidates(Method::of(head.method), answer.status) {
+    let is_wanted = with_core_of(request, |core| core.sites.rules(request.site).invalidates_unsafe);
+    if !is_wanted || !invalidate::invalidates(Method::of(head.method), answer.status) {
         return keys;
     }
     keys.push(request.primary().to_vec());

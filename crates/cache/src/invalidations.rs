@@ -37,6 +37,7 @@ pub(crate) use crate::bans::Verdict;
 use crate::{
     as_is::AsIs,
     bans::{Ban, BanSeen, Bans, Subject},
+    key,
     places::Places,
     response_head::{Flags, StoredMeta},
     tags,
@@ -80,7 +81,7 @@ impl Numbers {
 pub(crate) enum What {
     /// What has one of these tags.
     Tags(Box<[u64]>),
-    /// What is stored under the address with this hash.
+    /// What is stored under the address with this hash: that of a key, or of a host and path ([`key::place`]).
     Address(u64),
     /// Everything.
     All,
@@ -256,8 +257,15 @@ impl Table {
         self.mark_all(soft, true);
     }
 
+    /// The hashes by which an answer's address may have been purged: that of its own, and that of its host and path under
+    /// any scheme and port.
+    fn addresses(&self, since: u64, address: Hash, key: impl FnOnce() -> Hash) -> [u64; 2] {
+        let are_any = self.address.hard.max(self.address.soft) > since;
+        [address.word(), if are_any { key().word() } else { address.word() }]
+    }
+
     /// What the purges after `since` made of an answer.
-    fn verdict(&self, since: u64, address: u64, tags: impl ExactSizeIterator<Item = u64>) -> Verdict {
+    fn verdict(&self, since: u64, addresses: [u64; 2], tags: impl ExactSizeIterator<Item = u64>) -> Verdict {
         if since >= self.youngest {
             return Verdict::Valid;
         }
@@ -266,7 +274,7 @@ impl Table {
             return Verdict::Hard;
         }
         if !self.marks.is_empty() {
-            for hash in std::iter::once(address).chain(tags) {
+            for hash in addresses.into_iter().chain(tags) {
                 let Some(marks) = self.marks.get(&hash) else { continue };
                 if marks.hard > since {
                     return Verdict::Hard;
@@ -390,7 +398,11 @@ impl Invalidations {
             known.soft
         } else {
             let verdict = match tags::stored(object.extra()) {
-                Ok(tags) => self.table.borrow().verdict(meta.bans, address.word(), tags),
+                Ok(tags) => {
+                    let table = self.table.borrow();
+                    let addresses = table.addresses(meta.bans, address, || self.place_of(object));
+                    table.verdict(meta.bans, addresses, tags)
+                }
                 // Nobody can say what it is about.
                 Err(tags::Malformed) => Verdict::Hard,
             };
@@ -426,6 +438,14 @@ impl Invalidations {
         Verdict::Soft(soft)
     }
 
+    /// What stands for an object's host and path.
+    fn place_of(&self, object: &Object<'_>) -> Hash {
+        let (key, _) = &mut *self.scratch.borrow_mut();
+        key.clear();
+        object.key().copy_to(key);
+        key::place(key)
+    }
+
     /// What bans made of an object: with who asks those about that, without the others.
     fn banned(&self, object: &Object<'_>, meta: &StoredMeta, asker: Option<&Headers<'_, '_>>) -> Verdict {
         self.with_subject(object, meta, asker, |bans, subject| {
@@ -452,7 +472,8 @@ impl Invalidations {
     /// Whether nothing that was purged after an answer's fetch began was about it.
     pub(crate) fn are_about_others(&self, address: Hash, tags: &[u64], subject: &Subject<'_>) -> bool {
         let (table, since) = (self.table.borrow(), subject.meta.bans);
-        let verdict = table.verdict(since, address.word(), tags.iter().copied());
+        let addresses = table.addresses(since, address, || key::place(subject.key));
+        let verdict = table.verdict(since, addresses, tags.iter().copied());
         verdict == Verdict::Valid
             && (self.bans.get().0 <= since
                 || [false, true]

@@ -110,7 +110,11 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
         Err(why) => {
             core.count(Counter::Uncacheable);
             if note::is_lasting(why, head.status) {
-                note::leave(core, request.primary(), &asked, why.name(), times.response_s, bans);
+                let sent = request.head();
+                let manner = core.manner(request.site);
+                let fields = SentFields { head: &sent, visitor: request.visitor, manner };
+                let varies = facts.vary.as_ref().ok().map(|vary| (vary.spec(), &fields));
+                note::leave(core, request.primary(), &asked, why.name(), times.response_s, bans, varies);
             }
             let response = forwarded(core, head, times, length, Standing::NotStorable(Some(why)));
             let response = staying(core, request, answer, response);
@@ -371,6 +375,7 @@ fn keep(
         }
     };
     let response = Response { variant, ..response };
+    core.book.ports.note(request.primary());
     let is_shared_by_age = core.config.cookies == CookieRule::Safe && !freshness.said_for_all && asked.cookie;
     Judged { response, own: None, storing: Some(Storing { hash, key, expires_s, is_shared_by_age }) }
 }

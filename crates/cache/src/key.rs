@@ -163,6 +163,65 @@ pub(crate) fn primary(key: &[u8]) -> &[u8] {
     &key[..host_of(key).len() + url(key).len()]
 }
 
+/// The seed of [`place`]: any number that no store has by design.
+const PLACE_SEED: u64 = 0x706c_6163_6573;
+
+/// What stands for the host and the path of any key, without scheme and port: a purge names a page by that, under
+/// whatever scheme and port it is stored. Only hashes of addresses and tags are compared with it.
+pub(crate) fn place(key: &[u8]) -> Hash {
+    Hash::seeded(url(key), Hash::seeded(host_and_port(key).0, PLACE_SEED).word())
+}
+
+/// The host in a key, and the port that its authority has, if it has one.
+pub(crate) fn host_and_port(key: &[u8]) -> (&[u8], Option<u16>) {
+    let authority = authority(key);
+    match memchr::memrchr(b':', authority) {
+        // The last colon of an address of IPv6 is inside its brackets.
+        Some(at) if !authority[at..].contains(&b']') => {
+            let port = std::str::from_utf8(&authority[at + 1..]).ok().and_then(|port| port.parse().ok());
+            (&authority[..at], port)
+        }
+        _ => (authority, None),
+    }
+}
+
+/// The keys of a page under both schemes: with the port of this one, with each of `ports`, and with none; this one first.
+pub(crate) fn forms(primary: &[u8], ports: &[u16]) -> Vec<Vec<u8>> {
+    let (host, port) = host_and_port(primary);
+    let mut forms = vec![primary.to_vec()];
+    for port in [None, port].into_iter().chain(ports.iter().copied().map(Some)) {
+        for scheme in [Scheme::Http, Scheme::Https] {
+            let mut key = Vec::new();
+            begin(scheme, &mut key);
+            key.extend_from_slice(host);
+            if let Some(port) = port.filter(|port| *port != default_port(scheme)) {
+                key.push(b':');
+                key.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
+            }
+            key.push(0);
+            key.extend_from_slice(url(primary));
+            if !forms.contains(&key) {
+                forms.push(key);
+            }
+        }
+    }
+    forms
+}
+
+/// The URLs of the same page under both schemes, this one first: for accelerators that purge no more than what a URL says.
+/// None where it is no URL.
+pub fn urls_of_page(url: &str) -> Vec<String> {
+    let mut key = Vec::new();
+    let is_url = of_url(url, &SiteTable::default(), &mut key);
+    let mut urls: Vec<_> =
+        if is_url { forms(&key, &[]).iter().map(|form| as_url(form)).collect() } else { Vec::new() };
+    // As it was written: its query is for the sites' rules.
+    if let Some(first) = urls.first_mut() {
+        url.clone_into(first);
+    }
+    urls
+}
+
 /// The part of a key that names scheme and host, with the NUL that ends it.
 pub(crate) fn host_of(key: &[u8]) -> &[u8] {
     &key[..memchr::memchr(0, key).map_or(0, |at| at + 1)]
@@ -281,6 +340,29 @@ mod tests {
             assert_eq!(primary(&[&key[..], b"\0more\0"].concat()), key);
             assert_eq!(primary(&key), key);
         }
+    }
+
+    #[test]
+    fn a_page_has_a_form_under_each_scheme_and_port() {
+        let key = |text: &str| url(text).expect("a URL");
+        let shown = |text, ports: &[u16]| {
+            let forms = forms(&key(text), ports);
+            assert!(forms.iter().all(|form| place(form) == place(&key(text))), "{text}");
+            forms.iter().map(|form| as_url(form)).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("http://a/x?y", &[]), ["http://a/x?y", "https://a/x?y"]);
+        assert_eq!(shown("https://a/", &[80]), ["https://a/", "http://a/", "https://a:80/"]);
+        assert_eq!(
+            shown("http://[::1]:81/", &[443]),
+            ["http://[::1]:81/", "http://[::1]/", "https://[::1]/", "https://[::1]:81/", "http://[::1]:443/"]
+        );
+        for other in ["http://a/y", "http://b/x?y", "http://a/x", "http://a.x/"] {
+            assert_ne!(place(&key("http://a/x?y")), place(&key(other)), "{other}");
+        }
+        let variant = [&key("https://a:8443/x?y")[..], b"\0more\0"].concat();
+        assert_eq!(place(&variant), place(&key("http://a/x?y")));
+        assert_eq!(urls_of_page("http://A/x?b&a"), ["http://A/x?b&a", "https://a/x?b&a"]);
+        assert!(urls_of_page("nothing").is_empty());
     }
 
     #[test]

@@ -91,6 +91,7 @@ mod peers;
 mod pipe;
 mod places;
 pub mod policy;
+mod ports;
 mod purge;
 mod purge_book;
 mod put;
@@ -145,6 +146,7 @@ pub use engine::{
     },
 };
 pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
+pub use key::urls_of_page;
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 pub use origin::{ByHand, MemberSaid, SetUpError, Standing};
 pub use peers::{PeerSeen, PeerStanding};

@@ -5,13 +5,14 @@
 //! the request showed of its visitor. For a page that is private to those who have logged in may be for all to those who
 //! have not; so a request with a cookie leaves no note for one without, and one with credentials, or with a client's certificate,
 //! none for either.
+//!
+//! A note holds for the variant whose answer it is about: the record of the address then has the names in `Vary`, and that
+//! of the variant the reason, under a key with the generation of the first and the values of those fields.
 //! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
 //! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
 
-use engine::{
-    store::{BodyLength, Hash, Lookup, NewObject, Object, Shard, Turn},
-    sys::span::Span,
-};
+use engine::store::{BodyLength, Hash, Lookup, NewObject, Object, Shard, Turn};
+use smallvec::SmallVec;
 
 use crate::{
     block::NO_RANGES,
@@ -19,9 +20,10 @@ use crate::{
     counters::Counter,
     invalidations::Verdict,
     key,
-    policy::{RequestFacts, Why},
+    policy::{RequestFacts, Why, vary::VARY_SPEC_BYTES_MAX},
     response::TOO_LARGE,
     response_head::{Flags, StoredMeta},
+    sent::SentFields,
 };
 
 /// For how long a note holds.
@@ -29,8 +31,9 @@ const NOTE_S: u32 = 60;
 /// For how much longer it is known that there was one: whoever comes then asks for the store again, but nobody waits for
 /// that, as 50 clients of a private page would once a minute.
 const DUE_S: u32 = 60;
-/// Bytes of the longest reason.
-const REASON_BYTES_MAX: usize = 32;
+
+/// Begins the head of a note that says by which fields there are others; no reason begins so.
+const VARIES: &[u8] = b"vary:";
 
 /// What a request shows of its visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +91,8 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
         )
 }
 
-/// Leaves a note for requests like this one; `bans` is the youngest purge that was known when its fetch began. Runs on
-/// the owner's core.
+/// Leaves a note for requests like this one; `bans` is the youngest purge that was known when its fetch began. `varies`:
+/// the names in the answer's `Vary`, and what the request has there. Runs on the owner's core.
 pub(crate) fn leave(
     core: &Core,
     primary: &[u8],
@@ -97,19 +100,55 @@ pub(crate) fn leave(
     reason: &'static str,
     now_s: u64,
     bans: u64,
+    varies: Option<(&[u8], &SentFields<'_>)>,
 ) {
     if core.invalidations.has_walked_past(bans) {
         return;
     }
     let mut key = Vec::new();
     let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
+    let Some((spec, fields)) = varies.filter(|(spec, _)| !spec.is_empty()) else {
+        return insert(core, hash, &key, reason.as_bytes(), now_s, bans);
+    };
+    let known = |core: &Core| {
+        let shard = core.shard.borrow();
+        let note = shard.peek(hash, &key)?;
+        let hashes = (hash, core.store.hash(primary));
+        let (says, _) = read(core, &note, hashes, now_s)?;
+        (says.strip_prefix(VARIES) == Some(spec)).then(|| note.sequence())
+    };
+    let generation = known(core).or_else(|| {
+        insert(core, hash, &key, &[VARIES, spec].concat(), now_s, bans);
+        known(core)
+    });
+    let Some(generation) = generation else { return };
+    let hash = variant(generation, spec, fields, primary, |key| core.store.hash(key), &mut key);
+    insert(core, hash, &key, reason.as_bytes(), now_s, bans);
+}
+
+/// Makes the key of an address's note that of a variant's; its hash, which has the address's owner.
+fn variant(
+    generation: u64,
+    spec: &[u8],
+    fields: &SentFields<'_>,
+    primary: &[u8],
+    hash: impl Fn(&[u8]) -> Hash,
+    key: &mut Vec<u8>,
+) -> Hash {
+    key::append_variant(key, generation, spec, fields);
+    // Neither a twin's nor a block's.
+    key.push(b'N');
+    key::hash_of_variant(hash(primary), hash(key))
+}
+
+fn insert(core: &Core, hash: Hash, key: &[u8], head: &[u8], now_s: u64, bans: u64) {
     let meta = StoredMeta::of_not_stored(now_s, NOTE_S);
-    let meta = StoredMeta { head_bytes: reason.len() as u32, bans, ..meta };
+    let meta = StoredMeta { head_bytes: head.len() as u32, bans, ..meta };
     let expires_s = store_s(now_s).saturating_add(NOTE_S + DUE_S);
     let new = NewObject {
         hash,
-        key: &key,
-        head: reason.as_bytes(),
+        key,
+        head,
         extra: &[],
         meta: meta.pack(),
         body: BodyLength::Exact(0),
@@ -138,13 +177,15 @@ pub(crate) fn of(
     core: &Core,
     turn: &Turn<'_>,
     primary: &[u8],
-    facts: &RequestFacts,
+    (facts, fields): (&RequestFacts, &SentFields<'_>),
     now_s: u64,
     key: &mut Vec<u8>,
 ) -> Option<Note> {
-    let hash = Shown::by(facts).place(primary, |key| turn.hash(key), key);
-    let Lookup::Hit(note) = turn.lookup(hash, key) else { return None };
-    read(core, &note, (hash, turn.hash(primary)), now_s)
+    let look = |hash, key: &[u8]| match turn.lookup(hash, key) {
+        Lookup::Hit(note) => Some(note),
+        Lookup::Miss | Lookup::Contended => None,
+    };
+    find(core, primary, (facts, fields), now_s, look, |key| turn.hash(key), key)
 }
 
 /// As [`of`], for who only looks. Runs on the owner's core.
@@ -152,15 +193,40 @@ pub(crate) fn peek(
     core: &Core,
     shard: &Shard,
     primary: &[u8],
-    facts: &RequestFacts,
+    of: (&RequestFacts, &SentFields<'_>),
     now_s: u64,
 ) -> Option<Note> {
-    let mut key = Vec::new();
-    let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
-    read(core, &shard.peek(hash, &key)?, (hash, core.store.hash(primary)), now_s)
+    let look = |hash, key: &[u8]| shard.peek(hash, key);
+    find(core, primary, of, now_s, look, |key| core.store.hash(key), &mut Vec::new())
 }
 
-fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<Note> {
+fn find<'o>(
+    core: &Core,
+    primary: &[u8],
+    (facts, fields): (&RequestFacts, &SentFields<'_>),
+    now_s: u64,
+    look: impl Fn(Hash, &[u8]) -> Option<Object<'o>>,
+    hash_of: impl Fn(&[u8]) -> Hash,
+    key: &mut Vec<u8>,
+) -> Option<Note> {
+    let address = hash_of(primary);
+    let mut hash = Shown::by(facts).place(primary, &hash_of, key);
+    let mut note = look(hash, key)?;
+    let (mut says, mut until_s) = read(core, &note, (hash, address), now_s)?;
+    if let Some(spec) = says.strip_prefix(VARIES) {
+        let spec = SmallVec::<[u8; VARY_SPEC_BYTES_MAX]>::from_slice(spec);
+        hash = variant(note.sequence(), &spec, fields, primary, &hash_of, key);
+        note = look(hash, key)?;
+        (says, until_s) = read(core, &note, (hash, address), now_s)?;
+    }
+    Some(Note { reason: reason(&says)?, is_due: until_s <= now_s, until_s })
+}
+
+/// The head of a note.
+type Says = SmallVec<[u8; 1024]>;
+
+/// What a note says, and until when; `None` where it holds no more.
+fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
     if core.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
         return None;
@@ -169,7 +235,10 @@ fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Opt
     if !meta.flags.has(Flags::NOT_STORED) || until_s + u64::from(DUE_S) <= now_s {
         return None;
     }
-    Some(Note { reason: reason(note.head())?, is_due: until_s <= now_s, until_s })
+    let head = note.head();
+    let mut says = Says::from_elem(0, head.len().min(VARIES.len() + VARY_SPEC_BYTES_MAX));
+    (says.len() == head.len()).then(|| head.copy_to_slice(&mut says))?;
+    Some((says, until_s))
 }
 
 /// Drops the notes of an address. Runs on the owner's core.
@@ -182,10 +251,7 @@ pub(crate) fn forget(core: &Core, primary: &[u8]) {
 }
 
 /// The words of a note as one of our own.
-fn reason(head: Span<'_>) -> Option<&'static str> {
-    let mut bytes = [0; REASON_BYTES_MAX];
-    let bytes = bytes.get_mut(..head.len())?;
-    head.copy_to_slice(bytes);
+fn reason(bytes: &[u8]) -> Option<&'static str> {
     Why::ALL
         .iter()
         .map(|why| why.name())

@@ -74,6 +74,13 @@ pub(crate) async fn pass(
         Err(SendError::Ours(Broken::Gone)) => return None,
         Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
     };
+    let headers = request.head().headers;
+    let is_conditional = headers.has(KnownHeader::IfNoneMatch) || headers.has(KnownHeader::IfModifiedSince);
+    if arrived.head.head().status == 304 && !is_conditional {
+        let error = OriginError::UnaskedNotModified;
+        with_core(|core| core.count(Counter::of_origin_error(&error)));
+        return Some(Step::Then(State::OriginFailed(error)));
+    }
     Some(arrived_for(request, arrived, CacheStatus { detail, ..CacheStatus::fwd(fwd) }, bans).await)
 }
 

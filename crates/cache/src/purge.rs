@@ -1,9 +1,11 @@
 //! *purge*: dropping an object with all its variants, wherever it is; and what is purged by a tag, softly, or all of it
 //! ([`invalidations`](crate::invalidations)).
 
+use std::sync::atomic::Ordering;
+
 use engine::store::Hash;
 use tokio::{sync::oneshot, time::Instant};
-use wire::filter::Quoted;
+use wire::{filter::Quoted, http1::url::Scheme};
 
 use crate::{
     abroad::Invalidate,
@@ -26,6 +28,8 @@ const BEARER: &[u8] = b"bearer ";
 const UNAVAILABLE: &str = "503 Service Unavailable";
 const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come back after a crash.\n";
 
+const NOT_EVERYWHERE: &str = "Not purged everywhere: a core has too much to do. Try again.\n";
+
 /// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks and who says the
 /// token: behind a proxy on this machine every stranger comes from loopback.
 pub(crate) async fn purge(request: &Request) -> Answer<'static> {
@@ -37,7 +41,7 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
         Ok(Wanted { what: None, told }) => {
             with_core(|core| core.count(Counter::Purges));
             let primary = request.primary().to_vec();
-            carried_out(async move { (purge_address(primary).await, told_abroad(told, false).await) }).await
+            carried_out(async move { (purge_page(primary).await, told_abroad(told, false).await) }).await
         }
         Ok(Wanted { what: Some((what, is_soft)), told }) => {
             with_core(|core| core.count(Counter::Purges));
@@ -45,9 +49,7 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
                 let here = match spread(what, is_soft).await {
                     Ok(true) => text("200 OK", "Purged.\n"),
                     Ok(false) => text(UNAVAILABLE, NOT_KEPT),
-                    Err(Unasked) => {
-                        text(UNAVAILABLE, "Not purged everywhere: a core has too much to do. Try again.\n")
-                    }
+                    Err(Unasked) => text(UNAVAILABLE, NOT_EVERYWHERE),
                 };
                 (here, told_abroad(told, is_soft).await)
             })
@@ -103,10 +105,25 @@ fn may_purge(core: &Core, request: &Request) -> bool {
         });
         let mut guesses = bearer.chain(head.headers(TOKEN_FIELD)).peekable();
         if guesses.peek().is_some() {
-            return guesses.all(|guess| token.is(guess));
+            let is_right = guesses.all(|guess| token.is(guess));
+            if is_right && core.terms.is_some() && key::scheme(request.primary()) == Scheme::Http {
+                warn_of_token(core, request);
+            }
+            return is_right;
         }
     }
     core.config.purge_from.iter().any(|network| network.contains(request.visitor.address))
+}
+
+/// Says once that somebody on the way could have read a token.
+#[cold]
+fn warn_of_token(core: &Core, request: &Request) {
+    if !core.book.has_warned_of_token.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            client = %request.visitor.address,
+            "a purge token came over plain http: whoever is on the way can read it; send purges by https (said once)"
+        );
+    }
 }
 
 /// What a request asks to have purged.
@@ -120,7 +137,7 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<Wanted, String> {
     let told = core.among.abroad.is_some().then(|| as_told(&what, request.primary()));
     let what = match what {
         Purge::Address if !is_soft => None,
-        Purge::Address => Some((What::Address(core.store.hash(request.primary()).word()), is_soft)),
+        Purge::Address => Some((What::Address(key::place(request.primary()).word()), is_soft)),
         Purge::Tags(tags) => {
             let tags = tags.iter().map(|tag| core.store.hash(tag).word());
             Some((What::Tags(tags.collect()), is_soft))
@@ -158,14 +175,35 @@ fn as_told(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
     }
 }
 
-async fn purge_address(primary: Vec<u8>) -> Answer<'static> {
-    match unlink_at_owner(primary, true).await {
-        Ok(Unlinked { is_kept: false, .. }) => text(UNAVAILABLE, NOT_KEPT),
-        Ok(Unlinked { was_there: true, .. }) => text("200 OK", "Purged.\n"),
-        Ok(Unlinked { was_there: false, .. }) => text("404 Not Found", "There was nothing to purge.\n"),
-        Err(Unasked) => {
-            text(UNAVAILABLE, "Not purged: the core that owns the object has too much to do. Try again.\n")
+/// Drops a page under both schemes and every port under which it may be stored.
+async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
+    let (ports, are_more) = with_core(|core| (core.book.ports.seen(), core.book.ports.are_more()));
+    let place = key::place(&primary);
+    let (mut was_there, mut is_kept) = (false, true);
+    for form in key::forms(&primary, &ports) {
+        match unlink_at_owner(form, true).await {
+            Ok(unlinked) => {
+                is_kept &= unlinked.is_kept;
+                was_there |= unlinked.was_there;
+            }
+            Err(Unasked) => {
+                return text(
+                    UNAVAILABLE,
+                    "Not purged: the core that owns the object has too much to do. Try again.\n",
+                );
+            }
         }
+    }
+    if are_more {
+        match spread(What::Address(place.word()), false).await {
+            Ok(kept) => is_kept &= kept,
+            Err(Unasked) => return text(UNAVAILABLE, NOT_EVERYWHERE),
+        }
+    }
+    match (is_kept, was_there) {
+        (false, _) => text(UNAVAILABLE, NOT_KEPT),
+        (true, true) => text("200 OK", "Purged.\n"),
+        (true, false) => text("404 Not Found", "There was nothing to purge.\n"),
     }
 }
 

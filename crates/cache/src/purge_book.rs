@@ -22,6 +22,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
+        atomic::AtomicBool,
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread,
@@ -33,6 +34,7 @@ use tokio::sync::oneshot;
 use crate::{
     bans::Ban,
     invalidations::{Invalidation, Numbers, Table, What},
+    ports::Ports,
 };
 
 /// Purges that wait for the disk.
@@ -87,6 +89,10 @@ pub(crate) struct Book {
     numbers: Numbers,
     /// To the thread that writes the file, where there is one.
     file: Option<SyncSender<Entry>>,
+    /// Under which ports pages are stored.
+    pub(crate) ports: Ports,
+    /// It was said that a token to purge by came in clear.
+    pub(crate) has_warned_of_token: AtomicBool,
 }
 
 /// As many purges wait for the disk as may.
@@ -182,7 +188,8 @@ impl Book {
         let known = table.clone();
         let thread = thread::Builder::new().name("purge-log".to_owned());
         thread.spawn(move || write_all_that_comes(file, known, &receiver)).map_err(failed)?;
-        Ok((Self { numbers, file: Some(sender) }, table))
+        let ports = Ports::of_earlier_objects();
+        Ok((Self { numbers, file: Some(sender), ports, ..Self::default() }, table))
     }
 
     /// Gives a purge its number, and has it written; the answer says whether it was. `None`: there is no file.

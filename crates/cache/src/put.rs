@@ -13,6 +13,7 @@ use crate::{
 /// Stores an answer under a request's address. What cannot be told to its owner just now is not stored; GET fetches it.
 pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_s: u32, body: &[u8]) {
     let key = request.primary().to_vec();
+    core.book.ports.note(&key);
     let put = Put {
         hash: core.store.hash(&key),
         key,

@@ -14,8 +14,9 @@ use engine::{
     store::{Lookup, NewHead, Object},
 };
 use wire::http1::{
-    fields::append_field,
+    fields::{EntityTag, append_field},
     head::{HeadLimits, HeaderSlots, Progress, ResponseHead, parse_response},
+    known::KnownHeader,
 };
 
 use crate::{
@@ -155,6 +156,10 @@ pub(crate) fn freshen(
     bans: u64,
 ) -> Freshened {
     let head = &answer.head.head();
+    if names_another(known, head) {
+        core.shard_mut().unlink(request.hash, &request.key);
+        return Freshened::No;
+    }
     let stores_cookies = core.config.cookies == CookieRule::Rfc;
     if with_updated(known, head, stores_cookies, |head| {
         store(core, request, known, head, (answer.requested_ms, bans))
@@ -169,6 +174,14 @@ pub(crate) fn freshen(
     // What was stored is not to be asked about in this way again.
     core.shard_mut().unlink(request.hash, &request.key);
     Freshened::No
+}
+
+/// Whether a 304 has a strong entity tag that is not the stored one: it speaks of another representation, and updates
+/// nothing (RFC 9111 §4.3.4).
+fn names_another(known: &Known, answer: &ResponseHead<'_, '_>) -> bool {
+    let said = answer.headers.known(KnownHeader::Etag).and_then(EntityTag::parse);
+    let stored = known.meta.etag_of(&known.head).and_then(EntityTag::parse);
+    said.is_some_and(|said| !said.weak && stored.is_none_or(|stored| stored.opaque != said.opaque))
 }
 
 /// Calls `then` with the stored head as the answer updates it.

@@ -35,7 +35,7 @@ use crate::{
     bans::{Ban, BanSeen},
     coding_pool::{self, CodingPool},
     config::{Config, PeerAt},
-    core::{Beginning, Core, Message, Unasked, Unlinked, with_core},
+    core::{Beginning, Core, Message, Unasked, with_core},
     counters::Counter,
     explain,
     explanation::{ExplainError, Explanation, RequestOf},
@@ -113,10 +113,10 @@ pub enum StartError {
 }
 
 /// What a purge did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purged {
-    /// An object was dropped, with all its variants.
-    Dropped,
+    /// The page was dropped, with all its variants, under these URLs.
+    Dropped(Vec<String>),
     /// There was none.
     Absent,
 }
@@ -448,15 +448,50 @@ impl Server {
         if !key::of_url(url, &self.in_force().sites.table, &mut key) {
             return Err(PurgeError::NotAUrl(url.to_owned()));
         }
-        let hash = self.store.hash(&key);
-        let (done, answer) = oneshot::channel();
-        let message = Message::Unlink { hash, key, is_purge: true, lasting: true, done };
-        self.outside.give(self.store.owner(hash), message).map_err(|Unasked| PurgeError::NoAnswer)?;
-        match answer.blocking_recv() {
-            Ok(Unlinked { is_kept: false, .. }) => Err(PurgeError::NotWritten),
-            Ok(Unlinked { was_there: true, .. }) => Ok(Purged::Dropped),
-            Ok(Unlinked { was_there: false, .. }) => Ok(Purged::Absent),
-            Err(_) => Err(PurgeError::NoAnswer),
+        let (ports, place) = (&self.book.ports, key::place(&key).word());
+        let purged = self.drop_forms(key::forms(&key, &ports.seen()));
+        if ports.are_more() {
+            let what = What::Address(place);
+            match spread::spread_from_outside(self.loops, &self.book, what, false, &self.outside) {
+                Ok(true) => {}
+                Ok(false) => return Err(PurgeError::NotWritten),
+                Err(Unasked) => return Err(PurgeError::NoAnswer),
+            }
+        }
+        purged
+    }
+
+    /// Drops what is stored under a URL, and nothing under another scheme or port.
+    ///
+    /// # Errors
+    /// As [`purge`](Self::purge).
+    pub fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
+        let mut key = Vec::new();
+        if !key::of_url(url, &self.in_force().sites.table, &mut key) {
+            return Err(PurgeError::NotAUrl(url.to_owned()));
+        }
+        self.drop_forms(vec![key])
+    }
+
+    fn drop_forms(&self, forms: Vec<Vec<u8>>) -> Result<Purged, PurgeError> {
+        let (mut answers, mut found) = (Vec::new(), Vec::new());
+        for key in forms {
+            let (url, hash) = (key::as_url(&key), self.store.hash(&key));
+            let (done, answer) = oneshot::channel();
+            let message = Message::Unlink { hash, key, is_purge: answers.is_empty(), lasting: true, done };
+            self.outside.give(self.store.owner(hash), message).map_err(|Unasked| PurgeError::NoAnswer)?;
+            answers.push((url, answer));
+        }
+        let mut is_kept = true;
+        for (url, answer) in answers {
+            let unlinked = answer.blocking_recv().map_err(|_| PurgeError::NoAnswer)?;
+            is_kept &= unlinked.is_kept;
+            found.extend(unlinked.was_there.then_some(url));
+        }
+        match found.is_empty() {
+            _ if !is_kept => Err(PurgeError::NotWritten),
+            true => Ok(Purged::Absent),
+            false => Ok(Purged::Dropped(found)),
         }
     }
 
@@ -475,7 +510,7 @@ impl Server {
                 if !key::of_url(url, &self.in_force().sites.table, &mut key) {
                     return Err(PurgeError::NotAUrl(url.clone()));
                 }
-                What::Address(self.store.hash(&key).word())
+                What::Address(key::place(&key).word())
             }
             Invalidate::All => What::All,
             Invalidate::Tagged => What::Tagged,

@@ -30,7 +30,7 @@ pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'s
         OriginError::FirstByteTimeout(_) | OriginError::TooSlow(_) => Fault::OriginStalled,
         OriginError::HeadTooLarge(_) => Fault::OriginHeadTooLarge,
         OriginError::Invalid(rule) => Fault::OriginInvalid(*rule),
-        OriginError::Switched | OriginError::NotSwitched => {
+        OriginError::Switched | OriginError::NotSwitched | OriginError::UnaskedNotModified => {
             Fault::OriginInvalid(Rule::Head(HeadRule::StatusCode))
         }
         OriginError::Reset | OriginError::BodyShort | OriginError::BodyStalled(_) => Fault::OriginReset,

@@ -37,8 +37,14 @@ type Lock<T> = std::sync::Mutex<T>;
 
 /// Who drops what is stored, and says why it is used or not. The program's is [`Accelerator`]; a test's is its own.
 pub(crate) trait Purges: Send + Sync + 'static {
-    /// Drops what is stored under a URL. Blocks until the core that owns it has answered.
+    /// Drops what is stored for the host and path of a URL, under any scheme and port. Blocks until the cores that own it
+    /// have answered.
     fn purge(&self, url: &str) -> Result<Purged, PurgeError>;
+
+    /// Drops what is stored under a URL, and nothing under another scheme or port. Blocks likewise.
+    fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
+        self.purge(url)
+    }
 
     /// Purges by tags, softly, by a ban, or everything. Blocks until every core has taken it in.
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
@@ -228,6 +234,10 @@ impl Operated for Accelerator {
 impl Purges for Accelerator {
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         self.running.ask(|server| server.purge(url)).unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
+        self.running.ask(|server| server.drop_url(url)).unwrap_or(Err(PurgeError::NoAnswer))
     }
 
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {

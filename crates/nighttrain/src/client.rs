@@ -84,8 +84,13 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
     let mut done = match (said["invalidated"].as_bool(), said["dropped"].as_bool()) {
         (Some(true), _) if *soft => format!("Stale from now on: {what}\n"),
         (Some(true), _) => format!("Purged {what}\n"),
-        (_, Some(true)) => format!("Dropped {what}\n"),
-        (_, Some(false)) => format!("Nothing was stored under {what}\n"),
+        (_, Some(true)) => {
+            let found = said["found"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+            let found: Vec<_> = found.map(explained::plain).collect();
+            let found = if found.is_empty() { what } else { found.join(" and ") };
+            format!("Dropped {found}\n")
+        }
+        (_, Some(false)) => format!("Nothing was stored under {what}, by http or by https\n"),
         _ => return Err(server.unexpected(200, &text)),
     };
     for told in said["instances"].as_array().into_iter().flatten() {

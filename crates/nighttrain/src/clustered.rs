@@ -109,6 +109,15 @@ impl Clustered {
         is_soft: bool,
         everywhere: bool,
     ) -> Option<oneshot::Receiver<Result<Outcome, Refused>>> {
+        // An instance of an older version purges what a URL says, and no more: it is told of both schemes. What is told
+        // last comes last, so whoever has carried out that has carried out the others.
+        if let Invalidate::Url(url) = what {
+            for what in cache::urls_of_page(url).into_iter().skip(1).map(What::Url) {
+                let told =
+                    |cluster: &Cluster| cluster.tell(Purge { what, is_soft }, true, Scope::Told, TOLD_WITHIN);
+                drop(self.ask(told));
+            }
+        }
         let what = match what {
             Invalidate::Url(url) => What::Url(url.clone()),
             Invalidate::Tags(tags) => What::Tags(tags.clone()),

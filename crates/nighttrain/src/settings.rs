@@ -668,7 +668,7 @@ mod tests {
             "domains" | "http-hosts" => "a.example,b.example",
             "inbox-mails-max" | "recipients-max" | "session-commands-max" => "7",
             key if key.ends_with("-per-minute") => "7",
-            "share-bodies" | "cdn-cache-control" | "search-index" => "false",
+            "share-bodies" | "unsafe-invalidates" | "cdn-cache-control" | "search-index" => "false",
             "tls-verify" | "proxy-protocol" | "tls-handshake-first" | "websocket-tls" => "true",
             "websocket-origins" => "https://a.example,https://b.example",
             "leaf" => "nats-leaf://a.example:7422,tls://[::1]:9",

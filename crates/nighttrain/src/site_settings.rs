@@ -141,6 +141,19 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "unsafe-invalidates",
+        section: Section::Cache,
+        shape: Shape::Flag,
+        heading: RULES,
+        value_name: "true|false",
+        help: "Drops a page from the store when a POST, PUT, DELETE or the like to its address succeeds, as RFC 9111 asks. \
+               false: only purges do, so that no stranger's POST has a page fetched anew",
+        access: Access {
+            set: |settings, text| truth(text).map(|is_so| settings.cache.rules.invalidates_unsafe = is_so),
+            text: |settings| Some(settings.cache.rules.invalidates_unsafe.to_string()),
+        },
+    },
+    Setting {
         key: "https-only",
         section: Section::Cache,
         shape: Shape::Flag,

@@ -63,6 +63,8 @@ mod origins;
 mod pipelines;
 mod pipes;
 mod pressure;
+mod public_reports;
+mod purge_schemes;
 mod rates;
 mod readme;
 mod real_site;

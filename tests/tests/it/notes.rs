@@ -21,6 +21,7 @@ on_one_core_and_on_two! {
     a_visitor_with_a_cookie_leaves_no_note_for_one_without,
     a_purge_forgets_the_note,
     an_error_leaves_no_note,
+    a_note_holds_for_its_variant_alone,
     a_range_of_what_is_too_large_is_asked_for_as_a_range,
 }
 
@@ -63,6 +64,35 @@ fn a5_requests_for_a_private_page_do_not_wait_for_each_other(cores: &str) {
         assert_eq!(client.response("GET").expect_status(200).text(), "mine");
     }
     assert!(accelerator.stat().count("requests.notes_used") >= CLIENTS as u64);
+}
+
+/// A page is private in one language, and for all in the others.
+fn a_note_holds_for_its_variant_alone(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.on("/", |request, reply| {
+        let language = request.header("accept-language").unwrap_or("none").to_owned();
+        let says = if language == "fr" { "private" } else { "max-age=600" };
+        let answer = Answer::new(200, &language).header("Vary", "Accept-Language");
+        reply.answer(&answer.header("Cache-Control", says))
+    });
+    let accelerator = start(&origin, cores);
+    let get = |language: &str| {
+        let answer = accelerator.fetch(&Request::get("/").header("Accept-Language", language));
+        assert_eq!(answer.text(), language);
+        answer.header("cache-status").expect("it is said").to_owned()
+    };
+    assert!(get("fr").contains("detail=private"));
+    for language in ["de", "en"] {
+        assert!(!get(language).contains("detail"), "{language} is not private");
+        assert!(get(language).contains("; hit"), "{language} is stored");
+    }
+    // Its own note is not forgotten for that.
+    let used = accelerator.stat().count("requests.notes_used");
+    get("fr");
+    assert_eq!(accelerator.stat().count("requests.notes_used"), used + 1);
+    accelerator.fetch(&Request::new("PURGE", "/")).expect_status(200);
+    get("fr");
+    assert_eq!(accelerator.stat().count("requests.notes_used"), used + 1, "a purge forgets it");
 }
 
 fn a5_their_conditions_reach_the_origin(cores: &str) {

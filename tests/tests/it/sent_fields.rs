@@ -11,11 +11,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use tests::{Accelerator, Answer, Client, Request, Response, ScriptedOrigin, on_one_core_and_on_two};
 
 on_one_core_and_on_two! {
-    a_variant_is_keyed_by_what_the_origin_was_sent,
+    a_variant_is_keyed_as_sent,
     what_a_stranger_claims_selects_no_variant,
     what_a_listed_proxy_says_selects_the_variant,
     both_forms_of_a_tag_reach_the_origin,
-    parts_of_what_we_coded_are_not_asked_of_the_origin,
+    parts_of_our_codings_reach_no_origin,
     a_sticky_cookie_alone_reaches_no_fetch,
 }
 
@@ -43,7 +43,7 @@ fn mirrors(origin: &ScriptedOrigin, fields: &[&'static str]) {
 
 const OF_VISITOR: [&str; 3] = ["X-Forwarded-For", "Forwarded", "X-Real-IP"];
 
-fn a_variant_is_keyed_by_what_the_origin_was_sent(cores: &str) {
+fn a_variant_is_keyed_as_sent(cores: &str) {
     let origin = ScriptedOrigin::start();
     mirrors(&origin, &OF_VISITOR[..2]);
     let running = Accelerator::before(&origin.url()).flag("--cores", cores).start();
@@ -70,7 +70,6 @@ fn what_a_stranger_claims_selects_no_variant(cores: &str) {
         "X-Original-URL",
         "X_Forwarded_For",
         "X-Purge-Token",
-        "Expect",
         "If-None-Match",
     ];
     let origin = ScriptedOrigin::start();
@@ -159,7 +158,7 @@ fn both_forms_of_a_tag_reach_the_origin(cores: &str) {
     }
 }
 
-fn parts_of_what_we_coded_are_not_asked_of_the_origin(cores: &str) {
+fn parts_of_our_codings_reach_no_origin(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.answers("/mine", Answer::new(200, "0123456789").header("Cache-Control", "private"));
     let own =

@@ -25,7 +25,7 @@ on_one_core_and_on_two! {
     waiters_never_share_an_answer_with_a_cookie,
     pages_with_a_cookie_pass_side_by_side,
     a_304s_cookie_goes_to_its_asker,
-    a_304s_cookie_reaches_its_asker_with_parts_and_ranges,
+    a_304s_cookie_comes_with_parts_too,
     a_later_answer_without_a_cookie_is_stored,
     a_site_may_have_the_field_removed,
     what_rfc_stored_is_not_shown_by_safe,
@@ -212,7 +212,7 @@ fn a_304s_cookie_goes_to_its_asker(cores: &str) {
 }
 
 /// The answer may be made of a part, or of what has to be decoded first.
-fn a_304s_cookie_reaches_its_asker_with_parts_and_ranges(cores: &str) {
+fn a_304s_cookie_comes_with_parts_too(cores: &str) {
     let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
     gate.open();
     validated(&origin, "/", vec![b'x'; 100_000], gate);

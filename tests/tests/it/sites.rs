@@ -222,7 +222,8 @@ fn a34_purges_and_invalidations_know_the_rules_for_queries(cores: &str) {
     assert!(is_stored("/list?utm_a&page=2&kind=a") && is_stored("/item?utm_b"));
     running.fetch(&Request::new("PURGE", "/list?page=2&utm_source=x&kind=a")).expect_status(200);
     assert!(!is_stored("/list?kind=a&page=2"));
-    assert_eq!(String::from_utf8_lossy(&running.ask(&["purge", url]).stdout), format!("Dropped {url}\n"));
+    let said = running.ask(&["purge", url]).stdout;
+    assert_eq!(String::from_utf8_lossy(&said), "Dropped http://site.test/list?kind=a&page=2\n");
     assert!(!is_stored("/list?kind=a&page=2") && is_stored("/item"));
     assert!(running.ask(&["purge", "--soft", url]).status.success());
     assert!(!is_stored("/list?kind=a&page=2"));

@@ -242,6 +242,9 @@ pub struct SiteRules {
     /// `Set-Cookie` is removed from answers that are then stored; else an answer that has it is not stored (but with
     /// [`CookieRule::Rfc`](super::CookieRule::Rfc)).
     pub removes_set_cookie: bool,
+    /// A successful unsafe request (`POST`, `PUT`, `DELETE` …) drops what is stored for its address, and for what its answer
+    /// names (RFC 9111 §4.4).
+    pub invalidates_unsafe: bool,
     /// Freshness for a cacheable answer that states none and allows no heuristic. 0: such answers are not reused.
     pub default_ttl: Duration,
     /// For how long an answer that does not say so itself (RFC 5861 §3) may be shown stale while it is fetched anew.
@@ -274,6 +277,7 @@ impl Default for SiteRules {
             bypass_cookies: None,
             bypass_headers: Vec::new(),
             removes_set_cookie: false,
+            invalidates_unsafe: true,
             default_ttl: Duration::ZERO,
             grace: Duration::ZERO,
             stale_if_error: Duration::from_secs(10 * 60),

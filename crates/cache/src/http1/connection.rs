@@ -516,6 +516,11 @@ impl Connection {
                 stopped = Some(Stopped::Refused(fault, draft));
                 break;
             }
+            if core.is_misdirected(self.client.transport.session(), &head) {
+                core.count(Counter::Misdirected);
+                stopped = Some(Stopped::Refused(Fault::Misdirected, draft));
+                break;
+            }
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
             let buffers = hit::Buffers { key: &mut *key, head: &mut *stored_head };
             let looked_up = hit::Asked {

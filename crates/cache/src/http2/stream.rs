@@ -117,8 +117,9 @@ pub(super) fn answer(
     if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
         return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
     }
-    // A stream that has ended with its head has no content, whatever length is said.
-    let framing = if asker.is_whole { Framing::None } else { framing };
+    // A stream that has ended with its head has no content. That its length was said to be 0 goes on: some origins answer
+    // 411 to a POST without it.
+    let framing = if asker.is_whole && framing != Framing::Length(0) { Framing::None } else { framing };
     let asked = hit::Asked {
         head: &head,
         has_body: !matches!(framing, Framing::None | Framing::Length(0)),
@@ -172,18 +173,11 @@ fn forbidden(
     if let Err(fault) = core.admit(visitor.address) {
         return Some(fault);
     }
-    if is_misdirected(core, multiplex, head) {
+    if core.is_misdirected(multiplex.transport.session(), head) {
         core.count(Counter::Misdirected);
         return Some(Fault::Misdirected);
     }
     (asker.is_connect && !pipe::is_asked_for(head)).then_some(Fault::MethodNotImplemented)
-}
-
-/// Whether a request has come to the wrong place: browsers send requests for several hosts over one connection where they
-/// believe that it serves them (RFC 9113 §9.1.1).
-fn is_misdirected(core: &Core, multiplex: &Multiplex, head: &RequestHead<'_, '_>) -> bool {
-    let (Some(terms), Some(session)) = (&core.terms, multiplex.transport.session()) else { return false };
-    head.authority().is_some_and(|authority| !terms.may_ask_for(authority.host, session.server_name()))
 }
 
 /// Says what is wrong with a request.

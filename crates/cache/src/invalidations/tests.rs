@@ -82,7 +82,7 @@ proptest! {
             prop_assert_eq!((&again.marks, again.youngest), (&table.marks, table.youngest));
             prop_assert_eq!((again.all, again.tagged_hard), (table.all, table.tagged_hard));
             for (since, address, tags) in &answers {
-                let said = table.verdict(*since, *address, tags.iter().copied());
+                let said = table.verdict(*since, [*address; 2], tags.iter().copied());
                 let want = twin.verdict(*since, *address, tags);
                 if emptied {
                     prop_assert!(said >= want, "{said:?} for {want:?}: something came back");
@@ -101,7 +101,7 @@ fn a_full_table_purges_what_has_tags_and_nothing_that_came_later() {
     let apply = |table: &mut Table, purge| table.apply(&purge).is_emptied;
     assert!(!apply(&mut table, purge(1, tags(&[1, 2]), false)));
     assert!(!apply(&mut table, purge(2, tags(&[2]), true)));
-    assert_eq!(table.verdict(0, 100, [3].into_iter()), Verdict::Valid);
+    assert_eq!(table.verdict(0, [100; 2], [3].into_iter()), Verdict::Valid);
     assert!(apply(&mut table, purge(5, tags(&[3]), true)));
     for (since, tags, want) in [
         (4, &[9][..], Verdict::Hard),
@@ -109,13 +109,13 @@ fn a_full_table_purges_what_has_tags_and_nothing_that_came_later() {
         (5, &[9], Verdict::Valid),
         (5, &[1, 2, 3], Verdict::Valid),
     ] {
-        assert_eq!(table.verdict(since, 100, tags.iter().copied()), want, "{since} {tags:?}");
+        assert_eq!(table.verdict(since, [100; 2], tags.iter().copied()), want, "{since} {tags:?}");
     }
     // An address that was purged softly stays so, and with it all that is as old.
     assert!(!apply(&mut table, purge(6, What::Address(100), true)));
     assert!(apply(&mut table, purge(7, tags(&[1]), true)));
-    assert_eq!(table.verdict(5, 100, [].into_iter()), Verdict::Soft(6));
-    assert_eq!(table.verdict(6, 100, [].into_iter()), Verdict::Valid);
+    assert_eq!(table.verdict(5, [100; 2], [].into_iter()), Verdict::Soft(6));
+    assert_eq!(table.verdict(6, [100; 2], [].into_iter()), Verdict::Valid);
 }
 
 #[test]

@@ -132,6 +132,9 @@ pub(crate) enum OriginError {
     /// It answered, and did not switch.
     #[error("the origin did not switch to the protocol that it was asked for")]
     NotSwitched,
+    /// It says that nothing has changed, to a request that did not ask that (RFC 9110 §15.4.5).
+    #[error("the origin answered 304 to a request without conditions")]
+    UnaskedNotModified,
     /// It ended the body before the length that it had stated.
     #[error("the origin ended the body too early")]
     BodyShort,
@@ -173,6 +176,7 @@ impl OriginError {
             | Self::HeadShort
             | Self::Switched
             | Self::NotSwitched
+            | Self::UnaskedNotModified
             | Self::BodyShort
             | Self::BodyStalled(_) => false,
         }

@@ -268,7 +268,8 @@ impl Admin {
     }
 }
 
-/// 200 and, of a URL, `{"dropped": true}` if something was there, `false` if nothing was: both leave nothing behind.
+/// 200 and, of a URL, `{"dropped": true, "found": ["https://…"]}` if something was there, under which URLs; `false` if
+/// nothing was: both leave nothing behind.
 /// How much has a tag nobody counts: `{"invalidated": true}`.
 async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String, String)>>) -> Response {
     let Some(wanted) = Wanted::of(query) else {
@@ -305,9 +306,10 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
 fn carry_out(accelerator: &dyn Purges, wanted: &Wanted) -> Result<(Value, Option<String>), PurgeError> {
     let Wanted { what, is_soft, reach } = wanted;
     let mut done = match what {
-        Invalidate::Url(url) if !is_soft => accelerator
-            .purge(url)
-            .map(|purged| serde_json::json!({ "dropped": purged == Purged::Dropped }))?,
+        Invalidate::Url(url) if !is_soft => accelerator.purge(url).map(|purged| match purged {
+            Purged::Dropped(found) => serde_json::json!({ "dropped": true, "found": found }),
+            Purged::Absent => serde_json::json!({ "dropped": false }),
+        })?,
         what => {
             accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))?
         }

@@ -29,7 +29,7 @@ impl Operated for Known {
 impl Purges for Known {
     fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
         match url {
-            "http://a/known?x=1&y=2" => Ok(Purged::Dropped),
+            "http://a/known?x=1&y=2" => Ok(Purged::Dropped(vec!["https://a/known".to_owned()])),
             "stopped" => Err(PurgeError::NoAnswer),
             _ if url.starts_with("http://") => Ok(Purged::Absent),
             _ => Err(PurgeError::NotAUrl(url.to_owned())),
@@ -206,7 +206,8 @@ fn a_rebound_name_and_another_sites_page_see_nothing() {
 #[test]
 fn purges() {
     let address = serve(true);
-    assert_eq!(purge_of(address, "http://a/known?x=1&y=2"), (200, serde_json::json!({ "dropped": true })));
+    let found = serde_json::json!({ "dropped": true, "found": ["https://a/known"] });
+    assert_eq!(purge_of(address, "http://a/known?x=1&y=2"), (200, found));
     assert_eq!(purge_of(address, "http://a/other"), (200, serde_json::json!({ "dropped": false })));
     assert_eq!(purge_of(address, "what").0, 400);
     assert_eq!(purge_of(address, "stopped").0, 503);

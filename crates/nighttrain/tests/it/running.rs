@@ -41,7 +41,10 @@ fn it_says_what_it_bound_answers_and_stops() {
         assert!(value[group].is_object(), "{group}: {}", json.stdout);
     }
     let purge = run(&mut program(&["purge", "http://a.example/", "--admin", &admin]));
-    assert_eq!((purge.code, purge.stdout.as_str()), (0, "Nothing was stored under http://a.example/\n"));
+    assert_eq!(
+        (purge.code, purge.stdout.as_str()),
+        (0, "Nothing was stored under http://a.example/, by http or by https\n")
+    );
     let purge = run(&mut program(&["purge", "no url", "--admin", &admin]));
     assert_eq!(purge.code, 1);
     assert!(purge.stderr.contains("not a URL"), "{}", purge.stderr);
