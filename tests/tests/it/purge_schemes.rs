@@ -39,7 +39,7 @@ impl Site {
             .flag("--tls-listen", "127.0.0.1:0")
             .flag("--tls-cert", &certificate.file().display().to_string())
             .flag("--tls-key", &certificate.key().display().to_string())
-            .flag("--https-only", "true")
+            .limit("https_only", "true")
             .flag("--purge-from", "127.0.0.1");
         Self { running: with(setup).start(), origin, certificate }
     }

@@ -262,7 +262,7 @@ fn a_site_may_have_the_field_removed(cores: &str) {
         sessions(&origin, "/private", &[("Cache-Control", "private".to_owned())]);
         sessions(&origin, "/login", &[("Cache-Control", "no-store".to_owned())]);
         let setup = Accelerator::before(&origin.url()).flag("--cores", cores).flag("--cookies", rule);
-        let running = setup.flag("--remove-set-cookie", "true").start();
+        let running = setup.limit("remove_set_cookie", "true").start();
         for _ in 0..3 {
             let page = running.get("/").expect_status(200);
             assert_eq!((page.text().as_str(), cookie(&page)), ("you are 0", None), "--cookies {rule}");
