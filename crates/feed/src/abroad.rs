@@ -11,10 +11,12 @@
 //! them; only the core of whoever asks looks there.
 //!
 //! *Bounds:* an account takes at most `AN_ACCOUNT_MAX` things, and all cores hold at most [`IMPORTED_MAX`] foreign
-//! subscriptions; a SUB that needs more is refused as one too many (`feed_imported_subscriptions_refused`).
+//! subscriptions, which count for the memory of their clients' subscriptions, too; a SUB that needs more is refused as
+//! one too many (`feed_imported_subscriptions_refused`).
 
 use std::{cell::Cell, collections::HashMap, rc::Rc, sync::Arc};
 
+use engine::accounts::Charge;
 use smallvec::SmallVec;
 
 use crate::{
@@ -25,12 +27,14 @@ use crate::{
     identity::{Exchange, Service, Stream, common},
     publish::{Origin, Run},
     subjects::Subjects,
-    trie::{NodeId, SubId},
-    work::Work,
+    trie::{NodeId, SubId, tokens_of},
+    work::{SUBSCRIBE, WALKS, Work},
 };
 
-/// Foreign subscriptions of all cores: some 200 bytes each.
+/// Foreign subscriptions of all cores.
 const IMPORTED_MAX: usize = 1 << 20;
+/// What one takes of memory beyond a client's own.
+const FOREIGN_BYTES: usize = 160;
 
 /// There are as many foreign subscriptions as there may be.
 #[derive(Debug)]
@@ -72,8 +76,26 @@ pub(crate) struct Taken {
     pub(crate) is_gone: Cell<bool>,
 }
 
-/// What a subscription is to have of another account.
-pub(crate) type Wanted = SmallVec<[(Arc<Stream>, Vec<u8>); 2]>;
+/// What a pattern has of other accounts.
+pub(crate) type Reached = SmallVec<[(Arc<Stream>, Vec<u8>); 2]>;
+
+/// A subscription that is not done with: an account may take a thousand streams of others, each of which a pattern may
+/// reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum UnderWay {
+    /// It follows the account's streams, of which this is the next.
+    Following { sub: SubId, next: usize },
+    /// It ends: those that stand for it in other accounts, and then itself.
+    Ending { sub: SubId },
+}
+
+impl UnderWay {
+    pub(crate) fn sub(self) -> SubId {
+        match self {
+            Self::Following { sub, .. } | Self::Ending { sub } => sub,
+        }
+    }
+}
 
 impl Abroad {
     pub(crate) fn for_cores(cores: usize) -> Self {
@@ -87,25 +109,25 @@ impl Abroad {
         deals.get(usize::from(account)).copied().unwrap_or(false)
     }
 
-    /// What of other accounts' streams a pattern of a client's asks for.
-    pub(crate) fn wanted(&self, account: u16, pattern: &[u8]) -> Result<Wanted, NoRoomAbroad> {
-        let wanted = self.reached(account, pattern);
-        let has_room = wanted.is_empty() || self.foreign.len() + wanted.len() <= self.foreign_max;
-        has_room.then_some(wanted).ok_or(NoRoomAbroad)
+    /// Whether an account takes streams of others.
+    #[inline]
+    pub(crate) fn has_streams(&self, account: u16) -> bool {
+        let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
+        imports.is_some_and(|imports| !imports.streams.is_empty())
     }
 
-    /// What a pattern reaches of other accounts' streams: the stream, and the pattern there.
-    pub(crate) fn reached(&self, account: u16, pattern: &[u8]) -> Wanted {
-        let mut wanted = Wanted::new();
+    /// What a hub's pattern reaches of other accounts' streams: the stream, and the pattern there.
+    pub(crate) fn reached(&self, account: u16, pattern: &[u8]) -> Reached {
+        let mut reached = Reached::new();
         let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
         for stream in imports.into_iter().flat_map(|imports| &imports.streams) {
             if let Some(within) = common(pattern, stream.path.destination().as_bytes()) {
                 let mut there = Vec::new();
                 stream.back.apply(&within, &mut there);
-                wanted.push((Arc::clone(stream), there));
+                reached.push((Arc::clone(stream), there));
             }
         }
-        wanted
+        reached
     }
 
     /// What an account takes of another one's streams.
@@ -128,55 +150,93 @@ impl Abroad {
 }
 
 impl Subjects {
-    /// Adds the foreign subscriptions that stand for a client's; how many.
-    pub(crate) fn follow(
+    /// Adds foreign subscriptions that stand for a client's, from the account's stream `next` on, as long as the turn's
+    /// work allows; whether that was all.
+    pub(crate) fn follow_some(
         &mut self,
         sub: SubId,
-        queue: Option<&[u8]>,
-        wanted: Wanted,
-        links: &mut Links,
-    ) -> usize {
-        if wanted.is_empty() {
-            return 0;
-        }
-        let mut all = SmallVec::new();
-        for (stream, pattern) in wanted {
+        account: u16,
+        next: &mut usize,
+        memory: &mut Option<Charge>,
+        (work, links): (&mut Work, &mut Links),
+    ) -> Result<bool, NoRoomAbroad> {
+        let exchange = self.abroad.exchange.clone();
+        let Some(imports) = exchange.as_ref().and_then(|exchange| exchange.of(account)) else {
+            return Ok(true);
+        };
+        let pattern = self.trie.pattern_of(self.subscription(sub).node);
+        let queue = self.queue_of(sub).map(<[u8]>::to_vec);
+        work.pay(tokens_of(&pattern) as u64);
+        while let Some(stream) = imports.streams.get(*next) {
+            if work.lacks(WALKS) {
+                return Ok(false);
+            }
+            *next += 1;
+            work.pay(1 + pattern.len() as u64 / 32);
+            let Some(within) = common(&pattern, stream.path.destination().as_bytes()) else { continue };
+            if self.abroad.foreign.len() >= self.abroad.foreign_max {
+                return Err(NoRoomAbroad);
+            }
+            let mut there = Vec::new();
+            stream.back.apply(&within, &mut there);
+            let bytes = FOREIGN_BYTES + self.bytes_of(&there, queue.as_deref(), b"");
+            if let Some(memory) = memory
+                && memory.resize(memory.amount() + bytes).is_err()
+            {
+                return Err(NoRoomAbroad);
+            }
             let root = self.root_of(stream.exporter);
             let subscription = Subscription::new(FOREIGN, b""[..].into(), queue.is_some());
-            let foreign = self.enter((stream.exporter, root), &pattern, queue, subscription, links);
-            self.abroad.foreign.insert(foreign, Foreign { of: sub, stream });
-            all.push(foreign);
+            let foreign = self.enter((stream.exporter, root), &there, queue.as_deref(), subscription, links);
+            self.abroad.foreign.insert(foreign, Foreign { of: sub, stream: Arc::clone(stream) });
+            self.abroad.of.entry(sub).or_default().push(foreign);
+            self.counters.add(Counter::ImportedSubscriptions, 1);
+            work.pay(SUBSCRIBE + self.trie.take_steps());
         }
-        let count = all.len();
-        self.counters.add(Counter::ImportedSubscriptions, count as u64);
-        self.abroad.of.insert(sub, all);
-        count
+        Ok(true)
     }
 
-    /// Ends the foreign subscriptions that stand for a client's; how many.
-    pub(crate) fn unfollow(&mut self, sub: SubId, links: &mut Links) -> usize {
+    /// Ends foreign subscriptions that stand for a client's, as long as the turn's work allows; whether there are no more.
+    pub(crate) fn unfollow_some(
+        &mut self,
+        sub: SubId,
+        memory: &mut Option<Charge>,
+        (work, links): (&mut Work, &mut Links),
+    ) -> bool {
         if self.abroad.of.is_empty() {
-            return 0;
+            return true;
         }
-        let all = self.abroad.of.remove(&sub).unwrap_or_default();
-        for &foreign in &all {
+        while let Some(all) = self.abroad.of.get_mut(&sub) {
+            let Some(&foreign) = all.last() else {
+                self.abroad.of.remove(&sub);
+                return true;
+            };
+            if work.lacks(WALKS) {
+                return false;
+            }
+            all.pop();
+            self.give_back(foreign, FOREIGN_BYTES, memory);
             if let Some(Foreign { stream, .. }) = self.abroad.foreign.remove(&foreign) {
                 self.depart(foreign, stream.exporter, links);
             }
+            self.counters.sub(Counter::ImportedSubscriptions, 1);
+            work.pay(SUBSCRIBE + self.trie.take_steps());
         }
-        self.counters.sub(Counter::ImportedSubscriptions, all.len() as u64);
-        all.len()
+        true
     }
 
-    /// Holds a client's subscriptions against the streams of now.
-    pub(crate) fn follow_again(&mut self, connection: &Connection, links: &mut Links) {
-        for &sub in &connection.sids {
-            self.unfollow(sub, links);
-            let pattern = self.trie.pattern_of(self.subscription(sub).node);
-            let queue = self.queue_of(sub).map(<[u8]>::to_vec);
-            match self.abroad.wanted(connection.account, &pattern) {
-                Ok(wanted) => _ = self.follow(sub, queue.as_deref(), wanted, links),
-                Err(NoRoomAbroad) => self.counters.add(Counter::ImportedSubscriptionsRefused, 1),
+    /// Holds a client's subscriptions against the streams of now, all of them at once: a reload is the operator's.
+    pub(crate) fn follow_again(&mut self, connection: &mut Connection, links: &mut Links) {
+        let mut work = Work::of(u64::MAX);
+        // One that was being followed is followed anew; one that was ending goes on with what there is then.
+        if matches!(connection.under_way.as_deref(), Some(UnderWay::Following { .. })) {
+            connection.under_way = None;
+        }
+        let Connection { sids, account, subscription_memory: memory, .. } = connection;
+        for &sub in &*sids {
+            self.unfollow_some(sub, memory, (&mut work, links));
+            if self.follow_some(sub, *account, &mut 0, memory, (&mut work, links)).is_err() {
+                self.counters.add(Counter::ImportedSubscriptionsRefused, 1);
             }
         }
     }

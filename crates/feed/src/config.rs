@@ -13,6 +13,10 @@ pub struct Limits {
     pub max_connections: usize,
     /// Subscriptions of one connection; one more is refused. 0: no limit.
     pub max_subscriptions: usize,
+    /// Bytes of memory that all clients' subscriptions may take, each counted as if nobody else had a part of its pattern,
+    /// on every core. A connection may take half of it; beyond that its subscriptions are refused. When it is used up,
+    /// the client that takes most is closed for one that takes less.
+    pub max_subscription_memory: usize,
     /// Bytes of one operation's arguments; more, and the connection is closed.
     pub max_control_line: usize,
     /// Bytes of one message, headers included; more, and the connection is closed.
@@ -42,6 +46,7 @@ impl Default for Limits {
         Self {
             max_connections: 64 * 1024,
             max_subscriptions: 0,
+            max_subscription_memory: 64 << 20,
             max_control_line: 4096,
             max_payload: 1 << 20,
             max_pending: 64 << 20,

@@ -2,13 +2,14 @@
 
 use std::{io::IoSlice, net::SocketAddr, sync::Arc, task::Waker};
 
-use engine::cores::clock;
+use engine::{accounts::Charge, cores::clock};
 use hashbrown::HashTable;
 use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
 use wire::nats::rejection::Rejection;
 
 use crate::{
+    abroad::UnderWay,
     backpressure::{ConsumerBacklog, Due},
     identity::{Identity, Permissions, Replies, certificate::Names},
     outbox::{Chunks, Outbox},
@@ -53,6 +54,8 @@ pub enum Closed {
     SlowProducer,
     /// It did not go on with an operation that it had begun.
     SlowOperation,
+    /// Its subscriptions took more memory than others' left for it.
+    SubscriptionMemory,
     /// The server is stopping.
     ServerShutdown,
 }
@@ -75,6 +78,7 @@ impl Closed {
             Self::SlowConsumerPending | Self::SlowConsumerHold => "Slow Consumer (Pending Bytes)",
             Self::SlowConsumerDeadline => "Slow Consumer (Write Deadline)",
             Self::SlowProducer => "Slow Producer (Pending Bytes)",
+            Self::SubscriptionMemory => "Maximum Subscriptions Exceeded",
             Self::SlowOperation => "Slow Producer (Operation Deadline)",
             Self::ServerShutdown => "Server Shutdown",
         }
@@ -202,6 +206,10 @@ pub(crate) struct Connection {
 
     /// Subscriptions by sid.
     pub(crate) sids: HashTable<SubId>,
+    /// A subscription that is not followed or ended everywhere yet; nothing that the client said later is looked at before.
+    pub(crate) under_way: Option<Box<UnderWay>>,
+    /// Memory of the subscriptions.
+    pub(crate) subscription_memory: Option<Charge>,
 
     pub(crate) messages_in: u64,
     pub(crate) payload_in_bytes: u64,
@@ -279,6 +287,8 @@ impl Connection {
             behind: 0,
             waits_for_inbox: false,
             sids: HashTable::new(),
+            under_way: None,
+            subscription_memory: None,
             messages_in: 0,
             payload_in_bytes: 0,
             messages_out: 0,
@@ -313,6 +323,11 @@ impl Connection {
         self.replies.is_some()
             && (may_be_mapped
                 || self.permissions.as_ref().is_some_and(|permissions| !permissions.may_publish(subject)))
+    }
+
+    /// Whether it is not the client's turn to move: it is not read from, or what it said is not done.
+    pub(crate) fn waits_for_us(&self) -> bool {
+        self.is_held() || self.begun.is_some() || self.under_way.is_some()
     }
 
     /// The task looks again.
@@ -436,12 +451,13 @@ const _: () = assert!(size_of::<Option<Subscription>>() == 40, "a subscription i
 /// The number of the subscription that a client calls `sid`.
 pub(crate) type Sids<'a> = (&'a HashTable<SubId>, &'a crate::slab::Slab<Subscription>);
 
-/// A sid's place in the table of its connection. No seed: a client that makes its own sids collide slows itself.
-pub(crate) fn sid_hash(sid: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(sid)
+/// A sid's place in the table of its connection. Seeded: a client that could make its own sids collide would have each
+/// of its operations look through all of them.
+pub(crate) fn sid_hash(seed: u64, sid: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(sid, seed)
 }
 
 /// Finds a client's subscription by its sid.
-pub(crate) fn find_sid((table, subscriptions): Sids<'_>, sid: &[u8]) -> Option<SubId> {
-    table.find(sid_hash(sid), |&id| subscriptions[id].sid[..] == *sid).copied()
+pub(crate) fn find_sid(seed: u64, (table, subscriptions): Sids<'_>, sid: &[u8]) -> Option<SubId> {
+    table.find(sid_hash(seed, sid), |&id| subscriptions[id].sid[..] == *sid).copied()
 }

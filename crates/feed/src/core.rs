@@ -32,6 +32,7 @@ use std::{
 };
 
 use engine::{
+    accounts::{Accounts, Category, Limit},
     cores::{clock, fair::Fair, listener::Balance, mesh},
     heap::Tide,
     journal::Scribe,
@@ -66,6 +67,9 @@ use crate::{
     victims::Victim,
     work::{self, WORK_A_TURN, Work},
 };
+
+/// The memory of subscriptions, among the core's accounts.
+pub(crate) const SUBSCRIPTION_MEMORY: Category = Category(0);
 
 /// What a reload changes.
 #[derive(Debug)]
@@ -103,6 +107,8 @@ pub(crate) struct Core {
     pub(crate) tide: Tide,
     /// How much may wait for this core's clients.
     pub(crate) share: Share,
+    /// What subscriptions may take of memory.
+    pub(crate) accounts: Accounts,
     /// Hubs that are there, of all cores.
     pub(crate) hubs_up: HubMask,
     /// Those that this core joins.
@@ -177,6 +183,11 @@ impl Local {
             checks: Checks::default(),
             tide: Tide::default(),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
+            accounts: Accounts::new(vec![Limit::of_cores(
+                Arc::clone(&shared.subscription_memory),
+                limits.max_subscription_memory,
+                cores,
+            )]),
             hubs_up: 0,
             hubs: Hubs::new(index, cores),
             cores,
@@ -290,6 +301,8 @@ impl Core {
             }
         }
         self.hubs_reach_again(is_changed);
+        // What was walked is the operator's, and no client pays for it.
+        _ = self.subjects.trie.take_steps();
     }
 
     /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
@@ -303,6 +316,11 @@ impl Core {
         let limits = &self.settings.config.limits;
         self.outputs.marks = Marks::of(limits.max_pending);
         self.share.resize(self.settings.config.limits.max_pending_total, self.cores);
+        self.accounts.resize(
+            SUBSCRIPTION_MEMORY,
+            self.settings.config.limits.max_subscription_memory,
+            self.cores,
+        );
         self.close_surplus();
         for id in 0..self.outputs.connections.end() {
             if self.outputs.connections.find(id).is_none() {

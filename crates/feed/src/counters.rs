@@ -23,6 +23,9 @@ engine::counters! {
         MemoryGivenBack => Counter, "feed_memory_given_back", None, "Times that a core gave back memory that it had needed before and not for ten seconds.";
         ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections.";
         SubscriptionsRefused => Counter, "feed_subscriptions_refused", None, "Subscriptions refused because of max_subscriptions.";
+        SubscriptionBytes => Gauge, "feed_subscription_bytes", Bytes, "Memory that subscriptions of clients count for.";
+        SubscriptionMemoryRefused => Counter, "feed_subscription_memory_refused", None, "Subscriptions refused because of max_subscription_memory, or because their pattern has more than 2,048 tokens.";
+        SubscriptionMemoryCut => Counter, "feed_subscription_memory_cut", None, "Connections closed because their subscriptions took most of max_subscription_memory, and others needed some.";
         ImportedSubscriptions => Gauge, "feed_imported_subscriptions", None, "Subscriptions that clients have in other accounts, whose streams theirs takes.";
         ImportedSubscriptionsRefused => Counter, "feed_imported_subscriptions_refused", None, "Subscriptions refused because there were as many in other accounts as there may be.";
         RequestsOpen => Gauge, "feed_requests_open", None, "Requests to other accounts' services that wait for their answers.";
@@ -93,6 +96,7 @@ impl Counter {
             Closed::SlowConsumerHold => Self::SlowHold,
             Closed::SlowProducer => Self::SlowProducers,
             Closed::SlowOperation => Self::SlowOperations,
+            Closed::SubscriptionMemory => Self::SubscriptionMemoryCut,
             Closed::SlowConsumerDeadline => Self::SlowDeadline,
             Closed::MaximumConnections => Self::ConnectionsRefused,
             Closed::ClientClosed | Closed::ReadError | Closed::WriteError | Closed::ServerShutdown => {

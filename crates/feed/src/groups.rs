@@ -155,10 +155,45 @@ fn turn_of(state: &mut Group, part: Part) -> Turn {
     there.map_or(Turn::Own, |core| Turn::Core(core, part))
 }
 
+/// How far a message has come through a group whose members refuse it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Refused {
+    /// Members of this core, of the pattern or patterns that are looked at.
+    members: usize,
+    /// Cores of which all members have.
+    cores: CoreMask,
+    /// On the core that another one has passed the message on to: all members of the pattern whose turn it was have.
+    is_beyond_pattern: bool,
+}
+
+impl Refused {
+    /// Whether somebody has refused the message.
+    pub(crate) fn has_begun(self) -> bool {
+        self.members > 0 || self.cores != 0
+    }
+}
+
+/// What became of a message for a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// A member has it, or another core gives it to one.
+    Taken,
+    /// No member takes it.
+    Refused,
+    /// The turn is over before somebody was found who takes it.
+    Over,
+}
+
 impl Core {
-    /// Gives one message to a member of a group, on this core or by another one; whether there was any.
-    pub(crate) fn deliver_to_group(&mut self, group: MatchedGroup<'_>, of: &Origin, run: &Run<'_>) -> bool {
-        self.deliver_to_untried(group, of, run, 0, 0)
+    /// Gives one message to a member of a group, on this core or by another one.
+    pub(crate) fn deliver_to_group(
+        &mut self,
+        group: MatchedGroup<'_>,
+        of: &Origin,
+        run: &Run<'_>,
+        refused: &mut Refused,
+    ) -> Given {
+        self.deliver_to_untried(group, of, run, refused, 0)
     }
 
     fn deliver_to_untried(
@@ -166,16 +201,22 @@ impl Core {
         group: MatchedGroup<'_>,
         of: &Origin,
         run: &Run<'_>,
-        mut tried: CoreMask,
+        refused: &mut Refused,
         known: CoreMask,
-    ) -> bool {
+    ) -> Given {
         let own = 1 << self.index;
         loop {
-            match self.subjects.whose_turn(group, own, tried) {
-                Turn::Nobody => return false,
+            // Where some of this core's members have refused, it is still this core's turn.
+            let turn = match refused.members {
+                0 => self.subjects.whose_turn(group, own, refused.cores),
+                _ => Turn::Own,
+            };
+            match turn {
+                Turn::Nobody => return Given::Refused,
                 Turn::Core(to, part) => {
                     let known = known | self.subjects.cores_of_group(group);
                     let (pattern, queue) = self.subjects.words_of_part(part);
+                    let tried = refused.cores;
                     let group = GroupOfCore { pattern, queue, is_from_hub: of.is_from_hub, tried, known };
                     let to = Destination {
                         core: to,
@@ -185,22 +226,39 @@ impl Core {
                     };
                     let Self { outputs, links, .. } = self;
                     send_across(outputs, links, of.producer.conn, to, of.producer, run);
-                    return true;
+                    return Given::Taken;
                 }
-                Turn::Own if self.deliver_to_own_member(group, of, run) => return true,
-                Turn::Own => tried |= own,
+                Turn::Own => match self.deliver_to_own_member(group, of, run, &mut refused.members) {
+                    Given::Refused => {
+                        refused.members = 0;
+                        refused.cores |= own;
+                    }
+                    given => return given,
+                },
             }
         }
     }
 
     /// Gives a message that another core has passed on to one of this core's members: of the pattern whose turn it is, else
-    /// of the others that match. When all of them refuse or have left, the next core gets it.
-    pub(crate) fn deliver_to_group_of_core(&mut self, to: GroupOfCore<'_>, of: &Origin, run: &Run<'_>) {
+    /// of the others that match. When all of them refuse or have left, the next core gets it. Whether that was all before
+    /// the turn's work was done.
+    pub(crate) fn deliver_to_group_of_core(
+        &mut self,
+        to: GroupOfCore<'_>,
+        of: &Origin,
+        run: &Run<'_>,
+        refused: &mut Refused,
+    ) -> bool {
         let GroupOfCore { pattern, queue, tried, known, .. } = to;
-        if let Some(part) = self.subjects.find_group(of.root, pattern, queue)
-            && self.deliver_to_own_member(MatchedGroup::at(part), of, run)
-        {
-            return;
+        if !refused.is_beyond_pattern {
+            if let Some(part) = self.subjects.find_group(of.root, pattern, queue) {
+                match self.deliver_to_own_member(MatchedGroup::at(part), of, run, &mut refused.members) {
+                    Given::Taken => return true,
+                    Given::Over => return false,
+                    Given::Refused => {}
+                }
+            }
+            *refused = Refused { is_beyond_pattern: true, members: 0, cores: tried };
         }
         // All of it in one step, after which the turn is over if it was much.
         let mut work = Work::of(u64::MAX);
@@ -208,10 +266,11 @@ impl Core {
             self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut work);
         self.work.add(work.done());
         let group = matched.group_of_name(&self.subjects.trie, queue);
-        let is_taken = group.is_some_and(|group| self.deliver_to_untried(group, of, run, tried, known));
+        let given =
+            group.map_or(Given::Refused, |group| self.deliver_to_untried(group, of, run, refused, known));
         let tried = tried | 1 << self.index;
         let untried = known & !tried;
-        if is_taken {
+        if given != Given::Refused {
         } else if untried != 0 {
             // What its members have said to the sender is under way to here.
             let core = untried.trailing_zeros() as usize;
@@ -224,17 +283,34 @@ impl Core {
             self.send_to_hubs(of, run, 0, &smallvec![hub]);
         }
         self.subjects.matches.put_back(slot, matched);
+        given != Given::Over
     }
 
-    fn deliver_to_own_member(&mut self, group: MatchedGroup<'_>, of: &Origin, run: &Run<'_>) -> bool {
-        for _ in 0..self.subjects.own_members(group) {
-            let Some(member) = self.subjects.next_own_member(group) else { return false };
+    /// Offers a message to this core's members, of whom so many have refused it.
+    fn deliver_to_own_member(
+        &mut self,
+        group: MatchedGroup<'_>,
+        of: &Origin,
+        run: &Run<'_>,
+        refused: &mut usize,
+    ) -> Given {
+        let members = self.subjects.own_members(group);
+        while *refused < members {
+            // The first is paid for by whoever hands out.
+            if *refused > 0 {
+                if self.is_turn_over() {
+                    return Given::Over;
+                }
+                self.work.step();
+            }
+            let Some(member) = self.subjects.next_own_member(group) else { break };
             let delivered = self.deliver(member, of, run);
             if delivered > 0 {
                 self.count_out(delivered, run);
-                return true;
+                return Given::Taken;
             }
+            *refused += 1;
         }
-        false
+        Given::Refused
     }
 }

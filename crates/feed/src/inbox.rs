@@ -231,6 +231,7 @@ impl Waiting {
                                 return false;
                             }
                             hear(core, *from, &word);
+                            core.work.pay(core.subjects.trie.take_steps());
                             *heard = Some(bytes.len() - records.bytes_left());
                         }
                         _ => {}
@@ -258,6 +259,7 @@ impl Waiting {
             }
             core.work.step();
             hear(core, *from, &record);
+            core.work.pay(core.subjects.trie.take_steps());
             *heard = Some(bytes.len() - records.bytes_left());
         }
         *heard = None;

@@ -8,7 +8,8 @@ use wire::nats::rejection::Rejection;
 use crate::{
     config::Limits,
     connection::{Closed, ConnId, Stage},
-    core::{Core, Local},
+    core::{Core, Local, SUBSCRIPTION_MEMORY},
+    counters::Counter,
     outputs::Outputs,
     subjects::Subjects,
     victims::OPERATION_HELD_MIN,
@@ -34,6 +35,7 @@ impl Local {
                 let core = &mut *self.core.borrow_mut();
                 core.now_ms = clock::monotonic_ms();
                 cut_holders(core);
+                core.counters.set(Counter::SubscriptionBytes, core.accounts.used(SUBSCRIPTION_MEMORY) as u64);
                 core.end_turn();
                 look_after_some(core, &mut cursor, &mut pass);
                 let is_whole =

@@ -17,6 +17,9 @@ const SLOTS: usize = 1024;
 /// A list that is longer is not remembered: looking it up again is nothing beside going through it.
 const KEPT_SUBSCRIBERS_MAX: usize = 1024;
 
+/// To list a group is as much as to list so many subscribers.
+const GROUPS_AS_SUBSCRIBERS: usize = 16;
+
 /// Who gets a message.
 #[derive(Debug, Default)]
 pub(crate) struct Match {
@@ -108,11 +111,12 @@ impl Match {
     #[inline]
     fn add(&mut self, trie: &Trie, id: NodeId) -> usize {
         let subscribers = trie.subscribers(id);
+        let groups_before = self.groups.len();
         self.subscribers.extend_from_slice(subscribers);
         if let Some(more) = trie.more(id) {
             self.cores |= more.remote;
             self.hubs |= more.hubs;
-            self.has_groups_at_hubs |= more.groups.iter().any(|group| !group.hubs.is_empty());
+            self.has_groups_at_hubs |= more.at_hubs > 0;
             let is_first = self.groups.is_empty();
             for (place, group) in (0..).zip(&more.groups) {
                 let part = Part { node: id, group: place, hash: group.hash, next: Part::NO_NEXT };
@@ -123,7 +127,7 @@ impl Match {
                 }
             }
         }
-        subscribers.len()
+        subscribers.len() + self.groups.len().saturating_sub(groups_before) * GROUPS_AS_SUBSCRIBERS
     }
 
     /// Adds a group of a further pattern: to the one of its name, if there is one.
@@ -185,7 +189,7 @@ impl Matches {
         subject: &[u8],
         work: &mut Work,
     ) -> (usize, Match) {
-        let slot = slot_of(root, subject);
+        let slot = slot_of(trie.seed(), root, subject);
         let mut taken = std::mem::take(&mut self.slots[slot]);
         if taken.generation == trie.generation() && taken.root == root && taken.subject[..] == *subject {
             self.found += 1;
@@ -237,6 +241,6 @@ pub(crate) fn go_on(into: &mut Match, open: &mut Open, trie: &Trie, subject: &[u
 
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low bits choose the slot")]
-fn slot_of(root: NodeId, subject: &[u8]) -> usize {
-    xxh3_64_with_seed(subject, u64::from(root)) as usize % SLOTS
+fn slot_of(seed: u64, root: NodeId, subject: &[u8]) -> usize {
+    xxh3_64_with_seed(subject, seed ^ u64::from(root)) as usize % SLOTS
 }

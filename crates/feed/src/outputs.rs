@@ -9,7 +9,7 @@
 //!
 //! Nothing here knows who wants what. What must be told to producers on other cores is given to the links.
 
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 use engine::{cores::Rounds, journal::Scribe, meter::CoreCounters};
 use tokio::sync::Notify;
@@ -40,6 +40,8 @@ pub(crate) struct Outputs {
     pub(crate) chunks: Chunks,
     /// Memory of operations that have not come whole, of all connections.
     pub(crate) unfinished_bytes: usize,
+    /// Memory of requests that clients may answer (`allow_responses`), of all connections.
+    pub(crate) replies_bytes: Rc<Cell<usize>>,
     /// Those that got something in this turn.
     dirty: Vec<ConnId>,
     /// Consumers that have a backlog: above the lowest mark.
@@ -83,6 +85,7 @@ impl Outputs {
             connections: Slab::default(),
             chunks: Chunks::default(),
             unfinished_bytes: 0,
+            replies_bytes: Rc::default(),
             dirty: Vec::new(),
             over_mark: Vec::new(),
             hold_begun: Rc::new(Notify::new()),
@@ -308,7 +311,7 @@ impl Outputs {
     /// Memory that clients make this core hold.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
-        self.chunks.lent() + self.unfinished_bytes
+        self.chunks.lent() + self.unfinished_bytes + self.replies_bytes.get()
     }
 
     /// How many got something in this turn: so many writes will end it.

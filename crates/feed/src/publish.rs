@@ -27,6 +27,7 @@ use crate::{
     core::Core,
     counters::Counter,
     crossing::Crossing,
+    groups::{Given, Refused},
     identity::AccountId,
     mapped::By,
     marks::Mark,
@@ -129,6 +130,12 @@ struct Way {
     /// The next of the subscribers, or behind them of the groups.
     next: usize,
     reached: bool,
+    /// The next message of the run for the next group.
+    message: usize,
+    /// Who of that group has refused that message.
+    refused: Refused,
+    /// Somebody of that group has taken a message before that.
+    has_taken: bool,
     /// Groups that nobody of ours took it for, and the hub whose members get it.
     at_hubs: AtHubs,
 }
@@ -405,16 +412,24 @@ impl Core {
             if self.is_turn_over() {
                 return false;
             }
-            self.work.add(price + run.count() as u64);
-            let mut has_taken = false;
-            for at in 0..run.count() {
-                has_taken |= self.deliver_to_group(group, of, &run.one(at));
+            if way.message == 0 && !way.refused.has_begun() {
+                self.work.add(price + run.count() as u64);
             }
+            while way.message < run.count() {
+                match self.deliver_to_group(group, of, &run.one(way.message), &mut way.refused) {
+                    Given::Over => return false,
+                    given => way.has_taken |= given == Given::Taken,
+                }
+                way.message += 1;
+                way.refused = Refused::default();
+            }
+            let has_taken = std::mem::take(&mut way.has_taken);
             if !has_taken && matched.has_groups_at_hubs {
                 let hub = self.subjects.hub_of_group(group, self.hubs_up);
                 way.at_hubs.extend(hub);
             }
             way.reached |= has_taken;
+            way.message = 0;
             way.next += 1;
         }
         let mut cores = matched.cores;
@@ -449,9 +464,23 @@ impl Core {
         let mut rest = None;
         if let Some(group) = group {
             let of = Origin { is_from_hub: group.is_from_hub, ..of };
-            self.work.add(work::delivery(run.count(), run.bytes.len()));
-            for at in 0..run.count() {
-                self.deliver_to_group_of_core(group, &of, &run.one(at));
+            let (mut way, mark) = match begun {
+                Some(begun) => (begun.way, Some(begun.mark)),
+                None => {
+                    self.work.add(work::delivery(run.count(), run.bytes.len()));
+                    (Way::default(), None)
+                }
+            };
+            while way.message < run.count() {
+                if !self.deliver_to_group_of_core(group, &of, &run.one(way.message), &mut way.refused) {
+                    rest = Some(self.begun(run, 0, Match::default(), way, false));
+                    break;
+                }
+                way.message += 1;
+                way.refused = Refused::default();
+            }
+            if let Some(mark) = mark {
+                self.subjects.came_to_end(mark);
             }
         } else {
             rest = self.hand_out(&of, run, begun).err();
@@ -573,10 +602,21 @@ impl Core {
         Ok(())
     }
 
-    /// Ends the subscriptions that have had their last message.
+    /// Ends the subscriptions that have had their last message, as long as the turn's work allows: what is left is ended
+    /// before anything else that a client says.
+    #[inline]
     pub(crate) fn end_finished(&mut self) {
-        while let Some((sub, id)) = self.subjects.take_finished() {
-            self.subjects.unsubscribe(sub, &mut self.outputs.connections[id], &mut self.links);
+        if self.subjects.a_finished().is_some() {
+            self.end_finished_ones();
+        }
+    }
+
+    #[cold]
+    fn end_finished_ones(&mut self) {
+        while let Some((sub, id)) = self.subjects.a_finished() {
+            if !self.end_subscription(id, sub) {
+                return;
+            }
         }
     }
 }

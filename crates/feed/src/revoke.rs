@@ -10,6 +10,8 @@
 //! published by what was allowed before once a core has begun. It costs a look a connection, and one a subscription only
 //! where the permissions are others.
 
+use std::rc::Rc;
+
 use wire::nats::rejection::Rejection;
 
 use crate::{
@@ -18,6 +20,7 @@ use crate::{
     counters::Counter,
     identity::{Identity, Replies, Subscribing},
     trie::SubId,
+    work::Work,
 };
 
 impl Core {
@@ -47,11 +50,13 @@ impl Core {
     }
 
     fn change_permissions(&mut self, id: ConnId, now: Identity) {
+        let replies_bytes = Rc::clone(&self.outputs.replies_bytes);
         let connection = &mut *self.outputs.connections[id];
         let responses = now.permissions.as_ref().and_then(|permissions| permissions.responses);
         let before = connection.permissions.as_ref().and_then(|permissions| permissions.responses);
         if responses != before {
-            connection.replies = responses.map(|responses| Box::new(Replies::new(responses)));
+            connection.replies =
+                responses.map(|responses| Box::new(Replies::counted(responses, Rc::clone(&replies_bytes))));
         }
         connection.permissions.clone_from(&now.permissions);
         connection.identity = Some(Box::new(now));
@@ -69,7 +74,10 @@ impl Core {
                     self.count(Counter::SubscriptionsRevoked);
                     let sid = &self.subjects.subscription(sub).sid;
                     self.outputs.reject(id, Rejection::SubscriptionRevoked { subject: &pattern, sid });
-                    self.subjects.unsubscribe(sub, &mut self.outputs.connections[id], &mut self.links);
+                    // All at once: a reload is the operator's.
+                    let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
+                    self.end_subscription(id, sub);
+                    self.work = work;
                 }
             }
         }

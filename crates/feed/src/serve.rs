@@ -20,11 +20,13 @@ use std::{
 };
 
 use engine::cores::{clock, fair::Member};
+use smallvec::SmallVec;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
 };
 use tokio_rustls::server::TlsStream;
+use wire::nats::rejection::Rejection;
 
 use crate::{
     buffers::SMALL_LEFTOVER_BYTES_MAX,
@@ -38,15 +40,17 @@ use crate::{
     shared,
     snapshot::{self, CLOSED_KEPT_MAX},
     trie::SubId,
-    work::{FRAME, SUBSCRIBE, WORK_A_TURN},
+    work::FRAME,
 };
 
 /// Reads of one connection before the others have their turn.
 const READS_A_TURN: usize = 4;
 /// Room that a long operation's buffer gets at least; beyond that it doubles.
 const GROWTH_BYTES: usize = 128 * 1024;
-/// Subscriptions of a client that has left, ended in one go.
-const ENDED_IN_ONE_GO: usize = (WORK_A_TURN / SUBSCRIBE) as usize;
+/// Subscriptions of a client that has left, ended in one go at most.
+const ENDED_IN_ONE_GO: usize = 512;
+/// So many places of a table are looked at in a step.
+const TABLE_PLACES_A_STEP: usize = 64;
 
 /// How long the end of a TLS or WebSocket stream may take.
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
@@ -216,6 +220,9 @@ pub(crate) async fn attend(
         let _ = tokio::time::timeout(GOODBYE_TIME_MAX, stream.shutdown()).await;
     }
     loop {
+        // To end much is work, too: a turn among those of its address.
+        let is_much = !local.core.borrow().outputs.connections[id].sids.is_empty();
+        let _turn = if is_much { Some(member.turn().await) } else { None };
         let left = {
             let core = &mut *local.core.borrow_mut();
             core.begin_turn();
@@ -255,6 +262,7 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
     let core = &mut *local.core.borrow_mut();
     core.begin_turn();
     note_waker(&mut core.outputs.connections[id], cx);
+    give_way(core, cx, id);
     write_waiting(core, cx, id, &mut input.stream);
     let mut is_over = false;
     for _ in 0..READS_A_TURN {
@@ -430,6 +438,16 @@ fn process(core: &mut Core, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
     core.process(id, bytes)
 }
 
+/// Ends a client whose subscriptions take memory that others need.
+fn give_way(core: &mut Core, cx: &Context<'_>, id: ConnId) {
+    if let Some(memory) = &core.outputs.connections[id].subscription_memory
+        && memory.poll_cut(cx).is_ready()
+    {
+        core.outputs.reject(id, Rejection::SubscriptionsExceeded);
+        core.outputs.close(id, Closed::SubscriptionMemory);
+    }
+}
+
 fn note_waker(connection: &mut Connection, cx: &Context<'_>) {
     match &connection.waker {
         Some(waker) if waker.will_wake(cx.waker()) => {}
@@ -538,18 +556,18 @@ impl Core {
         id
     }
 
-    /// Ends some subscriptions of a client that has left; whether there are no more.
+    /// Ends subscriptions of a client that has left, as long as the turn's work allows; whether there are no more.
     pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
-        let connection = &mut *self.outputs.connections[id];
-        let ending: Vec<SubId> = connection.sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
-        let mut ended = 0;
+        let sids = &self.outputs.connections[id].sids;
+        // The table is gone through from its beginning each time, where most are gone.
+        self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
+        let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
         for sub in ending {
-            ended += 1 + self.subjects.unsubscribe(sub, connection, &mut self.links);
-            if ended >= ENDED_IN_ONE_GO {
-                break;
+            if self.links.is_any_full() || !self.end_subscription(id, sub) {
+                return false;
             }
         }
-        connection.sids.is_empty()
+        self.outputs.connections[id].sids.is_empty()
     }
 
     /// Takes a client, or a hub, out of the books; why it was closed.

@@ -1,5 +1,7 @@
 //! What a client's operations do, one after the other.
 
+use std::rc::Rc;
+
 use wire::nats::{
     Progress,
     client::{self, ClientOp, Publish},
@@ -7,15 +9,20 @@ use wire::nats::{
     subject, write,
 };
 
+use engine::accounts::ClientKey;
+
 use crate::{
+    abroad::{NoRoomAbroad, UnderWay},
     connection::{ConnId, ConnectOptions, Stage, Told},
-    core::Core,
+    core::{Core, SUBSCRIPTION_MEMORY},
     counters::Counter,
     identity::{AccountId, Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
     protocol_log,
     publish::Run,
     subjects::Wish,
-    system, work,
+    system,
+    trie::{SubId, tokens_of},
+    work::{self, SUBSCRIBE, TOKENS_MAX, WALKS},
 };
 
 /// What the operations of a read came to.
@@ -52,6 +59,12 @@ impl Core {
             if connection.closing.is_some() {
                 return (at, Processed::Closing);
             }
+            if (connection.under_way.is_some() || self.subjects.a_finished().is_some())
+                && !self.finish_under_way(id)
+            {
+                return (at, Processed::Over);
+            }
+            let connection = &self.outputs.connections[id];
             let rest = &bytes[at..];
             if connection.stage == Stage::CredentialsNeeded
                 && !matches!(rest.first(), None | Some(b'C' | b'c'))
@@ -84,6 +97,9 @@ impl Core {
                     if self.backlog.done < self.outputs.connections[id].behind {
                         self.wait_for_inbox(id);
                         return (at, Processed::Behind);
+                    }
+                    if self.work.lacks(steps_at_most(&op)) {
+                        return (at, Processed::Over);
                     }
                     at += taken;
                     self.work.add(price(&op));
@@ -308,6 +324,7 @@ impl Core {
         match checked {
             Ok(identity) => {
                 let root = self.subjects.root_of(identity.account.0);
+                let replies_bytes = Rc::clone(&self.outputs.replies_bytes);
                 let connection = &mut self.outputs.connections[id];
                 connection.stage = Stage::Connected;
                 connection.root = root;
@@ -318,7 +335,7 @@ impl Core {
                     .permissions
                     .as_ref()
                     .and_then(|permissions| permissions.responses)
-                    .map(|responses| Box::new(Replies::new(responses)));
+                    .map(|responses| Box::new(Replies::counted(responses, Rc::clone(&replies_bytes))));
                 connection.identity = Some(Box::new(identity));
                 connection.nonce = None;
                 connection.certificate = None;
@@ -361,24 +378,106 @@ impl Core {
             self.outputs.reject(id, Rejection::SubscriptionsExceeded);
             return;
         }
+        // Of two with one sid, the first one stays.
+        if self.subjects.find(connection, sid).is_some() {
+            self.say_ok(id);
+            return;
+        }
+        if !self.may_remember(id, pattern, queue, sid) {
+            self.count(Counter::SubscriptionMemoryRefused);
+            self.outputs.reject(id, Rejection::SubscriptionsExceeded);
+            return;
+        }
         self.say_ok(id);
         let Self { subjects, outputs, links, .. } = self;
-        let connection = &mut outputs.connections[id];
-        // Of two with one sid, the first one stays.
-        if subjects.find(connection, sid).is_none() {
-            let wish = Wish { pattern, queue, sid, is_filtered };
-            let Ok(abroad) = subjects.subscribe(id, connection, wish, links) else {
-                self.count(Counter::ImportedSubscriptionsRefused);
-                self.outputs.reject(id, Rejection::SubscriptionsExceeded);
-                return;
-            };
-            self.work.add(abroad as u64 * work::SUBSCRIBE);
-            if connection.account == AccountId::SYSTEM.0 {
-                // Where there is no room, a question is under way, behind which this is seen to.
-                _ = self.system.try_send(system::Told::Subscribed);
-            }
+        let connection = &mut *outputs.connections[id];
+        let sub = subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
+        self.work.pay(subjects.trie.take_steps());
+        if connection.account == AccountId::SYSTEM.0 {
+            // Where there is no room, a question is under way, behind which this is seen to.
+            _ = self.system.try_send(system::Told::Subscribed);
+        }
+        if subjects.abroad.has_streams(connection.account) {
+            connection.under_way = Some(Box::new(UnderWay::Following { sub, next: 0 }));
+            self.go_on_under_way(id);
         }
         self.pause_if_full(id);
+    }
+
+    /// Whether the memory for one subscription more is there.
+    fn may_remember(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> bool {
+        if tokens_of(pattern) > TOKENS_MAX {
+            return false;
+        }
+        let bytes = self.subjects.bytes_of(pattern, queue, sid);
+        let connection = &mut *self.outputs.connections[id];
+        let at_most = self.settings.config.limits.max_subscription_memory / CONNECTION_PART;
+        match &mut connection.subscription_memory {
+            Some(memory) => {
+                let bytes = memory.amount() + bytes;
+                bytes <= at_most && memory.resize(bytes).is_ok()
+            }
+            None => {
+                let client = ClientKey::of_connection(connection.address.ip(), connection.cid, &[]);
+                let charge = self.accounts.charge(client, SUBSCRIPTION_MEMORY, bytes);
+                connection.subscription_memory = charge.ok();
+                // Its task hears of it when others need the memory.
+                connection.wake();
+                connection.subscription_memory.is_some()
+            }
+        }
+    }
+
+    /// Ends what has had its last message, and goes on with the client's subscription that is under way; whether that was
+    /// all before the turn's work was done.
+    #[cold]
+    fn finish_under_way(&mut self, id: ConnId) -> bool {
+        self.end_finished();
+        self.subjects.a_finished().is_none() && self.go_on_under_way(id)
+    }
+
+    /// Follows a subscription into other accounts, or ends it there; whether that was all before the turn's work was done.
+    fn go_on_under_way(&mut self, id: ConnId) -> bool {
+        let connection = &mut *self.outputs.connections[id];
+        match connection.under_way.as_deref_mut() {
+            None => true,
+            Some(UnderWay::Following { sub, next }) => {
+                let (sub, memory) = (*sub, &mut connection.subscription_memory);
+                let paying = (&mut self.work, &mut self.links);
+                match self.subjects.follow_some(sub, connection.account, next, memory, paying) {
+                    Ok(is_all) => {
+                        if is_all {
+                            connection.under_way = None;
+                        }
+                        is_all
+                    }
+                    Err(NoRoomAbroad) => {
+                        connection.under_way = Some(Box::new(UnderWay::Ending { sub }));
+                        self.count(Counter::ImportedSubscriptionsRefused);
+                        self.outputs.reject(id, Rejection::SubscriptionsExceeded);
+                        self.end_subscription(id, sub)
+                    }
+                }
+            }
+            Some(UnderWay::Ending { sub }) => {
+                let sub = *sub;
+                self.end_subscription(id, sub)
+            }
+        }
+    }
+
+    /// Ends a subscription here and in other accounts; whether that was all before the turn's work was done.
+    pub(crate) fn end_subscription(&mut self, id: ConnId, sub: SubId) -> bool {
+        let Self { subjects, outputs, links, work, .. } = self;
+        let connection = &mut *outputs.connections[id];
+        if !subjects.unfollow_some(sub, &mut connection.subscription_memory, (work, links))
+            || work.lacks(WALKS)
+        {
+            return false;
+        }
+        subjects.unsubscribe(sub, connection, links);
+        work.pay(SUBSCRIBE + subjects.trie.take_steps());
+        true
     }
 
     /// What other cores are told of subscriptions is bounded like messages: whoever makes us tell too much waits.
@@ -390,11 +489,24 @@ impl Core {
 
     fn unsubscribe(&mut self, id: ConnId, sid: &[u8], max: u64) {
         let connection = &mut self.outputs.connections[id];
-        if let Some(sub) = self.subjects.find(connection, sid) {
-            let abroad = self.subjects.unsubscribe_after(sub, max, connection, &mut self.links);
-            self.work.add(abroad as u64 * work::SUBSCRIBE);
-            self.pause_if_full(id);
+        let Some(sub) = self.subjects.find(connection, sid) else { return };
+        if self.subjects.end_after(sub, max) {
+            connection.under_way = Some(Box::new(UnderWay::Ending { sub }));
+            self.go_on_under_way(id);
         }
+        self.pause_if_full(id);
+    }
+}
+
+/// A connection's subscriptions may take this part of `max_subscription_memory`.
+const CONNECTION_PART: usize = 2;
+
+/// What an operation may take that is begun: it is not, if less is left of the turn.
+fn steps_at_most(op: &ClientOp<'_>) -> u64 {
+    match op {
+        ClientOp::Subscribe { subject, .. } => (3 * tokens_of(subject) as u64).min(WALKS) + 2,
+        ClientOp::Unsubscribe { .. } => WALKS + 2 * SUBSCRIBE,
+        _ => 0,
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<CounterSet<Counter>>,
     /// How much waits for all cores' clients beyond the cores' own parts.
     pub(crate) pending: Arc<Common>,
+    /// The same of the memory of subscriptions.
+    pub(crate) subscription_memory: Arc<Common>,
     /// Loops that accept.
     pub(crate) ready: AtomicUsize,
 }
@@ -101,6 +103,7 @@ impl Shared {
             surplus: AtomicUsize::new(0),
             counters,
             pending: Arc::default(),
+            subscription_memory: Arc::default(),
             ready: AtomicUsize::new(0),
         })
     }

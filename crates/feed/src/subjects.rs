@@ -12,7 +12,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
-    abroad::{Abroad, NoRoomAbroad},
+    abroad::Abroad,
     across::Links,
     connection::{ConnId, Connection, FOREIGN, GONE, Subscription, find_sid, sid_hash},
     counters::Counter,
@@ -20,9 +20,9 @@ use crate::{
     marks::{Mark, Retired},
     matching::Matches,
     slab::{Slab, take_out},
-    trie::{Group, HubId, NodeId, Part, SubId, Trie},
+    trie::{HubId, NODE_BYTES, NodeId, Part, SubId, Trie, tokens_of},
 };
-use engine::meter::CoreCounters;
+use engine::{accounts::Charge, meter::CoreCounters};
 
 /// What a client wants, as it says it.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +34,15 @@ pub(crate) struct Wish<'a> {
     pub(crate) is_filtered: bool,
 }
 
+/// What a subscription takes of memory beside its pattern's nodes: itself, its places in the tables of its connection and
+/// of its node, and what those have to spare when they grow.
+const SUBSCRIPTION_BYTES: usize = 96;
+/// What a member of a queue group takes beyond that, on each core, beside the group's name.
+const GROUP_BYTES: usize = 256;
+
 /// All subscriptions of a core, and what it knows of the other cores'.
 pub(crate) struct Subjects {
+    cores: usize,
     pub(crate) trie: Trie,
     /// The trie's root of each account.
     roots: Vec<NodeId>,
@@ -43,6 +50,8 @@ pub(crate) struct Subjects {
     /// on copies it (6 ns a message).
     pub(crate) matches: Matches,
     subscriptions: Slab<Subscription>,
+    /// The places of groups in their nodes' lists, by their members.
+    group_of_member: HashMap<SubId, u32>,
     /// After how many messages those end of which [`Subscription::ends`] says that they do.
     ends_after: HashMap<SubId, u64>,
     /// Subscriptions that have ended and may be in the list of a message that is under way.
@@ -59,11 +68,13 @@ pub(crate) struct Subjects {
 impl Subjects {
     pub(crate) fn new(counters: Rc<CoreCounters<Counter>>, cores: usize) -> Self {
         Self {
+            cores,
             trie: Trie::new(),
             roots: Vec::new(),
             matches: Matches::new(),
             subscriptions: Slab::default(),
             retired: Retired::default(),
+            group_of_member: HashMap::new(),
             ends_after: HashMap::new(),
             finished: Vec::new(),
             abroad: Abroad::for_cores(cores),
@@ -133,8 +144,8 @@ impl Subjects {
 
     /// One that has had its last message.
     #[inline]
-    pub(crate) fn take_finished(&mut self) -> Option<(SubId, ConnId)> {
-        let sub = self.finished.pop()?;
+    pub(crate) fn a_finished(&self) -> Option<(SubId, ConnId)> {
+        let &sub = self.finished.last()?;
         Some((sub, self.subscriptions[sub].conn))
     }
 
@@ -145,29 +156,27 @@ impl Subjects {
 
     /// The number of the subscription that a client calls `sid`.
     pub(crate) fn find(&self, connection: &Connection, sid: &[u8]) -> Option<SubId> {
-        find_sid((&connection.sids, &self.subscriptions), sid)
+        find_sid(self.trie.seed(), (&connection.sids, &self.subscriptions), sid)
     }
 
-    /// Adds a subscription under a sid that the client does not use yet. How many it takes in other accounts, of whose
-    /// streams it has some.
+    /// Adds a subscription under a sid that the client does not use yet; in other accounts it is followed later.
     pub(crate) fn subscribe(
         &mut self,
         id: ConnId,
         connection: &mut Connection,
         wish: Wish<'_>,
         links: &mut Links,
-    ) -> Result<usize, NoRoomAbroad> {
+    ) -> SubId {
         let Wish { pattern, queue, sid, is_filtered } = wish;
-        let abroad = self.abroad.wanted(connection.account, pattern)?;
         let subscription = Subscription { is_filtered, ..Subscription::new(id, sid.into(), queue.is_some()) };
         let sub = self.enter((connection.account, connection.root), pattern, queue, subscription, links);
-        let subscriptions = &self.subscriptions;
-        connection.sids.insert_unique(sid_hash(sid), sub, |&id| sid_hash(&subscriptions[id].sid));
+        let (seed, subscriptions) = (self.trie.seed(), &self.subscriptions);
+        connection.sids.insert_unique(sid_hash(seed, sid), sub, |&id| sid_hash(seed, &subscriptions[id].sid));
         self.counters.add(Counter::Subscriptions, 1);
         if connection.account == AccountId::SYSTEM.0 {
             self.counters.add(Counter::SystemSubscriptions, 1);
         }
-        Ok(self.follow(sub, queue, abroad, links))
+        sub
     }
 
     /// Puts a subscription at its node, and says so to the other cores.
@@ -195,6 +204,8 @@ impl Subjects {
             }
             Some(queue) => {
                 let group = self.group_of(node, queue);
+                #[expect(clippy::cast_possible_truncation, reason = "each group costs a subscription")]
+                self.group_of_member.insert(sub, group as u32);
                 let members = &mut self.trie.group_mut(node, group).members;
                 self.subscriptions[sub].place = place_of_next(members.len());
                 members.push(sub);
@@ -210,42 +221,56 @@ impl Subjects {
         sub
     }
 
-    /// Ends a subscription after `max` messages in all, or now if it has had them. How many others ended with it.
-    pub(crate) fn unsubscribe_after(
-        &mut self,
-        sub: SubId,
-        max: u64,
-        connection: &mut Connection,
-        links: &mut Links,
-    ) -> usize {
+    /// Has a subscription end after `max` messages in all; whether it has had them, and is to end now.
+    pub(crate) fn end_after(&mut self, sub: SubId, max: u64) -> bool {
         let subscription = &mut self.subscriptions[sub];
         if max == 0 || subscription.delivered >= max {
-            return self.unsubscribe(sub, connection, links);
+            return true;
         }
         subscription.ends = true;
         self.ends_after.insert(sub, max);
-        0
+        false
     }
 
-    /// Ends a subscription of a client. How many others ended with it, that it had in other accounts.
-    pub(crate) fn unsubscribe(
-        &mut self,
-        sub: SubId,
-        connection: &mut Connection,
-        links: &mut Links,
-    ) -> usize {
-        let abroad = self.unfollow(sub, links);
-        let subscriptions = &self.subscriptions;
-        take_out(&mut connection.sids, sub, |id| sid_hash(&subscriptions[id].sid));
+    /// Ends a subscription of a client, which stands for nothing in other accounts any more.
+    pub(crate) fn unsubscribe(&mut self, sub: SubId, connection: &mut Connection, links: &mut Links) {
+        if connection.under_way.as_deref().is_some_and(|under_way| under_way.sub() == sub) {
+            connection.under_way = None;
+        }
+        let (seed, subscriptions) = (self.trie.seed(), &self.subscriptions);
+        take_out(&mut connection.sids, sub, |id| sid_hash(seed, &subscriptions[id].sid));
         if self.subscriptions[sub].ends {
             self.ends_after.remove(&sub);
+            self.finished.retain(|&finished| finished != sub);
         }
+        self.give_back(sub, 0, &mut connection.subscription_memory);
         self.counters.sub(Counter::Subscriptions, 1);
         if connection.account == AccountId::SYSTEM.0 {
             self.counters.sub(Counter::SystemSubscriptions, 1);
         }
         self.depart(sub, connection.account, links);
-        abroad
+    }
+
+    /// What a subscription to a pattern takes of memory, on all cores: as if nobody else had a part of the pattern.
+    pub(crate) fn bytes_of(&self, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> usize {
+        let tokens = tokens_of(pattern);
+        let path = tokens * NODE_BYTES + pattern.len() + 1 - tokens;
+        self.bytes_beside(path, queue, sid.len())
+    }
+
+    fn bytes_beside(&self, path: usize, queue: Option<&[u8]>, sid: usize) -> usize {
+        let group = queue.map_or(0, |queue| GROUP_BYTES + queue.len());
+        SUBSCRIPTION_BYTES + sid + (path + group) * self.cores
+    }
+
+    /// A subscription ends: what it took of memory, and so many bytes more, is its client's again.
+    pub(crate) fn give_back(&self, sub: SubId, more: usize, memory: &mut Option<Charge>) {
+        let Some(memory) = memory else { return };
+        let subscription = &self.subscriptions[sub];
+        let path = self.trie.bytes_of_path(subscription.node);
+        let bytes = more + self.bytes_beside(path, self.queue_of(sub), subscription.sid.len());
+        // Less is never refused, but to one that has been cut: that ends anyway.
+        _ = memory.resize(memory.amount().saturating_sub(bytes));
     }
 
     /// Takes a subscription from its node, and says so to the other cores.
@@ -260,7 +285,8 @@ impl Subjects {
             self.retired.add(&self.trie.marks, sub);
         }
         if is_member {
-            let group = self.group_with(node, sub, place);
+            let group = self.group_with(sub);
+            self.group_of_member.remove(&sub);
             let state = self.trie.group_mut(node, group);
             state.members.swap_remove(place as usize);
             if let Some(&moved) = state.members.get(place as usize) {
@@ -268,6 +294,7 @@ impl Subjects {
             }
             if links.has_others() || links.tellers.listen(account) {
                 let pattern = self.trie.pattern_of(node);
+                self.trie.walked(tokens_of(&pattern));
                 let state = self.trie.group_mut(node, group);
                 links.members(account, &pattern, &state.name, state.members.len());
                 links.tellers.members(account, node, (&pattern, &state.name), state.members_everywhere());
@@ -282,6 +309,7 @@ impl Subjects {
             if self.trie.subscribers(node).is_empty() && (links.has_others() || links.tellers.listen(account))
             {
                 let pattern = self.trie.pattern_of(node);
+                self.trie.walked(tokens_of(&pattern));
                 links.interest(account, &pattern, false);
                 if !self.trie.is_wanted(node) {
                     links.tellers.wanted(account, node, &pattern, false);
@@ -301,6 +329,7 @@ impl Subjects {
         self.subscriptions.shrink();
         self.trie.shrink();
         self.ends_after.shrink_to_fit();
+        self.group_of_member.shrink_to_fit();
         self.matches.forget();
     }
 
@@ -389,14 +418,16 @@ impl Subjects {
     ) {
         let root = self.root_of(account);
         let node = self.trie.insert(root, pattern);
-        // A group that is made or changed is another match.
-        self.trie.more_mut(node);
         let place = self.group_of(node, queue);
-        let hubs = &mut self.trie.group_mut(node, place).hubs;
+        // A group that is made or changed is another match.
+        let more = self.trie.more_mut(node);
+        let hubs = &mut more.groups[place].hubs;
+        more.at_hubs -= u32::from(!hubs.is_empty());
         hubs.retain(|&mut (of, _)| of != hub);
         if count > 0 {
             hubs.push((hub, count));
         }
+        more.at_hubs += u32::from(!hubs.is_empty());
         self.drop_group_if_empty(node, place);
         self.trie.prune(node);
     }
@@ -423,8 +454,7 @@ impl Subjects {
     /// The name of the group that a subscription is in, if it is in one.
     pub(crate) fn queue_of(&self, sub: SubId) -> Option<&[u8]> {
         let subscription = &self.subscriptions[sub];
-        let group =
-            subscription.is_member.then(|| self.group_with(subscription.node, sub, subscription.place))?;
+        let group = subscription.is_member.then(|| self.group_with(sub))?;
         self.trie.more(subscription.node).map(|more| &*more.groups[group].name)
     }
 
@@ -444,39 +474,22 @@ impl Subjects {
     /// The place of a queue group in its node; made if it is not there.
     fn group_of(&mut self, node: NodeId, queue: &[u8]) -> usize {
         let hash = self.trie.hash_of_name(queue);
-        let groups = &mut self.trie.more_mut(node).groups;
-        if let Some(place) = groups.iter().position(|group| *group.name == *queue) {
-            return place;
-        }
-        let new = Group { name: queue.into(), hash, ..Group::default() };
-        match groups.iter().position(|group| group.name.is_empty()) {
-            Some(vacant) => {
-                groups[vacant] = new;
-                vacant
-            }
-            None => {
-                groups.push(new);
-                groups.len() - 1
-            }
+        self.trie.more_mut(node).place_or_new(queue, hash)
+    }
+
+    /// The place of the group that a member is in.
+    fn group_with(&self, member: SubId) -> usize {
+        match self.group_of_member.get(&member) {
+            Some(&group) => group as usize,
+            None => panic!("a member is in one of its node's groups"),
         }
     }
 
-    /// The group of a node in which a member stands at its place.
-    fn group_with(&self, node: NodeId, member: SubId, place: u32) -> usize {
-        let groups = self.trie.more(node).map_or(&[][..], |more| &more.groups);
-        match groups.iter().position(|group| group.members.get(place as usize) == Some(&member)) {
-            Some(group) => group,
-            None => panic!("a member stands at its place in one of its node's groups"),
-        }
-    }
-
-    /// A group without members anywhere goes. The others keep their places, which a message that is under way may have in
-    /// its list; a queue's name is never empty.
+    /// A group without members anywhere goes.
     fn drop_group_if_empty(&mut self, node: NodeId, group: usize) {
-        let groups = &mut self.trie.more_mut(node).groups;
-        if groups[group].is_empty() {
-            groups[group] = Group::default();
-            while groups.pop_if(|last| last.name.is_empty()).is_some() {}
+        let more = self.trie.more_mut(node);
+        if more.groups[group].is_empty() {
+            more.remove_group(group);
             self.trie.let_go_of_more(node);
         }
     }

@@ -16,7 +16,10 @@
 //!
 //! *Slow twin:* `wire::nats::subject::matches` over a list of patterns, in the tests.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    cell::Cell,
+    hash::{BuildHasher, RandomState},
+};
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -49,6 +52,10 @@ pub(crate) const HUBS_MAX: usize = HubMask::BITS as usize;
 
 const NONE: NodeId = u32::MAX;
 
+/// What a node takes of memory, beside a long token: itself, its place in the table of edges, and what tables have to
+/// spare when they grow.
+pub(crate) const NODE_BYTES: usize = 64;
+
 /// One point of the trie: 40 bytes, because there are more of them than of anything else.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -79,6 +86,12 @@ pub(crate) struct More {
     subscribers: Vec<SubId>,
     /// Queue groups with a member anywhere.
     pub(crate) groups: Vec<Group>,
+    /// Their places by the hashes of their names.
+    by_name: HashTable<u32>,
+    /// Places that are free again, and perhaps some that are not.
+    vacant: Vec<u32>,
+    /// How many of the groups have members at a hub.
+    pub(crate) at_hubs: u32,
     /// Other cores that have subscribers in no group.
     pub(crate) remote: CoreMask,
     /// Hubs that have.
@@ -133,6 +146,53 @@ impl Group {
     }
 }
 
+impl More {
+    /// The place of the group of a name, by the name's hash.
+    pub(crate) fn place_of(&self, name: &[u8], hash: u32) -> Option<usize> {
+        let is_it = |&place: &u32| *self.groups[place as usize].name == *name;
+        self.by_name.find(spread(hash), is_it).map(|&place| place as usize)
+    }
+
+    /// The place of the group of a name; made if it is not there.
+    pub(crate) fn place_or_new(&mut self, name: &[u8], hash: u32) -> usize {
+        if let Some(place) = self.place_of(name, hash) {
+            return place;
+        }
+        let new = Group { name: name.into(), hash, ..Group::default() };
+        let vacant = std::iter::from_fn(|| self.vacant.pop())
+            .find(|&place| self.groups.get(place as usize).is_some_and(|group| group.name.is_empty()));
+        let place = vacant.unwrap_or_else(|| {
+            self.groups.push(Group::default());
+            u32::try_from(self.groups.len() - 1)
+                .unwrap_or_else(|_| panic!("four thousand million groups of one pattern"))
+        });
+        self.groups[place as usize] = new;
+        let groups = &self.groups;
+        self.by_name.insert_unique(spread(hash), place, |&place| spread(groups[place as usize].hash));
+        place as usize
+    }
+
+    /// Takes a group out. The others keep their places, which a message that is under way may have in its list; a queue's
+    /// name is never empty.
+    pub(crate) fn remove_group(&mut self, place: usize) {
+        let hash = self.groups[place].hash;
+        if let Ok(entry) = self.by_name.find_entry(spread(hash), |&found| found as usize == place) {
+            entry.remove();
+        }
+        self.groups[place] = Group::default();
+        self.vacant.extend(u32::try_from(place));
+        while self.groups.pop_if(|last| last.name.is_empty()).is_some() {}
+        if self.groups.is_empty() {
+            (self.by_name, self.vacant, self.groups) = Default::default();
+        }
+    }
+}
+
+/// The hash of a name for a table: all bits count there.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 impl Node {
     fn new(parent: NodeId, token: &[u8]) -> Self {
         Self {
@@ -166,6 +226,8 @@ pub(crate) struct Trie {
     retired: Retired,
     /// Counts changes: what was matched before a change may have become wrong.
     generation: u64,
+    /// Nodes that were walked since this was last asked, other than for messages: whoever had them walked pays.
+    steps: Cell<u64>,
 }
 
 impl Trie {
@@ -180,7 +242,37 @@ impl Trie {
             marks: Marks::default(),
             retired: Retired::default(),
             generation: 1,
+            steps: Cell::new(0),
         }
+    }
+
+    /// Counts steps that somebody is to pay.
+    #[inline]
+    pub(crate) fn walked(&self, steps: usize) {
+        self.steps.set(self.steps.get() + steps as u64);
+    }
+
+    /// The steps that were counted since this was last asked.
+    #[inline]
+    pub(crate) fn take_steps(&self) -> u64 {
+        self.steps.replace(0)
+    }
+
+    /// What a pattern takes of memory where nobody else has a part of it, on one core.
+    pub(crate) fn bytes_of_path(&self, id: NodeId) -> usize {
+        let (mut at, mut bytes) = (id, 0);
+        while self.nodes[at].parent != NONE {
+            bytes += NODE_BYTES + self.nodes[at].token.len();
+            at = self.nodes[at].parent;
+            self.walked(1);
+        }
+        bytes
+    }
+
+    /// A number that no client knows: for tables that clients choose the keys of.
+    #[inline]
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// A new world, with nothing in it.
@@ -362,6 +454,7 @@ impl Trie {
     pub(crate) fn insert(&mut self, root: NodeId, pattern: &[u8]) -> NodeId {
         let mut at = root;
         for token in wire::nats::subject::tokens(pattern) {
+            self.walked(1);
             at = match self.child(at, token) {
                 NONE => self.add_child(at, token),
                 child => child,
@@ -390,6 +483,8 @@ impl Trie {
             if node.parent == NONE || node.is_needed() {
                 return;
             }
+            self.walked(1);
+            let node = &self.nodes[at];
             let parent = node.parent;
             match &node.token[..] {
                 b"*" => self.nodes[parent].star = NONE,

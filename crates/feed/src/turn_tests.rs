@@ -17,6 +17,8 @@ use crate::{
 
 const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
+/// Steps that an operation may take when its turn is over.
+const UNPAID_MAX: u64 = 64;
 /// One step beyond: a subscriber's part of a run, or an operation.
 const WORK_BEYOND: u64 = WORK_A_TURN / 8;
 
@@ -37,6 +39,7 @@ fn say_and(core: &mut Core, id: ConnId, bytes: &[u8], mut between: impl FnMut(&m
         at += done;
         turns += 1;
         assert!(!core.work.is_over_by(WORK_BEYOND), "a turn of {:?}", core.work);
+        assert!(core.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.work.unpaid());
         core.end_turn();
         match processed {
             Processed::Over => between(core),
@@ -44,6 +47,20 @@ fn say_and(core: &mut Core, id: ConnId, bytes: &[u8], mut between: impl FnMut(&m
             other => panic!("{other:?}, {} bytes left", bytes.len() - at),
         }
     }
+}
+
+/// Ends all subscriptions of a client that leaves, in as many turns as it takes; how many those were.
+fn end(core: &mut Core, id: ConnId) -> usize {
+    for turns in 1.. {
+        core.begin_turn();
+        let is_done = core.end_some(id);
+        assert!(core.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.work.unpaid());
+        core.end_turn();
+        if is_done {
+            return turns;
+        }
+    }
+    unreachable!("it comes to an end")
 }
 
 fn say(core: &mut Core, id: ConnId, bytes: &[u8]) -> usize {
@@ -148,7 +165,7 @@ fn a_message_for_many_is_handed_out_in_turns() {
     let (nodes, connections) = (core.subjects.trie.nodes(), [many, producer, restless]);
     assert!(core.subjects.trie.marks.is_idle());
     for id in connections {
-        while !core.end_some(id) {}
+        end(core, id);
     }
     assert!(core.subjects.trie.nodes() < nodes);
     assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
@@ -268,4 +285,230 @@ fn what_other_cores_are_told_of_subscriptions_is_bounded() {
         assert!(!locals[0].core.borrow().outputs.connections[restless].is_held());
     }
     assert!(pauses > 1, "{pauses} pauses");
+}
+
+/// Patterns as long as a control line takes, subscribed to and ended again, beside somebody who asks: each step is paid.
+#[test]
+fn long_patterns_take_turns() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    let path = "t.".repeat(1900);
+    let words: String = (0..100).map(|n| format!("SUB {n}.{path}end {n}\r\n")).collect();
+    let ends: String = (0..50).map(|n| format!("UNSUB {n}\r\n")).collect();
+    let mut answered = 0;
+    let turns = say_and(core, attacker, (words + &ends).as_bytes(), |core| {
+        say(core, other, b"PING\r\n");
+        answered += 1;
+    });
+    assert!(turns > 15, "{turns} turns");
+    assert_eq!(take(core, other), "PONG\r\n".repeat(answered));
+    assert!(end(core, attacker) > 5);
+    assert_eq!(core.subjects.trie.nodes(), 1);
+}
+
+/// A pattern of more tokens than a turn can walk is refused, by the protocol's word.
+#[test]
+fn a_pattern_of_too_many_tokens_is_refused() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let settings = crate::core::Settings {
+        config: crate::Config {
+            limits: crate::Limits { max_control_line: 1 << 20, ..crate::Limits::default() },
+            ..core.settings.config.clone()
+        },
+        identities: crate::identity::Identities::build(&crate::identity::Authorization::default(), None)
+            .expect("it is sound"),
+        acceptors: crate::transport::Acceptors::default(),
+        hubs: std::sync::Arc::clone(&core.settings.hubs),
+    };
+    core.settings = std::sync::Arc::new(settings);
+    let client = enter(core);
+    say(core, client, format!("SUB {}z 1\r\nSUB a 2\r\nPING\r\n", "t.".repeat(3000)).as_bytes());
+    assert_eq!(take(core, client), "-ERR 'maximum subscriptions exceeded'\r\nPONG\r\n");
+    assert_eq!(core.outputs.connections[client].sids.len(), 1);
+}
+
+/// Twenty thousand members of a group that want no echo, and a write of messages that all of them refuse.
+#[test]
+fn members_that_refuse_are_work() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+    let members: String = (0..20_000).map(|n| format!("SUB refused q {n}\r\n")).collect();
+    say(core, attacker, members.as_bytes());
+    say(core, other, b"SUB refused 1\r\n");
+    let mut answered = 0;
+    let turns = say_and(core, attacker, b"PUB refused 1\r\nx\r\n".repeat(20).as_slice(), |core| {
+        say(core, other, b"PING\r\n");
+        answered += 1;
+    });
+    // Four hundred thousand attempts, sixteen thousand a turn.
+    assert!((20..200).contains(&turns), "{turns} turns");
+    let got = take(core, other);
+    assert_eq!((got.matches("PONG").count(), got.matches("MSG").count()), (answered, 20));
+    assert_eq!(take(core, attacker), "");
+}
+
+/// One member among those that refuse takes each message, however many turns it takes to find it.
+#[test]
+fn who_takes_is_found_among_those_that_refuse() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+    let members: String = (0..30_000).map(|n| format!("SUB refused q {n}\r\n")).collect();
+    say(core, attacker, members.as_bytes());
+    say(core, other, b"SUB refused q 1\r\n");
+    let turns = say(core, attacker, b"PUB refused 1\r\na\r\nPUB refused 1\r\nb\r\nPUB refused 2\r\ncd\r\n");
+    assert!(turns > 3, "{turns} turns");
+    assert_eq!(bodies(&take(core, other))["1"], ["a", "b", "cd"]);
+    assert!(core.subjects.trie.marks.is_idle());
+}
+
+/// Tens of thousands of groups at one subject: none is searched for, and they go as they came.
+#[test]
+fn many_groups_at_one_subject_are_found_at_once() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let attacker = enter(core);
+    let words: String = (0..40_000).map(|n| format!("SUB x q{n} {n}\r\n")).collect();
+    let turns = say(core, attacker, words.as_bytes());
+    assert!(turns < 100, "{turns} turns");
+    let before = core.subjects.subscriptions();
+    say(core, attacker, b"SUB x q7 more\r\nUNSUB 7\r\nUNSUB 8\r\nSUB x q8 again\r\n");
+    assert_eq!(core.subjects.subscriptions(), before);
+    say(core, attacker, b"PUB x 1\r\nm\r\n");
+    let got = take(core, attacker);
+    assert_eq!(got.matches("MSG x ").count(), 40_000);
+    assert!(got.contains("MSG x more 1") && got.contains("MSG x again 1") && !got.contains("MSG x 7 1"));
+    end(core, attacker);
+    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+}
+
+/// What subscriptions take of memory is bounded for a connection and in sum, and given back as they end.
+#[test]
+fn memory_of_subscriptions_is_bounded() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let at_most = core.settings.config.limits.max_subscription_memory;
+    let memory = |core: &Core, id: ConnId| {
+        core.outputs.connections[id].subscription_memory.as_ref().map_or(0, engine::accounts::Charge::amount)
+    };
+    let attackers: Vec<ConnId> = (0..3).map(|_| enter(core)).collect();
+    for (number, &attacker) in attackers.iter().enumerate() {
+        let path = "t.".repeat(600);
+        let words: String = (0..2000).map(|n| format!("SUB a{number}.{n}.{path}end {n}\r\n")).collect();
+        say(core, attacker, words.as_bytes());
+        assert!(memory(core, attacker) <= at_most / 2);
+        assert!(take(core, attacker).contains("-ERR 'maximum subscriptions exceeded'"), "{number}");
+    }
+    let held: usize = attackers.iter().map(|&id| memory(core, id)).sum();
+    assert!(held <= at_most, "{held}");
+    assert!(core.subjects.trie.nodes() * crate::trie::NODE_BYTES <= at_most);
+    let honest = enter(core);
+    say(core, honest, b"SUB honest.> 1\r\n");
+    assert_eq!(take(core, honest), "", "there is room for who takes little");
+    for &attacker in &attackers {
+        end(core, attacker);
+        assert_eq!(memory(core, attacker), 0, "all of it is given back");
+    }
+}
+
+/// Five hundred streams of another account, which one SUB reaches all: to follow them, and to end it, takes turns.
+#[test]
+fn a_subscription_follows_many_imports_in_turns() {
+    use crate::identity::{Account, Authorization, Export, Import, Secret, User};
+    const STREAMS: usize = 500;
+    let user = |name: &str| User {
+        user: Some(name.to_owned()),
+        password: Some(Secret::new("x")),
+        ..User::default()
+    };
+    let account =
+        |name: &str| Account { name: name.to_owned(), users: vec![user(name)], ..Account::default() };
+    let export =
+        Export { subject: ">".to_owned(), service: None, accounts: Vec::new(), account_token_position: None };
+    let import = |number: usize| Import {
+        account: "e".to_owned(),
+        subject: format!("s{number}.>"),
+        to: None,
+        prefix: Some("p".to_owned()),
+        is_service: false,
+        share: false,
+    };
+    let accounts = vec![
+        Account { exports: vec![export], ..account("e") },
+        Account { imports: (0..STREAMS).map(import).collect(), ..account("i") },
+    ];
+    let local =
+        crate::fuzzing::cores_of(1, &Authorization { accounts, ..Authorization::default() }).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let enter_as = |core: &mut Core, user: &str| {
+        let arrival = Arrival::new(core, SocketAddr::from(([127, 0, 0, 1], 1)), Transport::default());
+        let id = core.enter(arrival, Writer::Task, true);
+        let hello = format!("CONNECT {{\"verbose\":false,\"user\":\"{user}\",\"pass\":\"x\"}}\r\n");
+        say(core, id, hello.as_bytes());
+        id
+    };
+    let (attacker, other, exporter) = (enter_as(core, "i"), enter_as(core, "i"), enter_as(core, "e"));
+    let imported = |core: &Core| core.subjects.entries();
+    let nothing = imported(core);
+    let words: String = (0..20).map(|n| format!("SUB p.> {n}\r\n")).collect();
+    let mut answered = 0;
+    let turns = say_and(core, attacker, words.as_bytes(), |core| {
+        say(core, other, b"PING\r\n");
+        answered += 1;
+    });
+    assert!(turns > 5 && answered == turns - 1, "{turns} turns");
+    say(core, exporter, b"PUB s7.x 1\r\nm\r\nPUB s499.x 1\r\nn\r\n");
+    assert_eq!(take(core, attacker).matches("MSG p.s").count(), 40);
+    // One that has had its last message while the others go.
+    say(core, attacker, b"UNSUB 3 3\r\n");
+    let ends: String = (0..20).filter(|n| *n != 3).map(|n| format!("UNSUB {n}\r\n")).collect();
+    let turns = say(core, attacker, ends.as_bytes());
+    assert!(turns > 5, "{turns} turns");
+    say(core, exporter, b"PUB s7.x 1\r\nm\r\n");
+    say(core, attacker, b"PING\r\n");
+    assert_eq!(take(core, attacker).matches("MSG p.s7.x 3").count(), 1);
+    assert_eq!(imported(core), nothing, "nothing stays");
+    assert!(core.outputs.connections[attacker].sids.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Hostile words of all kinds, whoever says them: no turn has more than 64 steps that nobody paid.
+    #[test]
+    fn no_operation_takes_unpaid_steps(
+        words in prop::collection::vec((0_usize..8, 0_u32..40, 1_usize..900, 0_usize..3), 1..60),
+        wild in prop::collection::vec(prop_oneof![3 => Just("a"), 2 => Just("*"), 1 => Just("b")], 900),
+    ) {
+        let local = cores(1).remove(0);
+        let core = &mut *local.core.borrow_mut();
+        core.outputs.marks = crate::backpressure::Marks::of(1 << 30);
+        let clients: Vec<ConnId> = (0..3).map(|_| enter(core)).collect();
+        say(core, clients[0], b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+        for (kind, number, tokens, who) in words {
+            let pattern = wild[..tokens].join(".");
+            let literal = pattern.replace('*', "a");
+            let text = match kind {
+                0 => format!("SUB {pattern} {number}\r\n"),
+                1 => format!("SUB {pattern} q{} {number}\r\n", number % 3),
+                2 => (0..200).map(|n| format!("SUB {literal} g{n} {number}.{n}\r\n")).collect(),
+                3 => (0..300).map(|n| format!("SUB {literal} q {number}.m.{n}\r\n")).collect(),
+                4 => format!("UNSUB {number}\r\n"),
+                5 => format!("UNSUB {number} 2\r\n"),
+                _ => format!("PUB {literal} 3\r\nabc\r\n").repeat(1 + number as usize % 4),
+            };
+            say(core, clients[who], text.as_bytes());
+            clients.iter().for_each(|&id| drop(take(core, id)));
+        }
+        for id in clients {
+            end(core, id);
+        }
+        prop_assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+        prop_assert!(core.subjects.trie.marks.is_idle());
+    }
 }

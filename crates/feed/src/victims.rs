@@ -45,12 +45,18 @@ struct Holder {
 
 impl Holder {
     fn of(id: ConnId, connection: &Connection, now_ms: u64) -> Option<Self> {
-        let (waits, comes) = (connection.outbox.memory_bytes(), connection.unfinished_bytes);
+        let replies = connection.replies.as_ref().map_or(0, |replies| replies.bytes());
+        let (waits, comes) = (connection.outbox.memory_bytes() + replies, connection.unfinished_bytes);
         if connection.closing.is_some() || waits + comes == 0 {
             return None;
         }
         let is_unfinished = comes > waits;
-        let moved_ms = if is_unfinished { connection.last_in_ms } else { connection.last_out_ms };
+        // Whoever is not read from cannot go on with what it began.
+        let moved_ms = match (is_unfinished, connection.is_held_for_answers) {
+            (true, false) if connection.waits_for_us() => now_ms,
+            (true, false) => connection.last_in_ms,
+            (true, true) | (false, _) => connection.last_out_ms,
+        };
         Some(Self {
             id,
             client: ClientKey::of_connection(connection.address.ip(), connection.cid, &[]),
@@ -82,8 +88,11 @@ impl Outputs {
     }
 
     /// Whether a client has begun an operation that takes memory, and does not go on with it.
-    pub(crate) fn is_operation_overdue(&self, id: ConnId, deadline: Duration, now_ms: u64) -> bool {
-        let connection = &self.connections[id];
+    pub(crate) fn is_operation_overdue(&mut self, id: ConnId, deadline: Duration, now_ms: u64) -> bool {
+        let connection = &mut *self.connections[id];
+        if connection.waits_for_us() {
+            connection.operation_since = (now_ms, connection.received);
+        }
         let (since_ms, received) = connection.operation_since;
         let elapsed = Duration::from_millis(now_ms.saturating_sub(since_ms));
         if connection.unfinished_bytes < OPERATION_HELD_MIN || elapsed <= deadline {

@@ -13,7 +13,13 @@
 /// Units of work in a turn: about a millisecond.
 pub(crate) const WORK_A_TURN: u64 = 16_000;
 /// The same for what other cores sent, when it is taken in on the way: before what a client has just said is looked at.
+/// The longest operation fits ([`TOKENS_MAX`], twice).
 pub(crate) const WORK_ON_THE_WAY: u64 = WORK_A_TURN / 3;
+/// Tokens of a pattern; a longer one is refused. (The default `max_control_line` has room for no more.) An operation on a
+/// pattern begins only when the turn has as much left as the longest pattern takes.
+pub(crate) const TOKENS_MAX: usize = 2048;
+/// What an operation may take that walks a pattern of any length three times: to say it, to price it, to prune it.
+pub(crate) const WALKS: u64 = 3 * TOKENS_MAX as u64;
 
 /// A WebSocket frame.
 pub(crate) const FRAME: u64 = 4;
@@ -34,12 +40,20 @@ pub(crate) const LISTED: usize = 64;
 pub(crate) struct Work {
     done: u64,
     max: u64,
+    /// Steps that were taken when nothing was left to pay them with.
+    #[cfg(debug_assertions)]
+    unpaid: u64,
 }
 
 impl Work {
     /// A turn of so many units begins.
     pub(crate) fn of(max: u64) -> Self {
-        Self { done: 0, max }
+        Self {
+            done: 0,
+            max,
+            #[cfg(debug_assertions)]
+            unpaid: 0,
+        }
     }
 
     #[inline]
@@ -47,9 +61,23 @@ impl Work {
         self.done += units;
     }
 
-    /// Pays for one step of a loop.
+    /// Pays for steps that were counted where they were taken, of an operation that began with as much left.
+    #[inline]
+    pub(crate) fn pay(&mut self, steps: u64) {
+        #[cfg(debug_assertions)]
+        {
+            self.unpaid += (self.done.saturating_add(steps)).saturating_sub(self.max).min(steps);
+        }
+        self.done = self.done.saturating_add(steps);
+    }
+
+    /// Pays for one step of a loop: a node of the trie, a member of a group, a stream of another account, a frame.
     #[inline]
     pub(crate) fn step(&mut self) {
+        #[cfg(debug_assertions)]
+        {
+            self.unpaid += u64::from(self.done >= self.max);
+        }
         self.done += 1;
     }
 
@@ -73,6 +101,12 @@ impl Work {
 
 #[cfg(test)]
 impl Work {
+    /// Steps that were taken when nothing was left to pay them with.
+    #[cfg(debug_assertions)]
+    pub(crate) fn unpaid(&self) -> u64 {
+        self.unpaid
+    }
+
     /// Whether more than so much was done beyond the turn's end.
     pub(crate) fn is_over_by(&self, beyond: u64) -> bool {
         self.done > self.max + beyond

@@ -427,6 +427,15 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         access: value!(feed.config.limits.max_payload, parse = some_size, show = usize_size_text),
     },
     Setting {
+        key: "max-subscription-memory",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "Memory for all clients' subscriptions; a connection may take half of it, and when it is used up the client that takes most is closed for another",
+        access: value!(feed.config.limits.max_subscription_memory, parse = some_size, show = usize_size_text),
+    },
+    Setting {
         key: "max-control-line",
         section: Section::Feed,
         shape: Shape::Text,

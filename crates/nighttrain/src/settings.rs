@@ -685,7 +685,11 @@ mod tests {
             "peers-connections-max" | "peers-requests-max" => "7",
             "server-name" => "night-1",
             "max-connections" | "max-subscriptions" | "ping-max" => "7",
-            "max-payload" | "max-control-line" | "max-pending" | "max-pending-total" => "5KiB",
+            "max-payload"
+            | "max-control-line"
+            | "max-subscription-memory"
+            | "max-pending"
+            | "max-pending-total" => "5KiB",
             "origin-stream-bytes-max" => "20KiB",
             key if key.ends_with("bytes-max") || key == "memory" => "5KiB",
             "origin-queue-max" | "origin-lasting-max" | "origin-streams-max" => "7",

@@ -26,7 +26,7 @@ pub struct Attack {
 }
 
 /// All of them.
-pub const ATTACKS: [Attack; 38] = [
+pub const ATTACKS: [Attack; 45] = [
     Attack { name: "feed-pong", tries: "PING by the thousand, no PONG read", run: feed_pong },
     Attack { name: "feed-errors", tries: "lasting errors by the thousand, none read", run: feed_errors },
     Attack { name: "feed-churn", tries: "SUB and UNSUB without an end", run: feed_churn },
@@ -42,6 +42,13 @@ pub const ATTACKS: [Attack; 38] = [
     },
     Attack { name: "feed-nobody", tries: "requests that nobody answers", run: feed_nobody },
     Attack { name: "feed-subjects", tries: "four thousand subjects in turn", run: feed_subjects },
+    Attack { name: "feed-stuck", tries: "everything subscribed to, and nothing read", run: feed_stuck },
+    Attack { name: "feed-refusing", tries: "groups whose members all refuse", run: feed_refusing },
+    Attack { name: "feed-groups", tries: "thousands of groups at one subject", run: feed_groups },
+    Attack { name: "feed-tokens", tries: "patterns of six hundred tokens", run: feed_tokens },
+    Attack { name: "web-empty", tries: "frames without payload", run: web_empty },
+    Attack { name: "web-unfinished", tries: "frames of 4 MiB that do not end", run: web_unfinished },
+    Attack { name: "web-idle", tries: "connections without a handshake", run: web_idle },
     Attack { name: "feed-monitor", tries: "monitoring pages as fast as they come", run: feed_monitor },
     Attack { name: "monitor-idle", tries: "connections to monitoring that say nothing", run: monitor_idle },
     Attack { name: "admin-idle", tries: "connections to the admin port that drip", run: admin_idle },
@@ -183,6 +190,75 @@ fn feed_subjects(target: &Target, until: &Until) -> Option<Tally> {
         member.pump(all.as_bytes())?;
         member.sip(1 << 18)
     }))
+}
+
+/// A few that subscribe to everything and read nothing, beside those that fill what waits for them.
+fn feed_stuck(target: &Target, until: &Until) -> Option<Tally> {
+    let everything = format!("{CONNECT}SUB > 1\r\n");
+    let flood = format!("{CONNECT}PUB flood 8192\r\n{}\r\n", "x".repeat(8192));
+    Some(hold(target.feed?, 8, until, |member| match member.number {
+        0..4 => member.finish(everything.as_bytes()),
+        _ => member.pump_behind(CONNECT.as_bytes(), flood.as_bytes()),
+    }))
+}
+
+/// Each is a member of a group twenty thousand times, and wants none of what it publishes itself.
+fn feed_refusing(target: &Target, until: &Until) -> Option<Tally> {
+    let mut members = CONNECT.replace("\"verbose\"", "\"echo\":false,\"verbose\"");
+    (0..20_000).for_each(|n| members += &format!("SUB refused q {n}\r\n"));
+    let message = "PUB refused 0\r\n\r\n".repeat(1000);
+    Some(hold(target.feed?, 4, until, |member| {
+        member.pump_behind(members.as_bytes(), message.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+fn feed_groups(target: &Target, until: &Until) -> Option<Tally> {
+    let mut groups = String::from(CONNECT);
+    (0..40_000).for_each(|n| groups += &format!("SUB grouped q{n} {n}\r\n"));
+    (0..40_000).for_each(|n| groups += &format!("UNSUB {n}\r\n"));
+    Some(hold(target.feed?, 4, until, |member| {
+        member.pump(groups.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+fn feed_tokens(target: &Target, until: &Until) -> Option<Tally> {
+    let path = "t.".repeat(600);
+    let mut patterns = String::from(CONNECT);
+    (0..4000).for_each(|n| patterns += &format!("SUB {n}.{path}end {n}\r\n"));
+    (0..4000).for_each(|n| patterns += &format!("UNSUB {n}\r\n"));
+    Some(hold(target.feed?, 8, until, |member| {
+        member.pump(patterns.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+fn web_empty(target: &Target, until: &Until) -> Option<Tally> {
+    let empty = [0x82, 0x80, 0, 0, 0, 0].repeat(10_000);
+    Some(hold(target.web?, 4, until, |member| {
+        member.sip(4096)?;
+        // The library takes no frame before it has answered.
+        if member.age < 20 { member.finish(UPGRADE.as_bytes()) } else { member.pump(&empty) }
+    }))
+}
+
+fn web_unfinished(target: &Target, until: &Until) -> Option<Tally> {
+    let mut begun = UPGRADE.as_bytes().to_vec();
+    let head = begun.len();
+    begun.extend_from_slice(&[0x82, 0xff, 0, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0]);
+    begun.resize(begun.len() + (4 << 20) - 1, b' ');
+    Some(hold(target.web?, 200, until, |member| {
+        member.sip(4096)?;
+        member.finish(if member.age < 20 { &begun[..head] } else { &begun })
+    }))
+}
+
+fn web_idle(target: &Target, until: &Until) -> Option<Tally> {
+    Some(hold(target.web?, 1500, until, |member| member.sip(1)))
 }
 
 fn feed_monitor(target: &Target, until: &Until) -> Option<Tally> {

@@ -28,6 +28,8 @@ pub struct Target {
     pub cache: Option<SocketAddr>,
     /// A feed, or a nats-server.
     pub feed: Option<SocketAddr>,
+    /// The feed for browsers.
+    pub web: Option<SocketAddr>,
     /// Its monitoring.
     pub monitor: Option<SocketAddr>,
     /// Where mail is taken.
@@ -40,10 +42,11 @@ pub struct Target {
 
 impl Target {
     /// Its parts by the names that the command line has for them.
-    pub fn parts(&mut self) -> [(&'static str, &mut Option<SocketAddr>); 6] {
+    pub fn parts(&mut self) -> [(&'static str, &mut Option<SocketAddr>); 7] {
         [
             ("cache", &mut self.cache),
             ("feed", &mut self.feed),
+            ("web", &mut self.web),
             ("monitor", &mut self.monitor),
             ("smtp", &mut self.smtp),
             ("pages", &mut self.pages),

@@ -31,7 +31,9 @@ impl Server {
         let state = tempfile::tempdir().expect("a directory");
         let mut command = program::command();
         command.args(["serve", "--admin", "127.0.0.1:0", "--state"]).arg(state.path());
-        for listener in ["CACHE_LISTEN", "FEED_LISTEN", "FEED_MONITOR", "MAIL_SMTP", "MAIL_HTTP"] {
+        for listener in
+            ["CACHE_LISTEN", "FEED_LISTEN", "FEED_WEBSOCKET", "FEED_MONITOR", "MAIL_SMTP", "MAIL_HTTP"]
+        {
             command.env(format!("NIGHTTRAIN_{listener}"), "127.0.0.1:0");
         }
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it can be started");
@@ -41,6 +43,7 @@ impl Server {
             let starts = [
                 ("cache: listening on http:", &mut target.cache),
                 ("feed: listening on nats:", &mut target.feed),
+                ("feed: listening on ws:", &mut target.web),
                 ("monitor: listening on http:", &mut target.monitor),
                 ("mail: listening on smtp:", &mut target.smtp),
                 ("mail: inboxes on http:", &mut target.pages),

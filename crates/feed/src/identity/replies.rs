@@ -1,10 +1,13 @@
 //! The requests that a client has received and may answer (`allow_responses`).
 //!
 //! One small map a connection, in its core's memory; only clients with the permission have one. It remembers at most
-//! [`OPEN_REQUESTS_MAX`] requests; one more forgets the oldest, which the caller counts.
+//! [`OPEN_REQUESTS_MAX`] requests and [`OPEN_BYTES_MAX`] of them; one more forgets the oldest. What the maps of a core take
+//! is counted together, and is a part of `max_pending_total`.
 
 use std::{
+    cell::Cell,
     collections::{HashMap, VecDeque},
+    rc::Rc,
     time::Duration,
 };
 
@@ -12,6 +15,12 @@ use super::permissions::Responses;
 
 /// Requests remembered a connection (nats-server begins to prune at as many: `replyPermLimit`).
 pub const OPEN_REQUESTS_MAX: usize = 4096;
+
+/// Bytes that the requests of a connection take, at most.
+const OPEN_BYTES_MAX: usize = 1 << 20;
+/// What a request takes beside its reply subject: its entry in the map, and in the list of arrivals.
+const OPEN_BYTES: usize = 96;
+const ARRIVAL_BYTES: usize = 40;
 
 /// Requests that may be answered. Times are the caller's monotonic milliseconds.
 #[derive(Debug)]
@@ -21,6 +30,9 @@ pub struct Replies {
     /// The order of arrival; an entry whose number is not the map's is dead.
     order: VecDeque<(Box<[u8]>, u64)>,
     next: u64,
+    bytes: usize,
+    /// What all of a core take.
+    sum: Rc<Cell<usize>>,
 }
 
 #[derive(Debug)]
@@ -33,7 +45,27 @@ struct Open {
 impl Replies {
     /// Nothing is open.
     pub fn new(allowed: Responses) -> Self {
-        Self { allowed, open: HashMap::new(), order: VecDeque::new(), next: 0 }
+        Self::counted(allowed, Rc::default())
+    }
+
+    /// Nothing is open; what will be is counted in `sum`, too.
+    pub fn counted(allowed: Responses, sum: Rc<Cell<usize>>) -> Self {
+        Self { allowed, open: HashMap::new(), order: VecDeque::new(), next: 0, bytes: 0, sum }
+    }
+
+    /// Bytes of memory that the open requests take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn takes(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.sum.set(self.sum.get() + bytes);
+    }
+
+    fn gives_back(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.sum.set(self.sum.get() - bytes);
     }
 
     /// A message with a reply subject is delivered to the client. `false` when an older request was forgotten for it.
@@ -43,17 +75,25 @@ impl Replies {
         let number = self.next;
         self.next += 1;
         let open = Open { number, messages_left: self.allowed.messages_max, until_ms };
-        self.open.insert(reply.into(), open);
+        if self.open.insert(reply.into(), open).is_none() {
+            self.takes(OPEN_BYTES + reply.len());
+        }
         self.order.push_back((reply.into(), number));
+        self.takes(ARRIVAL_BYTES + reply.len());
         let mut kept_all = true;
-        while self.open.len() > OPEN_REQUESTS_MAX {
+        while self.open.len() > OPEN_REQUESTS_MAX || self.bytes > OPEN_BYTES_MAX {
             self.forget_oldest();
             kept_all = false;
         }
         // Answered requests leave dead entries behind; they go before they outnumber the living.
         if self.order.len() > 2 * OPEN_REQUESTS_MAX {
-            let open = &self.open;
-            self.order.retain(|(reply, number)| open.get(reply).is_some_and(|open| open.number == *number));
+            let (open, mut gone) = (&self.open, 0);
+            self.order.retain(|(reply, number)| {
+                let is_alive = open.get(reply).is_some_and(|open| open.number == *number);
+                gone += if is_alive { 0 } else { ARRIVAL_BYTES + reply.len() };
+                is_alive
+            });
+            self.gives_back(gone);
         }
         kept_all
     }
@@ -68,6 +108,7 @@ impl Replies {
         }
         if expired || open.messages_left == Some(0) {
             self.open.remove(subject);
+            self.gives_back(OPEN_BYTES + subject.len());
         }
         answers
     }
@@ -95,11 +136,18 @@ impl Replies {
     }
 
     fn forget_oldest(&mut self) {
-        if let Some((reply, number)) = self.order.pop_front()
-            && self.open.get(&reply).is_some_and(|open| open.number == number)
-        {
+        let Some((reply, number)) = self.order.pop_front() else { return };
+        self.gives_back(ARRIVAL_BYTES + reply.len());
+        if self.open.get(&reply).is_some_and(|open| open.number == number) {
             self.open.remove(&reply);
+            self.gives_back(OPEN_BYTES + reply.len());
         }
+    }
+}
+
+impl Drop for Replies {
+    fn drop(&mut self) {
+        self.gives_back(self.bytes);
     }
 }
 
@@ -143,6 +191,28 @@ mod tests {
         let mut replies = replies(None, None);
         replies.requested(b"r", 0);
         assert!((0..1000).all(|_| replies.may_answer(b"r", u64::MAX)));
+    }
+
+    /// Reply subjects as long as a control line: the bytes are bounded, and all are given back.
+    #[test]
+    fn bytes_are_bounded_and_given_back() {
+        let sum = Rc::new(Cell::new(0));
+        let allowed = Responses { messages_max: Some(2), expires: None };
+        let mut replies = Replies::counted(allowed, Rc::clone(&sum));
+        for number in 0..3 * OPEN_REQUESTS_MAX {
+            let reply = format!("{number}{}", "x".repeat(4000));
+            replies.requested(reply.as_bytes(), 0);
+            assert!(replies.bytes() <= OPEN_BYTES_MAX);
+            assert_eq!(replies.bytes(), sum.get());
+            if number % 3 == 0 {
+                assert!(replies.may_answer(reply.as_bytes(), 0) && replies.may_answer(reply.as_bytes(), 0));
+            }
+        }
+        let exact: usize = replies.open.keys().map(|reply| OPEN_BYTES + reply.len()).sum::<usize>()
+            + replies.order.iter().map(|(reply, _)| ARRIVAL_BYTES + reply.len()).sum::<usize>();
+        assert_eq!(replies.bytes(), exact);
+        drop(replies);
+        assert_eq!(sum.get(), 0);
     }
 
     #[test]

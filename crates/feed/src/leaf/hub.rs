@@ -427,6 +427,7 @@ impl Core {
                 self.links.hub_members(of, account, pattern, queue, members);
             }
         }
+        self.work.pay(self.subjects.trie.take_steps());
     }
 
     /// What a hub wants of other accounts' streams, by a pattern in its own account, is wanted there.

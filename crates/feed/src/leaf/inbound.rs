@@ -18,6 +18,7 @@ use crate::{
     connection::ConnId,
     core::Core,
     counters::Counter,
+    groups::Refused,
     mapped::By,
     publish::{Begun, Origin, Run},
     session::{Processed, RUN_BYTES_MAX},
@@ -197,12 +198,12 @@ impl Core {
             self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut self.work);
         for queue in message.queue_names() {
             if let Some(group) = matched.group_of_name(&self.subjects.trie, queue) {
-                self.deliver_to_group(group, of, run);
+                self.deliver_to_group(group, of, run, &mut Refused::default());
             }
         }
         self.subjects.matches.put_back(slot, matched);
-        self.work = work;
-        self.work.add(message.queues.len() as u64);
+        let done = std::mem::replace(&mut self.work, work).done();
+        self.work.add(done + message.queues.len() as u64);
     }
 }
 
