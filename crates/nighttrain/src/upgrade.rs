@@ -5,6 +5,8 @@
 
 use std::net::SocketAddr;
 
+use cache::config::CookieRule;
+
 use crate::{
     failure::Fault,
     file::FileValue,
@@ -19,11 +21,33 @@ pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
             let setting = &SETTINGS[value.setting];
             let message = match setting.section {
                 Section::Mail => of_mail(setting.key, settings)?,
-                Section::Common | Section::Cache | Section::Feed => return None,
+                Section::Cache => of_cache(setting.key, settings)?,
+                Section::Common | Section::Feed => return None,
             };
             Some(Fault { place: value.place.clone(), message: format!("{}: {message}", setting.key) })
         })
         .collect()
+}
+
+/// Who shares what is stored, and what a purge is about.
+fn of_cache(key: &str, settings: &Settings) -> Option<&'static str> {
+    match key {
+        "cookies" if settings.cache.cookies == CookieRule::Rfc => Some(
+            "rfc goes on to store answers that set a cookie, and sends that to everybody; safe and strict store none of them \
+             since this version, whatever they say; remove-set-cookie stores them without the cookie",
+        ),
+        "cookies" => Some(
+            "an answer that sets a cookie is not stored any more, even if it says public; remove-set-cookie stores it without \
+             the cookie",
+        ),
+        "sticky-cookie" => Some(
+            "the cookie goes with requests that are passed alone since this version, and not with fetches that are stored",
+        ),
+        "https-only" if settings.cache.rules.https_only => {
+            Some("a PURGE or BAN by http is carried out since this version, and not redirected")
+        }
+        _ => None,
+    }
 }
 
 /// Who sees all mail together.
@@ -62,6 +86,19 @@ mod tests {
         }
         let remarks = remarks(&values, &settings);
         remarks.iter().map(|fault| fault.to_string().chars().take(30).collect()).collect()
+    }
+
+    #[test]
+    fn each_line_about_cookies_and_purges_is_named() {
+        for (line, want) in [
+            ("cookies = \"rfc\"", "n.toml:2:11: cookies: rfc goes"),
+            ("cookies = \"strict\"", "n.toml:2:11: cookies: an answe"),
+            ("sticky-cookie = \"s\"", "n.toml:2:17: sticky-cookie: th"),
+            ("https-only = true", "n.toml:2:14: https-only: a PUR"),
+        ] {
+            assert_eq!(said(&format!("[cache]\n{line}\n")), [want]);
+        }
+        assert_eq!(said("[cache]\nhttps-only = false\nmemory = \"64MiB\"\n"), [""; 0]);
     }
 
     #[test]
