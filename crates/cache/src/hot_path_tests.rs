@@ -78,7 +78,7 @@ fn meta(head: &[u8], body: &[u8], status: u16) -> StoredMeta {
         etag_at: if is_spec { 0 } else { (head.len() as u32).saturating_sub(7) },
         etag_bytes: if is_spec { 0 } else { 5 },
         status,
-        flags: if is_spec { Flags::VARY_SPEC } else { Flags::NONE },
+        flags: if is_spec { Flags::VARY_SPEC } else { Flags::NO_SET_COOKIE },
         lifetime_s: 7000,
         ..BLANK
     }
@@ -106,14 +106,18 @@ fn insert(hash: Hash, key: &[u8], head: &[u8], body: &[u8], tail: &[u8], meta: S
 /// Stores an answer and its twin.
 fn store_coded(path: &str, body: &[u8], coded: &[u8]) {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
-    let meta = StoredMeta { flags: Flags::MAY_BE_CODED, ..meta(head, body, 200) };
+    let meta = StoredMeta { flags: Flags::MAY_BE_CODED.with(Flags::NO_SET_COOKIE), ..meta(head, body, 200) };
     store_with_twin(path, head, body, meta, (Coding::Gzip, coded));
 }
 
 /// Stores an answer that its origin sent in a coding, and the twin that is decoded.
 fn store_decoded(path: &str, coded: &[u8], body: &[u8]) {
     let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/html\r\nETag: \"tag\"\r\n";
-    let meta = StoredMeta { flags: Flags::MAY_BE_DECODED, coding: Coding::Gzip, ..meta(head, coded, 200) };
+    let meta = StoredMeta {
+        flags: Flags::MAY_BE_DECODED.with(Flags::NO_SET_COOKIE),
+        coding: Coding::Gzip,
+        ..meta(head, coded, 200)
+    };
     store_with_twin(path, head, coded, meta, (Coding::Decoded, body));
 }
 
