@@ -87,9 +87,9 @@ fn check_mappings(mappings: &[Mapping]) {
     let Ok(ready) = Mappings::build(mappings) else { return };
     for Mapping { source, .. } in mappings {
         let subject = source.replace('*', "x-12").replace('>', "t.u");
-        let mapped = |dice| {
+        let mapped = |dice: u32| {
             let mut into = Vec::new();
-            (ready.apply(subject.as_bytes(), || dice, &mut into), into)
+            (ready.apply(subject.as_bytes(), |below| dice % below, &mut into), into)
         };
         let (low, high) = (mapped(0), mapped(99));
         assert!(low == high || !ready.is_certain(subject.as_bytes()), "{subject} is certain");

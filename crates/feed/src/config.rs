@@ -88,6 +88,8 @@ pub struct Tls {
     pub handshake_first: HandshakeFirst,
     /// How long a handshake may take; `None`: [`Limits::auth_timeout`].
     pub timeout: Option<Duration>,
+    /// Clients that do not begin a handshake are served in clear. (Not over WebSocket.)
+    pub optional: bool,
 }
 
 /// A listener for browsers.

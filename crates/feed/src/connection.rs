@@ -11,7 +11,7 @@ use wire::nats::rejection::Rejection;
 use crate::{
     abroad::UnderWay,
     backpressure::{ConsumerBacklog, Due},
-    identity::{Identity, Permissions, Replies, certificate::Names},
+    identity::{AccountLimits, Identity, Permissions, Replies, certificate::Names},
     outbox::{Chunks, Outbox},
     publish::Begun,
     trie::{HubId, NodeId, SubId},
@@ -91,7 +91,9 @@ impl Closed {
             Rejection::PayloadTooLarge => Self::MaximumPayload,
             Rejection::AuthorizationViolation => Self::AuthorizationViolation,
             Rejection::AuthenticationTimeout => Self::AuthenticationTimeout,
-            Rejection::ConnectionsExceeded => Self::MaximumConnections,
+            Rejection::ConnectionsExceeded | Rejection::AccountConnectionsExceeded => {
+                Self::MaximumConnections
+            }
             Rejection::StaleConnection => Self::StaleConnection,
             Rejection::ServerShutdown => Self::ServerShutdown,
             _ => Self::ProtocolViolation,
@@ -105,16 +107,16 @@ impl Closed {
     }
 }
 
-/// CONNECT as clients send it. What is absent has nats-server's default.
+/// CONNECT as clients send it. What is absent has nats-server's default; in another CONNECT, what it had.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConnectOptions {
     pub(crate) echo: Option<bool>,
     pub(crate) verbose: Option<bool>,
     pub(crate) pedantic: Option<bool>,
-    pub(crate) headers: bool,
-    pub(crate) no_responders: bool,
-    pub(crate) protocol: i64,
+    pub(crate) headers: Option<bool>,
+    pub(crate) no_responders: Option<bool>,
+    pub(crate) protocol: Option<i64>,
     pub(crate) name: Option<String>,
     pub(crate) lang: Option<String>,
     pub(crate) version: Option<String>,
@@ -192,6 +194,12 @@ pub(crate) struct Connection {
     pub(crate) certificate: Option<Box<Names>>,
     pub(crate) root: NodeId,
     pub(crate) account: u16,
+    /// It counts as one of the account's connections.
+    pub(crate) is_in_account: bool,
+    /// Bytes of a message, by its account.
+    pub(crate) payload_max: usize,
+    /// Subscriptions, by its account.
+    pub(crate) subscriptions_max: usize,
     /// The account has or takes a service of another.
     pub(crate) deals: bool,
     /// It is no client: we have joined this hub by it.
@@ -281,6 +289,9 @@ impl Connection {
             certificate: None,
             root,
             account: 0,
+            is_in_account: false,
+            payload_max: usize::MAX,
+            subscriptions_max: usize::MAX,
             deals: false,
             hub: None,
             begun: None,
@@ -315,6 +326,12 @@ impl Connection {
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.holds > 0 || self.waits_for_core || self.is_held_for_answers || self.waits_for_inbox
+    }
+
+    /// Takes over what its account's clients may have.
+    pub(crate) fn take_limits(&mut self, limits: AccountLimits) {
+        self.payload_max = limits.max_payload.unwrap_or(usize::MAX);
+        self.subscriptions_max = limits.max_subscriptions.unwrap_or(usize::MAX);
     }
 
     /// Whether an open request alone may let messages to this subject through (`allow_responses`), so that each is counted.

@@ -260,7 +260,7 @@ impl Core {
         }
         if let Some(mappings) = self.mappings.as_ref().and_then(|all| all.get(&service.exporter)) {
             let mut mapped = Vec::new();
-            if let Mapped::Other = mappings.apply(&subject, || self.dice.throw(), &mut mapped) {
+            if let Mapped::Other = mappings.apply(&subject, |below| self.dice.throw(below), &mut mapped) {
                 if mapped.is_empty() {
                     return None;
                 }

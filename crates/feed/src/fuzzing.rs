@@ -31,11 +31,12 @@ use wire::nats::{
 use crate::{
     across::{Message, RING_MESSAGES},
     config::Config,
-    connection::{ConnectOptions, Transport, Writer},
+    connection::{Transport, Writer},
     core::{CoreSeed, Local, Settings},
     counters::Counter,
     identity::{Authorization, Entry, Identities, Permissions, Responses, Rules, Secret, User},
     serve::{Arrival, Stream, serve},
+    session::read_options,
     shared::Shared,
     transport::Acceptors,
 };
@@ -243,8 +244,8 @@ fn operations(said: &[u8]) -> Vec<Op> {
     while let Naive::Complete(op, taken) = naive_nats::parse(rest, &limits) {
         rest = &rest[taken..];
         if let Op::Connect(json) = &op {
-            limits.headers =
-                serde_json::from_slice(json).is_ok_and(|options: ConnectOptions| options.headers);
+            let options = read_options(json).ok().flatten().unwrap_or_default();
+            limits.headers = options.headers.unwrap_or(limits.headers);
         }
         operations.push(op);
     }
@@ -284,7 +285,7 @@ fn matches(pattern: &[u8], subject: &[u8]) -> bool {
 /// The slow twin: one list of wishes, gone through for each message. `None` if the client does something that it has no
 /// rule for: logs in, asks the server, asks nobody, names subjects of odd bytes.
 fn twin(said: &[u8]) -> Option<Got> {
-    let (mut verbose, mut echo, mut no_responders) = (true, true, false);
+    let (mut verbose, mut echo, mut headers, mut no_responders) = (true, true, false, false);
     let mut got = Got::default();
     let mut wishes: Vec<Wish> = Vec::new();
     let grouped = sids_of_groups(said);
@@ -293,21 +294,25 @@ fn twin(said: &[u8]) -> Option<Got> {
             Op::Ping => got.pongs += 1,
             Op::Pong | Op::Ignored => {}
             Op::Connect(json) => {
-                let options: ConnectOptions = serde_json::from_slice(&json).ok()?;
+                let options = read_options(&json).ok()??;
                 let logs_in =
                     [&options.user, &options.pass, &options.auth_token, &options.nkey, &options.jwt];
-                let is_odd = logs_in.into_iter().any(Option::is_some) || !(0..=1).contains(&options.protocol);
-                if is_odd || !json.starts_with(b"{") || (options.no_responders && !options.headers) {
+                let is_odd = logs_in.into_iter().any(Option::is_some)
+                    || !(0..=1).contains(&options.protocol.unwrap_or(0));
+                headers = options.headers.unwrap_or(headers);
+                no_responders = options.no_responders.unwrap_or(no_responders);
+                if is_odd || !json.starts_with(b"{") || (no_responders && !headers) {
                     return None;
                 }
-                verbose = options.verbose.unwrap_or(true);
-                echo = options.echo.unwrap_or(true);
-                no_responders = options.no_responders;
+                // Another CONNECT begins without the subscriptions of before.
+                wishes.clear();
+                verbose = options.verbose.unwrap_or(verbose);
+                echo = options.echo.unwrap_or(echo);
                 got.oks += usize::from(verbose);
             }
             Op::Subscribe { subject: pattern, queue, sid } => {
                 let parts = tokens(&pattern);
-                if pattern.iter().any(|byte| byte.is_ascii_control()) {
+                if pattern.iter().any(|byte| byte.is_ascii_control()) || queue.as_deref() == Some(b"_sys_") {
                     return None;
                 }
                 let tail = parts.iter().position(|token| *token == b">").unwrap_or(parts.len());
@@ -336,6 +341,15 @@ fn twin(said: &[u8]) -> Option<Got> {
                 }
             }
             Op::Publish { subject, reply, header_bytes, body } => {
+                // Those of servers are refused.
+                let is_theirs = |subject: &[u8], theirs: &[&str]| {
+                    theirs.iter().any(|theirs| subject.starts_with(theirs.as_bytes()))
+                };
+                if is_theirs(&subject, &["_GR_.", "$GR.", "$NRG."])
+                    || is_theirs(&reply, &["_R_.", "$JS.ACK.", "_GR_.", "$GR."])
+                {
+                    continue;
+                }
                 got.oks += usize::from(verbose);
                 let (header, payload) = body.split_at(header_bytes.unwrap_or(0));
                 let message = (subject, reply, header.to_vec(), payload.to_vec());
@@ -344,7 +358,7 @@ fn twin(said: &[u8]) -> Option<Got> {
                 for wish in wishes.iter_mut().filter(|wish| echo && matches(&wish.pattern, &message.0)) {
                     reached = true;
                     if let Some(queue) = &wish.queue {
-                        groups.insert((&wish.pattern, queue));
+                        groups.insert(queue);
                     } else {
                         wish.delivered += 1;
                         got.by_sid.entry(wish.sid.clone()).or_default().push(message.clone());

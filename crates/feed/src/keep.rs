@@ -23,6 +23,15 @@ const ROUNDS: u32 = 10;
 const LOOKS_A_ROUND: u32 = 32;
 /// The first ping comes early, to know the round trip.
 const FIRST_PING_AFTER_MS: u64 = 2000;
+/// It comes up to so much later, so that clients which came together are not all asked at once (nats-server's fifth).
+const FIRST_PING_SPREAD_MS: u64 = 400;
+
+/// How long after its beginning a connection gets its first ping.
+fn first_ping_after_ms(cid: u64) -> u64 {
+    // Numbers of connections that come together follow each other; the golden ratio spreads them evenly.
+    let spread = cid.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    FIRST_PING_AFTER_MS + spread * (FIRST_PING_SPREAD_MS + 1) / (1 << 32)
+}
 
 impl Local {
     /// Looks at everything that has a deadline, for ever; sleeps while nothing has one soon.
@@ -101,7 +110,7 @@ fn due_ms(outputs: &Outputs, id: ConnId, limits: &Limits) -> Option<u64> {
     let pinged_ms = connection.ping_sent_ms.max(connection.last_in_ms);
     let mut due_ms = pinged_ms.saturating_add(ms(limits.ping_interval));
     if connection.ping_sent_ms == 0 {
-        due_ms = due_ms.min(connection.started_ms + FIRST_PING_AFTER_MS);
+        due_ms = due_ms.min(connection.started_ms + first_ping_after_ms(connection.cid));
     }
     if connection.unfinished_bytes >= OPERATION_HELD_MIN {
         due_ms = due_ms.min(connection.operation_since.0.saturating_add(ms(limits.write_deadline)));
@@ -138,7 +147,7 @@ fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &L
     }
     let is_first = connection.ping_sent_ms == 0;
     let is_due = if is_first {
-        since(connection.started_ms).as_millis() as u64 >= FIRST_PING_AFTER_MS
+        since(connection.started_ms).as_millis() as u64 >= first_ping_after_ms(connection.cid)
             || since(connection.last_in_ms) >= limits.ping_interval
     } else {
         since(connection.ping_sent_ms.max(connection.last_in_ms)) >= limits.ping_interval
@@ -168,6 +177,18 @@ mod tests {
 
     const CLIENTS: usize = 40;
 
+    /// Clients that come together are asked over 400 ms, about as many in each tenth of it.
+    #[test]
+    fn first_pings_are_spread() {
+        let mut tenths = [0; 10];
+        for cid in 1_000..2_000 {
+            let after_ms = first_ping_after_ms(cid);
+            assert!((FIRST_PING_AFTER_MS..=FIRST_PING_AFTER_MS + FIRST_PING_SPREAD_MS).contains(&after_ms));
+            tenths[usize::try_from((after_ms - FIRST_PING_AFTER_MS) / 41).expect("below ten")] += 1;
+        }
+        assert!(tenths.iter().all(|count| (75..=110).contains(count)), "{tenths:?}");
+    }
+
     /// Each client is given one ping, and all of them together one chunk.
     #[test]
     fn pings_to_many_need_one_chunk() {
@@ -190,7 +211,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let core = &mut *local.core.borrow_mut();
-            core.now_ms = clock::monotonic_ms() + FIRST_PING_AFTER_MS;
+            core.now_ms = clock::monotonic_ms() + FIRST_PING_AFTER_MS + FIRST_PING_SPREAD_MS;
             let mut cursor = 0;
             let mut pass = Pass::default();
             (0..ROUNDS).for_each(|_| look_after_some(core, &mut cursor, &mut pass));

@@ -23,12 +23,12 @@ impl Dice {
         Self(RandomState::new().hash_one(0) | 1)
     }
 
-    /// A number below 100.
-    pub(crate) fn throw(&mut self) -> u8 {
+    /// A number below another, which is not 0.
+    pub(crate) fn throw(&mut self, below: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        ((self.0 >> 32) % 100) as u8
+        (self.0 >> 32) as u32 % below
     }
 }
 
@@ -73,7 +73,9 @@ impl Core {
                     subject.extend_from_slice(&chosen);
                     Mapped::Other
                 }
-                (None, Some(mappings)) => mappings.apply(run.subject, || self.dice.throw(), &mut subject),
+                (None, Some(mappings)) => {
+                    mappings.apply(run.subject, |below| self.dice.throw(below), &mut subject)
+                }
                 (None, None) => Mapped::Same,
             };
             if let Mapped::Same = mapped {

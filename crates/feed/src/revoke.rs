@@ -26,11 +26,15 @@ use crate::{
 impl Core {
     /// Holds a connection against the identities of now. Who is still being checked is held against them afterwards.
     pub(crate) fn judge_again(&mut self, id: ConnId) {
-        let connection = &self.outputs.connections[id];
+        let connection = &mut *self.outputs.connections[id];
         let Some(before) = connection.identity.as_deref() else { return };
         if connection.closing.is_some() {
             return;
         }
+        let limits = self.settings.identities.limits(before.account);
+        connection.take_limits(limits);
+        let connection = &self.outputs.connections[id];
+        let Some(before) = connection.identity.as_deref() else { return };
         match self.settings.identities.again(before) {
             None => {
                 tracing::info!(cid = connection.cid, address = %connection.address, "a client is not let in any more");

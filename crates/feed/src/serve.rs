@@ -524,13 +524,16 @@ impl Core {
     /// Takes a client into the books and gives it INFO.
     pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
         let Arrival { cid, address, transport, nonce, certificate } = arrival;
-        let is_required = self.settings.identities.is_required();
+        let identities = &self.settings.identities;
+        let is_required = identities.is_required();
+        // As in nats-server, a client may do without CONNECT where somebody stands for it.
+        let may_begin_without = identities.may_begin_without(transport.websocket) && certificate.is_none();
         let root = self.subjects.root_of(0);
         let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
         connection.transport = transport;
         connection.nonce = nonce;
         connection.certificate = certificate;
-        if is_required {
+        if !may_begin_without {
             connection.stage = Stage::CredentialsNeeded;
         }
         let id = self.outputs.connections.insert(Box::new(connection));
@@ -586,6 +589,9 @@ impl Core {
         self.tell_disconnected(&connection, why);
         let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
         snapshot.closed = Some((clock::now_system(), why));
+        if connection.is_in_account {
+            self.shared.leave_account(connection.account);
+        }
         connection.outbox.clear(&mut self.outputs.chunks);
         self.outputs.unfinished_bytes -= connection.unfinished_bytes;
         if self.closed.len() == CLOSED_KEPT_MAX {

@@ -75,7 +75,7 @@ impl Core {
             let limits = &self.settings.config.limits;
             let limits = client::Limits {
                 control_line_bytes_max: limits.max_control_line,
-                payload_bytes_max: limits.max_payload,
+                payload_bytes_max: limits.max_payload.min(connection.payload_max),
                 headers: connection.headers,
             };
             match client::parse(rest, &limits) {
@@ -99,6 +99,13 @@ impl Core {
                         return (at, Processed::Behind);
                     }
                     if self.work.lacks(steps_at_most(&op)) {
+                        return (at, Processed::Over);
+                    }
+                    // As in nats-server another CONNECT begins anew, without the subscriptions of before.
+                    if let ClientOp::Connect { .. } = op
+                        && self.outputs.connections[id].stage == Stage::Connected
+                        && !self.end_some(id)
+                    {
                         return (at, Processed::Over);
                     }
                     at += taken;
@@ -253,30 +260,35 @@ impl Core {
         };
         let was_in = self.outputs.connections[id].stage == Stage::Connected;
         let connection = &mut self.outputs.connections[id];
-        connection.verbose = options.verbose.unwrap_or(true);
-        connection.pedantic = options.pedantic.unwrap_or(true);
-        connection.echo = options.echo.unwrap_or(true);
-        connection.headers = options.headers && self.settings.config.headers;
-        connection.no_responders = options.no_responders;
-        connection.takes_info = options.protocol == 1;
-        connection.wants_second_info = options.protocol == 1;
-        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        // Before the first CONNECT these are nats-server's defaults.
+        connection.verbose = options.verbose.unwrap_or(connection.verbose);
+        connection.pedantic = options.pedantic.unwrap_or(connection.pedantic);
+        connection.echo = options.echo.unwrap_or(connection.echo);
+        connection.headers = options.headers.unwrap_or(connection.headers) && self.settings.config.headers;
+        connection.no_responders = options.no_responders.unwrap_or(connection.no_responders);
+        if let Some(protocol) = options.protocol {
+            connection.takes_info = protocol == 1;
+            connection.wants_second_info = protocol == 1;
+        }
+        let before = connection.told.take().unwrap_or_default();
+        let text = |text: &Option<String>, before: Box<str>| text.as_deref().map_or(before, Into::into);
         connection.told = Some(Box::new(Told {
-            name: text(&options.name),
-            lang: text(&options.lang),
-            version: text(&options.version),
+            name: text(&options.name, before.name),
+            lang: text(&options.lang, before.lang),
+            version: text(&options.version, before.version),
         }));
-        if !was_in {
-            let credentials = Credentials {
-                user: options.user.as_deref(),
-                pass: options.pass.as_deref(),
-                auth_token: options.auth_token.as_deref(),
-                nkey: options.nkey.as_deref(),
-                sig: options.sig.as_deref(),
-                jwt: options.jwt.as_deref(),
-                websocket: connection.transport.websocket,
-                certificate: connection.certificate.as_deref(),
-            };
+        let credentials = Credentials {
+            user: options.user.as_deref(),
+            pass: options.pass.as_deref(),
+            auth_token: options.auth_token.as_deref(),
+            nkey: options.nkey.as_deref(),
+            sig: options.sig.as_deref(),
+            jwt: options.jwt.as_deref(),
+            websocket: connection.transport.websocket,
+            certificate: connection.certificate.as_deref(),
+        };
+        // Another CONNECT that names nobody is of whom the first one named.
+        if !was_in || !credentials.is_empty() {
             let nonce = connection.nonce.clone().unwrap_or_default();
             match self.settings.identities.check(&credentials, nonce.as_bytes()) {
                 Check::Done(checked) => self.checked(id, checked),
@@ -297,9 +309,9 @@ impl Core {
     }
 
     fn refuse_versions(&mut self, id: ConnId, options: &ConnectOptions) -> bool {
-        if !(0..=1).contains(&options.protocol) {
+        if !(0..=1).contains(&options.protocol.unwrap_or(0)) {
             self.outputs.reject(id, Rejection::ProtocolVersion);
-        } else if options.no_responders && !self.outputs.connections[id].headers {
+        } else if self.outputs.connections[id].no_responders && !self.outputs.connections[id].headers {
             self.outputs.reject(id, Rejection::NoRespondersNeedHeaders);
         } else {
             return false;
@@ -325,6 +337,10 @@ impl Core {
             Ok(identity) => {
                 let root = self.subjects.root_of(identity.account.0);
                 let replies_bytes = Rc::clone(&self.outputs.replies_bytes);
+                if !self.enter_account(id, identity.account) {
+                    self.outputs.reject(id, Rejection::AccountConnectionsExceeded);
+                    return;
+                }
                 let connection = &mut self.outputs.connections[id];
                 connection.stage = Stage::Connected;
                 connection.root = root;
@@ -337,8 +353,6 @@ impl Core {
                     .and_then(|permissions| permissions.responses)
                     .map(|responses| Box::new(Replies::counted(responses, Rc::clone(&replies_bytes))));
                 connection.identity = Some(Box::new(identity));
-                connection.nonce = None;
-                connection.certificate = None;
             }
             Err(refused) => {
                 let connection = &self.outputs.connections[id];
@@ -346,6 +360,19 @@ impl Core {
                 self.outputs.reject(id, Rejection::AuthorizationViolation);
             }
         }
+    }
+
+    /// Counts a client to its account; whether the account may have one more.
+    fn enter_account(&mut self, id: ConnId, account: AccountId) -> bool {
+        let connection = &mut self.outputs.connections[id];
+        let was_in = std::mem::take(&mut connection.is_in_account).then_some(connection.account);
+        if let Some(before) = was_in {
+            self.shared.leave_account(before);
+        }
+        let limits = self.settings.identities.limits(account);
+        connection.is_in_account = self.shared.enter_account(account.0, limits.max_connections);
+        connection.take_limits(limits);
+        connection.is_in_account
     }
 
     fn subscribe(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
@@ -373,7 +400,8 @@ impl Core {
             return;
         }
         let max = self.settings.config.limits.max_subscriptions;
-        if max > 0 && connection.sids.len() >= max {
+        let max = if max > 0 { max } else { usize::MAX };
+        if connection.sids.len() >= max.min(connection.subscriptions_max) {
             self.count(Counter::SubscriptionsRefused);
             self.outputs.reject(id, Rejection::SubscriptionsExceeded);
             return;
@@ -520,12 +548,43 @@ fn price(op: &ClientOp<'_>) -> u64 {
 }
 
 /// Parses CONNECT's JSON. `null` has all defaults, as with nats-server; `Ok(None)`: it is no object.
-fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOptions>> {
+pub(crate) fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOptions>> {
     if json.trim_ascii().starts_with(b"[") {
         // serde would take an array for the fields in their order.
         return Ok(None);
     }
-    Ok(Some(serde_json::from_slice::<Option<ConnectOptions>>(json)?.unwrap_or_default()))
+    let Some(Folded(fields)) = serde_json::from_slice::<Option<Folded>>(json)? else {
+        return Ok(Some(ConnectOptions::default()));
+    };
+    serde_json::from_value(serde_json::Value::Object(fields)).map(Some)
+}
+
+/// An object as Go's encoding/json reads one into a struct: names without regard to case, the last of a name counts, and
+/// `null` says nothing.
+struct Folded(serde_json::Map<String, serde_json::Value>);
+
+impl<'de> serde::Deserialize<'de> for Folded {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> serde::de::Visitor<'de> for Fields {
+            type Value = Folded;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut from: A) -> Result<Folded, A::Error> {
+                let mut fields = serde_json::Map::new();
+                while let Some((name, value)) = from.next_entry::<String, serde_json::Value>()? {
+                    if !value.is_null() {
+                        fields.insert(name.to_lowercase(), value);
+                    }
+                }
+                Ok(Folded(fields))
+            }
+        }
+        from.deserialize_map(Fields)
+    }
 }
 
 /// Puts a message into its usual form: single spaces, CR LF.

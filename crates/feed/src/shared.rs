@@ -16,6 +16,7 @@ use crate::{
     connection::{Connection, Transport},
     core::Settings,
     counters::Counter,
+    identity::ACCOUNTS_MAX,
 };
 
 /// The version of nats-server whose protocol this is: clients decide by it which features they may use.
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) subscription_memory: Arc<Common>,
     /// Loops that accept.
     pub(crate) ready: AtomicUsize,
+    /// Connections of each account, on all cores: written when a client is let in and when it leaves.
+    of_accounts: Box<[AtomicUsize]>,
 }
 
 /// Who reads an INFO.
@@ -76,6 +79,8 @@ struct Info<'a> {
     #[serde(skip_serializing_if = "is_false")]
     tls_required: bool,
     #[serde(skip_serializing_if = "is_false")]
+    tls_available: bool,
+    #[serde(skip_serializing_if = "is_false")]
     tls_verify: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     nonce: Option<&'a str>,
@@ -105,7 +110,22 @@ impl Shared {
             pending: Arc::default(),
             subscription_memory: Arc::default(),
             ready: AtomicUsize::new(0),
+            of_accounts: (0..ACCOUNTS_MAX).map(|_| AtomicUsize::new(0)).collect(),
         })
+    }
+
+    /// Counts one more connection of an account, unless it has as many as it may.
+    pub(crate) fn enter_account(&self, account: u16, max: Option<usize>) -> bool {
+        let Some(count) = self.of_accounts.get(usize::from(account)) else { return true };
+        let below = |now: usize| (now < max.unwrap_or(usize::MAX)).then_some(now + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_ok()
+    }
+
+    /// A connection of an account is gone.
+    pub(crate) fn leave_account(&self, account: u16) {
+        if let Some(count) = self.of_accounts.get(usize::from(account)) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// A number for a connection, never used again.
@@ -138,8 +158,9 @@ impl Shared {
             max_payload: config.limits.max_payload,
             client_id: reader.cid,
             client_ip: reader.address.ip().to_string(),
-            auth_required: settings.identities.is_required(),
-            tls_required: tls.is_some(),
+            auth_required: settings.identities.is_asked_for(),
+            tls_required: tls.is_some_and(|tls| !tls.optional),
+            tls_available: tls.is_some_and(|tls| tls.optional),
             tls_verify: tls.is_some_and(|tls| tls.verify),
             nonce: reader.nonce,
             connect_urls: &config.connect_urls,

@@ -87,8 +87,8 @@ pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream,
         };
         local.core.borrow_mut().handshakes.end(&handshake);
         match shaken {
-            Some(Ok((stream, arrival, was_informed))) => {
-                serve(local, stream, Writer::Task, arrival, was_informed).await;
+            Some(Ok(Ready { stream, writer, arrival, was_informed })) => {
+                serve(local, stream, writer, arrival, was_informed).await;
             }
             failed => {
                 if let Some(Err(error)) = failed {
@@ -111,13 +111,27 @@ impl Core {
     }
 }
 
+/// A client that can be served.
+struct Ready {
+    stream: Stream,
+    writer: Writer,
+    arrival: Arrival,
+    was_informed: bool,
+}
+
+impl Ready {
+    fn wrapped(stream: Stream, arrival: Arrival, was_informed: bool) -> Self {
+        Self { stream, writer: Writer::Task, arrival, was_informed }
+    }
+}
+
 async fn prepare(
     local: &Rc<Local>,
     settings: &Settings,
     mut socket: TcpStream,
     mut arrival: Arrival,
     ldm: bool,
-) -> io::Result<(Stream, Arrival, bool)> {
+) -> io::Result<Ready> {
     if arrival.transport.websocket {
         let Some(web) = &settings.config.websocket else { return Err(io::ErrorKind::Unsupported.into()) };
         let stream: Stream = match &settings.acceptors.web {
@@ -129,7 +143,7 @@ async fn prepare(
                 upgrade(stream, web, settings).await?
             }
         };
-        return Ok((stream, arrival, false));
+        return Ok(Ready::wrapped(stream, arrival, false));
     }
     let (Some(acceptor), Some(tls)) = (&settings.acceptors.nats, &settings.config.tls) else {
         return Err(io::ErrorKind::Unsupported.into());
@@ -149,10 +163,19 @@ async fn prepare(
         let info = local.core.borrow().shared.info(settings, &reader, false, ldm);
         socket.write_all(&info).await?;
     }
+    if tls.optional && !is_tls_first {
+        // A client that says nothing for so long waits for nothing either.
+        let wait = tls.timeout.unwrap_or(settings.config.limits.auth_timeout) / 2;
+        if !begins_with_tls(&socket, wait).await? {
+            let (read, write) = socket.into_split();
+            let (stream, writer) = (Stream::Plain(read), Writer::Socket(write));
+            return Ok(Ready { stream, writer, arrival, was_informed: true });
+        }
+    }
     let stream = acceptor.accept(socket).await?;
     arrival.transport.tls = Some(what_was_agreed(&stream));
     arrival.certificate = names_of_client(tls, &stream);
-    Ok((Stream::Wrapped(Box::new(stream)), arrival, !is_tls_first))
+    Ok(Ready::wrapped(Stream::Wrapped(Box::new(stream)), arrival, !is_tls_first))
 }
 
 /// Whether the client begins TLS by itself within a time. One that waits for INFO says nothing, and one that begins with

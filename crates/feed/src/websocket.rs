@@ -25,7 +25,10 @@ use tokio_tungstenite::{
         Bytes, Error, Message,
         handshake::server::{ErrorResponse, Request, Response},
         http::{HeaderValue, StatusCode, header},
-        protocol::WebSocketConfig,
+        protocol::{
+            WebSocketConfig,
+            frame::{CloseFrame, coding::CloseCode},
+        },
     },
 };
 
@@ -145,6 +148,8 @@ pub(crate) struct WebStream<S> {
     inner: WebSocketStream<Gate<S>>,
     /// Of the message that is being read.
     incoming: Bytes,
+    /// What the other side did wrong, for the close frame (RFC 6455 §7.4.1).
+    fault: Option<CloseCode>,
 }
 
 /// Does the upgrade, for programs and for the pages that may connect ([`origin_allowed`]).
@@ -168,6 +173,9 @@ where
     let look = |request: &Request, response: Response| match origin_allowed(request, web) {
         true => Ok(response),
         false => {
+            let origin = request.headers().get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or_default();
+            let origin = String::from_utf8_lossy(origin);
+            tracing::info!(%origin, "WebSocket refused: allowed_origins (--websocket-origins) does not name the page's origin");
             let why = "this page's origin is not allowed here: allowed_origins (--websocket-origins) names those that are\n";
             let mut refused = ErrorResponse::new(Some(why.to_owned()));
             *refused.status_mut() = StatusCode::FORBIDDEN;
@@ -183,7 +191,7 @@ where
     gate.left = is_outside.then_some(limits.max_control_line + OUTSIDE_BYTES_MAX);
     gate.walker = Some(FrameWalker::default());
     gate.since_message = 0;
-    Ok(WebStream { inner, incoming: Bytes::new() })
+    Ok(WebStream { inner, incoming: Bytes::new(), fault: None })
 }
 
 /// Asks a server for an upgrade: the other side of the same. `place` is its host and port.
@@ -200,7 +208,7 @@ where
     let address = format!("ws://{place}{path}");
     let upgraded = client_async_with_config(address, gate, Some(config)).await;
     let (inner, _) = upgraded.map_err(io::Error::other)?;
-    Ok(WebStream { inner, incoming: Bytes::new() })
+    Ok(WebStream { inner, incoming: Bytes::new(), fault: None })
 }
 
 /// In [`crate::config::WebSocket::allowed_origins`]: pages of all origins.
@@ -318,6 +326,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     }
 }
 
+fn fault_of(error: &Error) -> Option<CloseCode> {
+    Some(match error {
+        Error::Protocol(_) => CloseCode::Protocol,
+        Error::Utf8(_) => CloseCode::Invalid,
+        Error::Capacity(_) => CloseCode::Size,
+        _ => return None,
+    })
+}
+
 fn as_io(error: Error) -> io::Error {
     match error {
         Error::Io(error) => error,
@@ -350,7 +367,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebStream<S> {
                 // The library answers pings by itself.
                 Some(Ok(_)) => {}
                 Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => return Poll::Ready(Ok(())),
-                Some(Err(error)) => return Poll::Ready(Err(as_io(error))),
+                Some(Err(error)) => {
+                    self.fault = fault_of(&error);
+                    return Poll::Ready(Err(as_io(error)));
+                }
             }
         }
         let bytes = self.incoming.len().min(buffer.remaining());
@@ -373,6 +393,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebStream<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.fault.is_some() {
+            ready!(Pin::new(&mut self.inner).poll_ready(cx)).map_err(as_io)?;
+            let frame = self.fault.take().map(|code| CloseFrame { code, reason: "".into() });
+            Pin::new(&mut self.inner).start_send(Message::Close(frame)).map_err(as_io)?;
+        }
         Pin::new(&mut self.inner).poll_close(cx).map_err(as_io)
     }
 }

@@ -305,8 +305,11 @@ pub(crate) struct ConfigTask {
 /// `nighttrain check`
 #[derive(Debug, Args)]
 pub(crate) struct CheckTask {
-    /// The configuration to check
-    #[arg(long, value_name = "FILE", required_unless_present = "store", conflicts_with = "store")]
+    /// The configuration to check: nighttrain's, or one of nats-server's (*.conf)
+    #[arg(value_name = "FILE", required_unless_present_any = ["store", "config"], conflicts_with_all = ["store", "config"])]
+    pub file: Option<PathBuf>,
+    /// A configuration of nighttrain's, whatever its name ends in
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
     pub config: Option<PathBuf>,
     /// A store's file to check, every byte of it, while no server uses it
     #[arg(long, value_name = "FILE")]

@@ -19,7 +19,7 @@ use crate::{
     cli::FeedTask,
     failure::{Failure, Fault},
     feed_settings::FEED_ADMIN,
-    nats_file::join_nats_config,
+    nats_file::{join_nats_config, word_on_origins},
     operation::{Operation, Sources, admin_by_default, failed, fault},
     precedence::InForce,
     settings::{Section, Setting, Settings},
@@ -69,6 +69,12 @@ pub(crate) fn join_and_tell(in_force: &mut InForce) -> Result<(), Vec<Fault>> {
         _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!("nighttrain: {}: not honoured: {}\n", path.display(), passed_over.join(", ")),
+        );
+    }
+    if let Some(word) = word_on_origins(in_force) {
+        _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("nighttrain: {}: {word}\n", path.display()),
         );
     }
     Ok(())

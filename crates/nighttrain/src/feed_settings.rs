@@ -106,6 +106,7 @@ impl FeedSettings {
                     HandshakeFirst::No
                 },
                 timeout: None,
+                optional: false,
             });
         }
         if self.tls_verify

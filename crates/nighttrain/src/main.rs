@@ -141,7 +141,10 @@ fn perform(task: Task) -> Result<(), Failure> {
         }
         Task::Check(cli::CheckTask { store: Some(store), .. }) => print(&store_check::verify(&store)?),
         Task::Check(task) => {
-            let config = task.config.unwrap_or_default();
+            if let Some(file) = task.file.as_deref().filter(|file| nats_file::is_nats_file(file)) {
+                return print(&nats_file::check(file).map_err(Failure::Configuration)?);
+            }
+            let config = task.file.or(task.config).unwrap_or_default();
             let in_force =
                 precedence::in_force(Some(&config), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
             let text = file::read(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;

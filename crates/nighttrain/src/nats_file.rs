@@ -11,15 +11,20 @@ use std::{
 use feed::{
     Pair, Shown,
     config::{Tls, WebSocket},
+    identity::Identities,
     nats_config::{self, Options, Surroundings, Unhonoured},
 };
 
 use crate::{
     failure::Fault,
-    precedence::{InForce, Source},
+    precedence::{self, InForce, Source},
     settings::{Section, in_section, resolve},
 };
 
+/// The longest message of NATS (nats-server warns above 8 MiB and takes no more than this).
+const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+/// The longest control line where the file says that there is no limit.
+const CONTROL_LINE_BYTES_MAX: usize = 1 << 20;
 /// A file above this is not somebody's configuration.
 const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
 
@@ -42,6 +47,38 @@ pub(crate) fn join_nats_config(in_force: &mut InForce) -> Result<Vec<Unhonoured>
     })?;
     join(in_force, options);
     Ok(unhonoured)
+}
+
+/// Whether a file is one of nats-server's, by its name.
+pub(crate) fn is_nats_file(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ["conf", "cfg", "json"].iter().any(|one| ending == *one))
+}
+
+/// What there is to be said of a NATS file that is right: lines that are not honoured, and those that mean something else
+/// since this version.
+///
+/// # Errors
+/// What a start would refuse.
+pub(crate) fn check(path: &Path) -> Result<String, Vec<Fault>> {
+    let mut in_force = precedence::in_force(None, |_| None, &Vec::new())?;
+    in_force.settings.feed.nats_config = Some(path.to_owned());
+    let unhonoured = join_nats_config(&mut in_force)?;
+    let config = in_force.settings.feed.config(None).map_err(|fault| vec![fault])?;
+    Identities::build(&config.authorization, None)
+        .map_err(|error| vec![Fault { place: "authorization".to_owned(), message: error.to_string() }])?;
+    let name = |file: Option<PathBuf>| file.unwrap_or_else(|| path.to_owned()).display().to_string();
+    let mut said = format!("{} is right.\n", path.display());
+    for Unhonoured { file, line, key } in unhonoured {
+        said.push_str(&format!("{}:{line}: `{key}` is not honoured\n", name(file)));
+    }
+    if let Some(word) = word_on_origins(&in_force) {
+        said.push_str(&format!("{}: {word}\n", path.display()));
+    }
+    let text = read(path).unwrap_or_default();
+    for remark in nats_config::remarks(&text, path, &Machine) {
+        said.push_str(&format!("{}:{}: {}\n", name(remark.file), remark.line, remark.message));
+    }
+    Ok(said)
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -108,11 +145,19 @@ fn join(in_force: &mut InForce, options: Options) {
             *to = number(from);
         }
     };
+    // What has no limit of its own is bounded by what bounds all clients together.
+    let or_at_most = |limit: Option<u64>, most: usize| {
+        limit.map(|limit| if limit == Options::NO_LIMIT { most as u64 } else { limit })
+    };
+    let subscriptions = or_at_most(options.max_subscriptions, 0);
     take("max-connections", &mut limits.max_connections, options.max_connections);
-    take("max-subscriptions", &mut limits.max_subscriptions, options.max_subscriptions);
-    take("max-payload", &mut limits.max_payload, options.max_payload);
-    take("max-control-line", &mut limits.max_control_line, options.max_control_line);
-    take("max-pending", &mut limits.max_pending, options.max_pending);
+    take("max-subscriptions", &mut limits.max_subscriptions, subscriptions);
+    let pending = or_at_most(options.max_pending, limits.max_pending_total);
+    take("max-pending", &mut limits.max_pending, pending);
+    let payload = or_at_most(options.max_payload, PAYLOAD_BYTES_MAX.min(limits.max_pending));
+    take("max-payload", &mut limits.max_payload, payload);
+    let control_line = or_at_most(options.max_control_line, CONTROL_LINE_BYTES_MAX);
+    take("max-control-line", &mut limits.max_control_line, control_line);
     let take = |key: &str, to: &mut Duration, from: Option<Duration>| {
         if let Some(from) = from.filter(|_| is_free(key)) {
             *to = from;
@@ -145,6 +190,7 @@ fn join(in_force: &mut InForce, options: Options) {
         map: tls.map,
         handshake_first: tls.handshake_first,
         timeout: tls.timeout,
+        optional: tls.optional,
     };
     if is_free("tls-cert") {
         config.tls = options.tls.map(tls);
@@ -155,16 +201,34 @@ fn join(in_force: &mut InForce, options: Options) {
             listen: SocketAddr::new(host, websocket.port),
             tls: websocket.tls.map(tls),
             same_origin: websocket.same_origin,
-            allowed_origins: if is_free("websocket-origins") {
-                websocket.allowed_origins
-            } else {
-                feed.websocket_origins.clone()
+            allowed_origins: match is_free("websocket-origins") {
+                false => feed.websocket_origins.clone(),
+                // As in nats-server, where users and passwords keep strangers out. Where nobody needs one, a page of
+                // anybody's could use its visitors' browsers to reach a feed that only they can.
+                true if websocket.allowed_origins.is_empty()
+                    && !websocket.same_origin
+                    && !config.authorization.is_open() =>
+                {
+                    vec!["*".to_owned()]
+                }
+                true => websocket.allowed_origins,
             },
         });
     }
     let maps = |tls: Option<&Tls>| tls.is_some_and(|tls| tls.map);
     config.authorization.by_certificate =
         maps(config.tls.as_ref()) || maps(config.websocket.as_ref().and_then(|web| web.tls.as_ref()));
+}
+
+/// What the operator is told of browsers that are refused: none, if all may connect or none can.
+pub(crate) fn word_on_origins(in_force: &InForce) -> Option<&'static str> {
+    let config = &in_force.settings.feed.config;
+    let web = config.websocket.as_ref()?;
+    let is_own_alone = web.allowed_origins.is_empty() && !web.same_origin && config.authorization.is_open();
+    is_own_alone.then_some(
+        "websocket: pages of other sites than this address are refused (403), because the file names no users; \
+         `allowed_origins` names the sites that may connect",
+    )
 }
 
 /// What `debug` and `trace` mean for the log: each alone, as nats-server has it.
@@ -176,7 +240,6 @@ pub(crate) fn log_filter(debug: bool, trace: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::precedence;
 
     fn joined(nats: &str, flags: &[(&str, &str)]) -> Result<(InForce, Vec<Unhonoured>), Vec<Fault>> {
         let directory = tempfile::tempdir().expect("a directory");
@@ -204,6 +267,66 @@ mod tests {
         assert_eq!((config.limits.max_payload, config.limits.max_pending), (5 << 10, 3 << 20));
         assert!(!config.authorization.is_open());
         assert_eq!(unhonoured.len(), 1);
+    }
+
+    /// nats-server: 0 is the default, -1 no limit; what bounds all clients together holds here.
+    #[test]
+    fn limits_without_a_number_are_those_of_all() {
+        let config = |text: &str| {
+            let (in_force, unhonoured) = joined(text, &[]).expect("right");
+            assert_eq!(unhonoured, []);
+            in_force.settings.feed.config(None).expect("sound").limits
+        };
+        let usual = config("");
+        let zeros =
+            "max_payload: 0\nmax_pending: 0\nmax_control_line: 0\nping_interval: 0\nping_max: 0\nmax_subs: 0";
+        assert_eq!(config(zeros), usual);
+        let limits = config("max_payload: -1\nmax_pending: -1\nmax_connections: -1\nmax_subscriptions: -1");
+        assert_eq!(limits.max_pending, usual.max_pending_total);
+        assert_eq!((limits.max_payload, limits.max_subscriptions), (PAYLOAD_BYTES_MAX, 0));
+        assert_eq!(limits.max_connections, usize::MAX);
+    }
+
+    /// As with nats-server pages of all sites may connect; but where nobody needs a password, only those of the feed's own
+    /// address, and that is said.
+    #[test]
+    fn pages_may_connect_where_users_need_passwords() {
+        for (text, origins, is_told) in [
+            ("", &[][..], true),
+            ("authorization { user: a, password: b }", &["*"], false),
+            ("accounts { A { users: [ {user: a, password: b} ] } }", &["*"], false),
+        ] {
+            let text = format!("websocket {{ port: 8443, no_tls: true }}\n{text}");
+            let (in_force, _) = joined(&text, &[]).expect("right");
+            let web = in_force.settings.feed.config(None).expect("sound").websocket.expect("a listener");
+            assert_eq!(web.allowed_origins, origins, "{text}");
+            assert_eq!(word_on_origins(&in_force).is_some(), is_told, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_nats_file_is_checked_and_its_lines_named() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("nats.conf");
+        let text = "jetstream: {}\nauthorization { users: [\n\
+                    {user: a, password: b, permissions: {subscribe: {deny: [\"a.secret q\"]}, allow_responses: true}}\n\
+                    {user: c, password: b, permissions: {publish: [\"req.>\", \"_INBOX.>\"]}} ] }\n";
+        std::fs::write(&path, text).expect("a file");
+        let said = check(&path).expect("right").replace(path.to_str().expect("text"), "F");
+        let lines: Vec<&str> = said.lines().map(|line| line.split(" now ").next().unwrap_or(line)).collect();
+        assert_eq!(lines[0], "F is right.");
+        assert_eq!(lines[1], "F:1: `jetstream` is not honoured");
+        assert!(lines[2].starts_with("F:3: a deny of a queue group"), "{said}");
+        assert!(lines[3].starts_with("F:3: each response counts"), "{said}");
+        assert!(lines[4].starts_with("F:4: who asks"), "{said}");
+        assert_eq!(lines.len(), 5, "{said}");
+        for (text, place) in
+            [("authorizaton { user: a, password: b }", "F:1"), ("no_auth_user: nobody", "authorization")]
+        {
+            std::fs::write(&path, text).expect("a file");
+            let faults = check(&path).expect_err("wrong");
+            assert_eq!(faults[0].place.replace(path.to_str().expect("text"), "F"), place, "{faults:?}");
+        }
     }
 
     #[test]

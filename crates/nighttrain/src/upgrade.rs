@@ -22,7 +22,8 @@ pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
             let message = match setting.section {
                 Section::Mail => of_mail(setting.key, settings)?,
                 Section::Cache => of_cache(setting.key, settings)?,
-                Section::Common | Section::Feed => return None,
+                Section::Feed => of_feed(setting.key)?,
+                Section::Common => return None,
             };
             Some(Fault { place: value.place.clone(), message: format!("{}: {message}", setting.key) })
         })
@@ -72,6 +73,21 @@ fn of_mail(key: &str, settings: &Settings) -> Option<&'static str> {
     }
 }
 
+/// What crosses to a hub, and where the users are.
+fn of_feed(key: &str) -> Option<&'static str> {
+    match key {
+        "leaf" => Some(
+            "what `serve` announces of mail is not sent to a hub since this version, whoever subscribes there; have its clients \
+             connect here, or republish what they may have",
+        ),
+        "nats-config" => Some(
+            "its words, denies and rights to answer are read more strictly since this version: `nighttrain check` of that file \
+             names the lines",
+        ),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +115,15 @@ mod tests {
             assert_eq!(said(&format!("[cache]\n{line}\n")), [want]);
         }
         assert_eq!(said("[cache]\nhttps-only = false\nmemory = \"64MiB\"\n"), [""; 0]);
+    }
+
+    #[test]
+    fn lines_of_a_feed_with_a_hub_are_named() {
+        let text = "[feed]\nlisten = \"127.0.0.1:4222\"\nleaf = [\"nats-leaf://hub.test\"]\nnats-config = \"/n.conf\"\n";
+        let said = said(text);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("n.toml:3:8: leaf: what"), "{said:?}");
+        assert!(said[1].starts_with("n.toml:4:15: nats-config:"), "{said:?}");
     }
 
     #[test]

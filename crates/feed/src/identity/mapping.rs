@@ -66,6 +66,8 @@ enum Token {
     /// Which of so many parts these tokens of the source fall into: FNV-1a, 32 bits, as in nats-server, so that all
     /// servers agree.
     Partition(u32, Vec<usize>),
+    /// A number below this, another one for each message.
+    Random(u32),
     /// A token of the source, with a dot so many letters from its beginning or its end.
     SplitFromLeft(usize, usize),
     SplitFromRight(usize, usize),
@@ -100,22 +102,25 @@ impl Mappings {
 
     /// Whether all messages to a subject become one and the same.
     pub fn is_certain(&self, subject: &[u8]) -> bool {
-        self.find(subject).is_none_or(|ready| matches!(&ready.destinations[..], [(100, _)]))
+        self.find(subject).is_none_or(|ready| match &ready.destinations[..] {
+            [(100, only)] => !only.tokens.iter().any(|token| matches!(token, Token::Random(_))),
+            _ => false,
+        })
     }
 
-    /// Writes what a subject becomes. `dice` gives a number below 100 that nobody can foresee.
-    pub fn apply(&self, subject: &[u8], dice: impl FnOnce() -> u8, into: &mut Vec<u8>) -> Mapped {
+    /// Writes what a subject becomes. `dice` gives a number below another that nobody can foresee.
+    pub fn apply(&self, subject: &[u8], mut dice: impl FnMut(u32) -> u32, into: &mut Vec<u8>) -> Mapped {
         let Some(ready) = self.find(subject) else { return Mapped::Same };
         into.clear();
         let chosen = match &ready.destinations[..] {
             [(100, only)] => Some(only),
             several => {
-                let thrown = dice();
-                several.iter().find(|(up_to, _)| thrown < *up_to).map(|(_, transform)| transform)
+                let thrown = dice(100);
+                several.iter().find(|(up_to, _)| thrown < u32::from(*up_to)).map(|(_, transform)| transform)
             }
         };
         if let Some(transform) = chosen {
-            transform.apply(subject, into);
+            transform.apply(subject, &mut dice, into);
         }
         Mapped::Other
     }
@@ -204,13 +209,13 @@ impl Transform {
         Ok(Self { tokens, tail_from })
     }
 
-    fn apply(&self, subject: &[u8], into: &mut Vec<u8>) {
+    fn apply(&self, subject: &[u8], dice: &mut impl FnMut(u32) -> u32, into: &mut Vec<u8>) {
         let of: SmallVec<[&[u8]; 16]> = subject.split(|byte| *byte == b'.').collect();
         for token in &self.tokens {
             if !into.is_empty() {
                 into.push(b'.');
             }
-            token.write(&of, into);
+            token.write(subject, &of, dice, into);
         }
         for token in self.tail_from.into_iter().flat_map(|from| &of[from.min(of.len())..]) {
             if !into.is_empty() {
@@ -247,11 +252,11 @@ impl Token {
         let name = name.trim().to_ascii_lowercase();
         match (name.as_str(), &arguments[..]) {
             ("wildcard", [number]) => place(number).map(Self::Copy),
-            ("partition", [parts, of @ ..]) if !of.is_empty() => {
+            ("random", [below]) => {
+                below.parse().map(Self::Random).map_err(|_| format!("`{below}` is no number"))
+            }
+            ("partition", [parts, of @ ..]) => {
                 let parts: u32 = parts.parse().map_err(|_| format!("`{parts}` is no number"))?;
-                if parts == 0 {
-                    return Err("there is at least one part".to_owned());
-                }
                 Ok(Self::Partition(parts, of.iter().map(|number| place(number)).collect::<Result<_, _>>()?))
             }
             ("split", [of, at]) if !at.is_empty() && !at.contains(' ') => {
@@ -273,7 +278,7 @@ impl Token {
         }
     }
 
-    fn write(&self, of: &[&[u8]], into: &mut Vec<u8>) {
+    fn write(&self, subject: &[u8], of: &[&[u8]], dice: &mut impl FnMut(u32) -> u32, into: &mut Vec<u8>) {
         let token = |at: usize| of.get(at).copied().unwrap_or_default();
         // A length of nothing or of all leaves the token whole.
         let fits = |token: &[u8], length: usize| length > 0 && length < token.len();
@@ -286,11 +291,16 @@ impl Token {
             Self::Literal(text) => into.extend_from_slice(text),
             Self::Copy(at) => into.extend_from_slice(token(*at)),
             Self::Partition(parts, tokens) => {
-                let bytes = tokens.iter().flat_map(|at| token(*at));
-                let hash = bytes
-                    .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-                wire::nats::write::number(into, (hash % parts) as usize);
+                let add = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+                // Without tokens it is the whole subject's part.
+                let hash = match &tokens[..] {
+                    [] => subject.iter().fold(0x811c_9dc5, add),
+                    some => some.iter().flat_map(|at| token(*at)).fold(0x811c_9dc5, add),
+                };
+                wire::nats::write::number(into, hash.checked_rem(*parts).unwrap_or(0) as usize);
             }
+            Self::Random(0) => into.push(b'0'),
+            Self::Random(below) => wire::nats::write::number(into, dice(*below) as usize),
             Self::SplitFromLeft(at, length) if fits(token(*at), *length) => {
                 dotted(into, token(*at).split_at(*length).into());
             }
@@ -365,7 +375,7 @@ mod tests {
 
     fn mapped(mappings: &Mappings, subject: &str, thrown: u8) -> String {
         let mut into = b"of before".to_vec();
-        match mappings.apply(subject.as_bytes(), || thrown, &mut into) {
+        match mappings.apply(subject.as_bytes(), |below| u32::from(thrown) % below, &mut into) {
             Mapped::Same => subject.to_owned(),
             Mapped::Other => String::from_utf8(into).expect("text"),
         }
@@ -389,6 +399,9 @@ mod tests {
             ("a.*", "b.{{split(1,-)}}", "a.-1--2-", "b.1.2"),
             ("a.*", "b.{{left(1,2)}}.{{right(1,2)}}", "a.12345", "b.12.45"),
             ("a.*.*", "b.{{partition(1000,1,2)}}", "a.x.y", "b.802"),
+            // FNV-1a of nothing but "a" (0xe40c292c).
+            ("a", "b.{{partition(1000)}}", "a", "b.220"),
+            ("a", "b.{{partition(0)}}", "a", "b.0"),
         ] {
             let mappings = Mappings::build(&[mapping(source, &[(destination, 100)])]).expect("sound");
             assert!(mappings.is_certain(subject.as_bytes()));
@@ -415,6 +428,17 @@ mod tests {
         assert_eq!(mapped(&none, "a", 0), "a");
     }
 
+    /// `{{random(3)}}` is thrown for each message, and so are weights.
+    #[test]
+    fn a_random_token_is_another_each_time() {
+        let mappings =
+            Mappings::build(&[mapping("a", &[("b.{{ Random(3) }}.{{random(0)}}", 100)])]).expect("sound");
+        assert!(!mappings.is_certain(b"a"));
+        for (thrown, expected) in [(0, "b.0.0"), (1, "b.1.0"), (5, "b.2.0")] {
+            assert_eq!(mapped(&mappings, "a", thrown), expected);
+        }
+    }
+
     #[test]
     fn the_first_that_matches_counts() {
         let both = [mapping("a.b", &[("first", 100)]), mapping("a.*", &[("second", 100)])];
@@ -439,8 +463,9 @@ mod tests {
             ("a.*", &[("b..$1", 100)], "a token is empty"),
             ("a.*", &[("b.{{wildcard(0)}}", 100)], "no 0. wildcard"),
             ("a.*", &[("b.{{wildcard()}}", 100)], "is no number"),
-            ("a.*", &[("b.{{partition(0,1)}}", 100)], "at least one part"),
-            ("a.*", &[("b.{{partition(3)}}", 100)], "takes other arguments"),
+            ("a.*", &[("b.{{partition()}}", 100)], "is no number"),
+            ("a.*", &[("b.{{random()}}", 100)], "is no number"),
+            ("a.*", &[("b.{{random(3,1)}}", 100)], "no 3. wildcard"),
             ("a.*", &[("b.{{reverse(1,2)}}", 100)], "no such function"),
             ("a.*", &[("b.{{oops}}", 100)], "a function is such as"),
         ] {

@@ -37,7 +37,7 @@ pub use pattern::{covers, is_valid as is_valid_pattern, overlaps};
 pub use permissions::{Entry, Permissions, Responses, Rules, Shared, Subscribing};
 pub use replies::{OPEN_REQUESTS_MAX, Replies};
 pub use reserved::Reserved;
-pub use spec::{Account, Authorization, ConnectionTypes, Secret, SpecError, User};
+pub use spec::{Account, AccountLimits, Authorization, ConnectionTypes, Secret, SpecError, User};
 
 /// Accounts that one server may have; a configuration with more does not load.
 pub const ACCOUNTS_MAX: usize = 4096;
@@ -81,7 +81,7 @@ pub struct Credentials<'a> {
 }
 
 impl Credentials<'_> {
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let empty = |text: Option<&str>| text.is_none_or(str::is_empty);
         empty(self.user) && empty(self.pass) && empty(self.auth_token) && empty(self.nkey) && empty(self.jwt)
     }
@@ -203,9 +203,13 @@ pub struct Identities {
     mappings: HashMap<u16, Mappings>,
     /// What goes from account to account.
     exchange: Option<Arc<Exchange>>,
+    /// By [`AccountId`], of those that have any.
+    limits: HashMap<u16, AccountLimits>,
     token: Option<(Secret, Identity)>,
     no_auth: Option<Identity>,
     no_auth_types: Option<ConnectionTypes>,
+    /// INFO says that credentials are wanted.
+    is_asked_for: bool,
     required: bool,
 }
 
@@ -219,9 +223,11 @@ impl Identities {
             keys: HashMap::new(),
             mappings: HashMap::new(),
             exchange: None,
+            limits: HashMap::new(),
             token: None,
             no_auth: Some(Identity::anonymous()),
             no_auth_types: None,
+            is_asked_for: false,
             required: false,
         }
     }
@@ -255,9 +261,24 @@ impl Identities {
         self.exchange.as_ref()
     }
 
-    /// Whether a client must say who it is: INFO's `auth_required`, and the timeout that goes with it.
+    /// Whether not everybody is let in with everything.
     pub fn is_required(&self) -> bool {
         self.required
+    }
+
+    /// Whether INFO says that credentials are wanted: not where `no_auth_user` stands for who has none (nats-server's rule).
+    pub fn is_asked_for(&self) -> bool {
+        self.is_asked_for
+    }
+
+    /// Whether a client may begin without CONNECT: somebody stands for who says nothing and comes this way.
+    pub fn may_begin_without(&self, websocket: bool) -> bool {
+        self.no_auth.is_some() && (!self.required || allows(self.no_auth_types, websocket))
+    }
+
+    /// What an account's clients may have.
+    pub fn limits(&self, account: AccountId) -> AccountLimits {
+        self.limits.get(&account.0).copied().unwrap_or_default()
     }
 
     /// Whether INFO must carry a nonce: somebody signs with an nkey.

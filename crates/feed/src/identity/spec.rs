@@ -68,6 +68,17 @@ pub struct ConnectionTypes {
     pub websocket: bool,
 }
 
+/// What an account's clients may have; none: what all clients may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AccountLimits {
+    /// Connections, all together.
+    pub max_connections: Option<usize>,
+    /// Subscriptions of one connection.
+    pub max_subscriptions: Option<usize>,
+    /// Bytes of one message, headers included.
+    pub max_payload: Option<usize>,
+}
+
 /// A world of subjects with its users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
@@ -83,6 +94,8 @@ pub struct Account {
     pub exports: Vec<Export>,
     /// What it takes of others'.
     pub imports: Vec<Import>,
+    /// What its clients may have.
+    pub limits: AccountLimits,
 }
 
 /// Everything about who may come in, as it was configured. The default: everybody.
@@ -105,6 +118,8 @@ pub struct Authorization {
     /// Users may be known by their certificates alone: they need no password, and without one nobody is let in by
     /// their name.
     pub by_certificate: bool,
+    /// The configuration has an `authorization` block, whatever is in it.
+    pub has_block: bool,
     /// What the program keeps for itself of the global account's subjects.
     pub reserved: Reserved,
 }
@@ -115,6 +130,14 @@ impl Authorization {
         self.token.is_none()
             && self.users.is_empty()
             && self.accounts.iter().all(|account| account.users.is_empty())
+    }
+
+    /// Whether the only account is the system's, and nothing else is said of who may come in: then its users are there for
+    /// the operator, and everybody else is let into the global account, as in nats-server.
+    fn is_open_beside_system(&self) -> bool {
+        let system = self.system_account.as_deref().unwrap_or(SYSTEM_ACCOUNT);
+        let is_said = self.has_block || self.token.is_some() || !self.users.is_empty();
+        !is_said && matches!(&self.accounts[..], [account] if account.name == system)
     }
 }
 
@@ -173,9 +196,11 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
         keys: HashMap::new(),
         mappings: HashMap::new(),
         exchange: None,
+        limits: HashMap::new(),
         token: None,
         no_auth: None,
         no_auth_types: None,
+        is_asked_for: !spec.is_open() && spec.no_auth_user.is_none(),
         required: !spec.is_open(),
     };
     map(&mut identities, AccountId::GLOBAL, &spec.mappings)?;
@@ -186,6 +211,9 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
     for account in &spec.accounts {
         let id = accounts.ids.get(account.name.as_str()).copied().unwrap_or(AccountId::GLOBAL);
         map(&mut identities, id, &account.mappings)?;
+        if account.limits != AccountLimits::default() {
+            identities.limits.insert(id.0, account.limits);
+        }
         let own = shared(account.default_permissions.as_ref())?;
         let default = if account.default_permissions.is_some() { &own } else { &default };
         for user in &account.users {
@@ -209,7 +237,7 @@ pub(super) fn build(spec: &Authorization, before: Option<&Identities>) -> Result
             identities.no_auth_types = types;
             Some(Identity { proof: Proof::Nothing, ..identity.clone() })
         }
-        None => (!identities.required).then(Identity::anonymous),
+        None => (!identities.required || spec.is_open_beside_system()).then(Identity::anonymous),
     };
     for entry in spec.reserved.publish.iter().chain(&spec.reserved.subscribe) {
         check_entry(entry)?;

@@ -109,7 +109,8 @@ async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
             tracing::info!(%address, account, was_up, "a hub is left: it is not configured any more");
             return;
         }
-        if was_up {
+        // One that breaks the protocol will do so again, however often it is joined.
+        if was_up && !matches!(trouble, Trouble::Protocol(_)) {
             pauses.begin_anew();
         }
         let is_round_over = addresses.is_round_over(seed.remote.addresses.len() + learnt.len());

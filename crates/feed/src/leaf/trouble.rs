@@ -117,7 +117,8 @@ impl Pauses {
         if trouble.is_lasting() {
             return with_jitter(PAUSE_LONG, PAUSE_LONG / 10);
         }
-        let pause = PAUSE_MIN.saturating_mul(1 << self.in_a_row.min(16)).min(PAUSE_MAX);
+        let max = if matches!(trouble, Trouble::Protocol(_)) { PAUSE_LONG } else { PAUSE_MAX };
+        let pause = PAUSE_MIN.saturating_mul(1 << self.in_a_row.min(16)).min(max);
         self.in_a_row += 1;
         with_jitter(pause / 2, pause / 2)
     }
@@ -142,6 +143,9 @@ mod tests {
             let pause = pauses.next(&trouble);
             assert!(pause >= longest / 2 && pause <= longest, "{nth}: {pause:?}");
         }
+        // One that breaks the protocol is left alone for longer yet.
+        let broken = pauses.next(&Trouble::Protocol("x".to_owned()));
+        assert!(broken >= PAUSE_LONG / 2 && broken <= PAUSE_LONG, "{broken:?}");
         pauses.begin_anew();
         assert!(pauses.next(&trouble) <= PAUSE_MIN);
         for lasting in [

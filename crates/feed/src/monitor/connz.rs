@@ -54,9 +54,9 @@ pub(crate) async fn page(asked: &Asked, query: &Query<'_>) -> Result<Value, Page
         }
         other => return Err(format!("Error decoding state for {other}").into()),
     };
-    let cid = query.number("cid")?.filter(|cid| *cid > 0);
+    let cid = query.unsigned("cid")?.filter(|cid| *cid > 0);
     connections.retain(|(_, connection)| {
-        cid.is_none_or(|cid| connection.cid == cid as u64)
+        cid.is_none_or(|cid| connection.cid == cid)
             && query.word("user").is_none_or(|user| connection.user.as_deref() == Some(user))
             && query.word("acc").is_none_or(|account| connection.account == account)
     });

@@ -54,6 +54,16 @@ impl<'a> Query<'a> {
         Ok(usize::try_from(number).ok())
     }
 
+    /// A number that cannot be below 0.
+    pub(crate) fn unsigned(&self, name: &str) -> Result<Option<u64>, String> {
+        let parse = |word: &str| {
+            word.parse().map_err(|_| {
+                format!("Error decoding uint64 for '{name}': {word:?} is no whole number from 0 on")
+            })
+        };
+        self.word(name).map(parse).transpose()
+    }
+
     pub(crate) fn flag(&self, name: &str) -> Result<bool, String> {
         match self.word(name) {
             None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),

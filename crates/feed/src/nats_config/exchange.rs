@@ -45,7 +45,14 @@ impl Reading<'_> {
 
     pub(super) fn imports(&mut self, value: &Located, account: &mut Account, lines: &mut Lines) -> Outcome {
         for one in list(value)? {
-            account.imports.push(self.import(one, &account.name)?);
+            let import = self.import(one, &account.name)?;
+            // nats-server takes it. What the account has, it has without: a request would go round.
+            let name = import.to.as_ref().unwrap_or(&import.subject);
+            if import.is_service && import.account == account.name && *name == import.subject {
+                self.pass_over(one.line, format!("accounts.{}.imports: its own {name}", account.name));
+                continue;
+            }
+            account.imports.push(import);
             lines.imports.entry(account.name.clone()).or_default().push(one.line);
         }
         Ok(())

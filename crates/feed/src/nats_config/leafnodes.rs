@@ -4,7 +4,8 @@
 use super::{
     options::Reading,
     text::{Fault, Located},
-    values::{Outcome, block, boolean, list, once_each, string, strings, unknown},
+    values::{Outcome, block, boolean, list, string, strings, unknown},
+    words::{self, OF_LEAF_LISTENER, OF_LEAFNODES, OF_REMOTE, OF_REMOTE_HONOURED},
 };
 use crate::{
     identity::is_valid_pattern,
@@ -26,7 +27,13 @@ impl Reading<'_> {
                     }
                 }
                 _ if entry.is_variable => {}
-                _ => self.pass_over(entry.line, format!("leafnodes.{}", entry.key)),
+                word => {
+                    if !OF_LEAF_LISTENER.contains(&word) {
+                        let all = OF_LEAFNODES.iter().chain(OF_REMOTE_HONOURED).copied();
+                        words::known(entry, word, "of leafnodes", OF_LEAFNODES, all)?;
+                    }
+                    self.pass_over(entry.line, format!("leafnodes.{}", entry.key));
+                }
             }
         }
         Ok(())
@@ -37,7 +44,7 @@ impl Reading<'_> {
         let mut is_disabled = false;
         let mut login_at = None;
         let entries = block(value)?;
-        for entry in once_each(entries, &mut self.faults) {
+        for entry in self.once(entries) {
             let value = &entry.value;
             let key = entry.key.to_ascii_lowercase();
             match key.as_str() {
@@ -62,7 +69,11 @@ impl Reading<'_> {
                 "disabled" => is_disabled = boolean(value)?,
                 word if WITHOUT_EFFECT.contains(&word) => _ = boolean(value)?,
                 _ if entry.is_variable => {}
-                _ => self.pass_over(entry.line, format!("leafnodes.remotes.{}", entry.key)),
+                word => {
+                    let all = OF_REMOTE.iter().chain(OF_REMOTE_HONOURED).chain(&WITHOUT_EFFECT).copied();
+                    words::known(entry, word, "of a remote", OF_REMOTE, all)?;
+                    self.pass_over(entry.line, format!("leafnodes.remotes.{}", entry.key));
+                }
             }
         }
         if remote.addresses.is_empty() {

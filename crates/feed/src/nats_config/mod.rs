@@ -13,11 +13,14 @@ mod exchange;
 mod leafnodes;
 mod mappings;
 mod options;
+mod remarks;
 mod text;
 mod users;
 mod values;
+mod words;
 
 pub use options::{Options, Tls, Unhonoured, WebSocket, read};
+pub use remarks::remarks;
 pub use text::{Fault, Surroundings};
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use super::{
     mappings::mappings,
     text::{Entry, Fault, Files, Line, Located, Surroundings, parse},
     values::{
-        Outcome, address, block, boolean, count, duration, host, once_each, port, string, strings, unknown,
+        Outcome, address, block, boolean, count, duration, host, limit, limit_or_none, once_each, port,
+        some_duration, string, strings, unknown,
     },
+    words,
 };
 use crate::{config::HandshakeFirst, identity::Authorization, leaf::Remote};
 
@@ -28,7 +30,7 @@ pub struct Options {
     pub http_host: Option<IpAddr>,
     /// `server_name`.
     pub server_name: Option<String>,
-    /// `max_connections`, `max_conn`.
+    /// `max_connections`, `max_conn`. Of this and the other limits [`Options::NO_LIMIT`] is none.
     pub max_connections: Option<u64>,
     /// `max_subscriptions`, `max_subs`: a connection.
     pub max_subscriptions: Option<u64>,
@@ -74,6 +76,11 @@ pub struct Options {
     pub hubs: Vec<Remote>,
 }
 
+impl Options {
+    /// The file says `-1`: no limit of its own.
+    pub const NO_LIMIT: u64 = super::values::NO_LIMIT;
+}
+
 /// `tls { … }`
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
@@ -91,6 +98,8 @@ pub struct Tls {
     pub handshake_first: HandshakeFirst,
     /// `timeout`: how long a handshake may take.
     pub timeout: Option<Duration>,
+    /// `allow_non_tls`: clients may do without.
+    pub optional: bool,
 }
 
 /// `websocket { … }`
@@ -128,22 +137,6 @@ impl std::fmt::Display for Unhonoured {
     }
 }
 
-/// Without these words, what they guard would stand open.
-const WITHOUT_WHICH_IT_IS_OPEN: [&str; 13] = [
-    "operator",
-    "operators",
-    "roots",
-    "root",
-    "root_operators",
-    "root_operator",
-    "trusted_keys",
-    "trusted",
-    "resolver",
-    "account_resolver",
-    "accounts_resolver",
-    "resolver_preload",
-    "resolver_pinned_accounts",
-];
 /// How long the server waits for TLS to begin before it says INFO, where it is to find out (nats-server's
 /// `DEFAULT_TLS_HANDSHAKE_FIRST_FALLBACK_DELAY`).
 const HANDSHAKE_FIRST_AUTO: Duration = Duration::from_millis(50);
@@ -159,11 +152,20 @@ pub fn read(
 ) -> Result<(Options, Vec<Unhonoured>), Vec<Fault>> {
     let (entries, files) = parse(text, path, around);
     let entries = entries.map_err(|fault| vec![fault.placed(&files)])?;
-    let mut reading =
-        Reading { options: Options::default(), around, files, unhonoured: Vec::new(), faults: Vec::new() };
-    for entry in once_each(&entries, &mut reading.faults) {
+    let mut reading = Reading {
+        options: Options::default(),
+        allows_plain: false,
+        around,
+        files,
+        unhonoured: Vec::new(),
+        faults: Vec::new(),
+    };
+    for entry in reading.once(&entries) {
         let outcome = reading.top(entry);
         reading.note(outcome);
+    }
+    if let (Some(tls), true) = (&mut reading.options.tls, reading.allows_plain) {
+        tls.optional = true;
     }
     let Reading { options, files, unhonoured, faults, .. } = reading;
     if faults.is_empty() {
@@ -176,6 +178,8 @@ pub fn read(
 /// What was read so far.
 pub(super) struct Reading<'a> {
     pub(super) options: Options,
+    /// `allow_non_tls`, wherever it stands.
+    allows_plain: bool,
     pub(super) around: &'a dyn Surroundings,
     files: Files,
     unhonoured: Vec<Unhonoured>,
@@ -186,6 +190,26 @@ impl Reading<'_> {
     /// Notes that a word is passed over.
     pub(super) fn pass_over(&mut self, line: Line, key: String) {
         self.unhonoured.push(Unhonoured { file: self.files.name(line), line: line.number as usize, key });
+    }
+
+    /// The entries of which each key counts once; what another one overrules is named.
+    pub(super) fn once<'e>(&mut self, entries: &'e [Entry]) -> Vec<&'e Entry> {
+        let (once, overruled) = once_each(entries, true);
+        self.name_overruled(overruled);
+        once
+    }
+
+    /// The same where keys are names.
+    pub(super) fn once_by_name<'e>(&mut self, entries: &'e [Entry]) -> Vec<&'e Entry> {
+        let (once, overruled) = once_each(entries, false);
+        self.name_overruled(overruled);
+        once
+    }
+
+    fn name_overruled(&mut self, overruled: Vec<&Entry>) {
+        for entry in overruled {
+            self.pass_over(entry.line, format!("{}, said again below", entry.key));
+        }
     }
 
     pub(super) fn note(&mut self, outcome: Outcome) {
@@ -213,16 +237,16 @@ impl Reading<'_> {
             }
             "http_port" | "monitor_port" => options.http_port = Some(port(value)?),
             "server_name" => options.server_name = Some(string(value)?),
-            "max_connections" | "max_conn" => options.max_connections = Some(count(value)?),
-            "max_subscriptions" | "max_subs" => options.max_subscriptions = Some(count(value)?),
-            "max_payload" => options.max_payload = Some(count(value)?),
-            "max_control_line" => options.max_control_line = Some(count(value)?),
-            "max_pending" => options.max_pending = Some(count(value)?),
-            "write_deadline" => options.write_deadline = Some(duration(value)?),
-            "ping_interval" => options.ping_interval = Some(duration(value)?),
-            "ping_max" => options.ping_max = Some(count(value)?),
-            "lame_duck_duration" => options.lame_duck_duration = Some(duration(value)?),
-            "lame_duck_grace_period" => options.lame_duck_grace_period = Some(duration(value)?),
+            "max_connections" | "max_conn" => options.max_connections = Some(limit_or_none(value)?),
+            "max_subscriptions" | "max_subs" => options.max_subscriptions = Some(limit_or_none(value)?),
+            "max_payload" => options.max_payload = limit(value)?,
+            "max_control_line" => options.max_control_line = limit(value)?,
+            "max_pending" => options.max_pending = limit(value)?,
+            "write_deadline" => options.write_deadline = some_duration(value)?,
+            "ping_interval" => options.ping_interval = some_duration(value)?,
+            "ping_max" => options.ping_max = Some(count(value)?).filter(|pings| *pings > 0),
+            "lame_duck_duration" => options.lame_duck_duration = some_duration(value)?,
+            "lame_duck_grace_period" => options.lame_duck_grace_period = some_duration(value)?,
             "server_tags" => options.server_tags = strings(value)?,
             "log_file" | "logfile" => options.log_file = Some(string(value)?.into()),
             "pid_file" | "pidfile" => options.pid_file = Some(string(value)?.into()),
@@ -237,19 +261,15 @@ impl Reading<'_> {
             "mappings" | "maps" => options.authorization.mappings = mappings(value)?,
             "system_account" | "system" => options.authorization.system_account = Some(string(value)?),
             "no_auth_user" => options.authorization.no_auth_user = Some(string(value)?),
-            "tls" => options.tls = Some(tls(value)?),
+            "tls" => self.options.tls = Some(self.tls(value, "tls")?),
+            "allow_non_tls" => self.allows_plain = boolean(value)?,
             "websocket" | "ws" => self.options.websocket = Some(self.websocket(value)?),
             "leafnodes" | "leaf" => self.leafnodes(value)?,
-            word if WITHOUT_WHICH_IT_IS_OPEN.contains(&word) => {
-                return Err(Fault::new(
-                    entry.line,
-                    format!(
-                        "`{word}`: JWT accounts are not supported; name users under `authorization` or `accounts`"
-                    ),
-                ));
-            }
             _ if entry.is_variable => {}
-            _ => self.pass_over(entry.line, entry.key.clone()),
+            word => {
+                words::of_top(entry, word)?;
+                self.pass_over(entry.line, entry.key.clone());
+            }
         }
         Ok(())
     }
@@ -269,13 +289,14 @@ impl Reading<'_> {
                 "host" | "net" => websocket.host = Some(host(value, around)?),
                 "port" => websocket.port = port(value)?,
                 "no_tls" => plain = boolean(value)?,
-                "tls" => websocket.tls = Some(tls(value)?),
+                "tls" => websocket.tls = Some(self.tls(value, "websocket.tls")?),
                 "allowed_origins" | "allowed_origin" | "allow_origins" | "allow_origin" | "origins"
                 | "origin" => {
                     websocket.allowed_origins = strings(value)?;
                 }
                 "same_origin" => websocket.same_origin = boolean(value)?,
-                "compression" | "compress" | "handshake_timeout" | "advertise" => {
+                "compression" | "compress" | "handshake_timeout" | "advertise" | "headers"
+                | "ping_interval" => {
                     self.pass_over(entry.line, format!("websocket.{}", entry.key));
                 }
                 other => unknown(entry, other, "websocket")?,
@@ -286,31 +307,39 @@ impl Reading<'_> {
         }
         Ok(websocket)
     }
-}
 
-fn tls(value: &Located) -> Outcome<Tls> {
-    let mut tls = Tls::default();
-    for entry in block(value)? {
-        let value = &entry.value;
-        match entry.key.to_ascii_lowercase().as_str() {
-            "cert_file" => tls.cert_file = string(value)?.into(),
-            "key_file" => tls.key_file = string(value)?.into(),
-            "ca_file" => tls.ca_file = Some(string(value)?.into()),
-            "verify" => tls.verify = boolean(value)?,
-            "verify_and_map" => tls.map = boolean(value)?,
-            "handshake_first" | "first" | "immediate" => tls.handshake_first = handshake_first(value)?,
-            "timeout" => tls.timeout = Some(duration(value)?),
-            other => unknown(entry, other, "tls")?,
+    fn tls(&mut self, value: &Located, place: &str) -> Outcome<Tls> {
+        let mut tls = Tls::default();
+        for entry in block(value)? {
+            let value = &entry.value;
+            match entry.key.to_ascii_lowercase().as_str() {
+                "cert_file" => tls.cert_file = string(value)?.into(),
+                "key_file" => tls.key_file = string(value)?.into(),
+                "ca_file" => tls.ca_file = Some(string(value)?.into()),
+                "verify" => tls.verify = boolean(value)?,
+                "verify_and_map" => tls.map = boolean(value)?,
+                "handshake_first" | "first" | "immediate" => tls.handshake_first = handshake_first(value)?,
+                "timeout" => tls.timeout = some_duration(value)?,
+                // Those that are spoken are strong, all of them, from TLS 1.2 on.
+                "cipher_suites"
+                | "curve_preferences"
+                | "allow_insecure_cipher_suites"
+                | "connection_rate_limit" => self.pass_over(entry.line, format!("{place}.{}", entry.key)),
+                other => unknown(entry, other, "tls")?,
+            }
         }
+        if tls.cert_file.as_os_str().is_empty() || tls.key_file.as_os_str().is_empty() {
+            return Err(Fault::new(value.line, "tls needs `cert_file` and `key_file`"));
+        }
+        tls.verify |= tls.map;
+        if tls.verify && tls.ca_file.is_none() {
+            return Err(Fault::new(
+                value.line,
+                "`verify` needs `ca_file`: who signs the clients' certificates",
+            ));
+        }
+        Ok(tls)
     }
-    if tls.cert_file.as_os_str().is_empty() || tls.key_file.as_os_str().is_empty() {
-        return Err(Fault::new(value.line, "tls needs `cert_file` and `key_file`"));
-    }
-    tls.verify |= tls.map;
-    if tls.verify && tls.ca_file.is_none() {
-        return Err(Fault::new(value.line, "`verify` needs `ca_file`: who signs the clients' certificates"));
-    }
-    Ok(tls)
 }
 
 /// True, false, a time to wait for TLS before INFO is said, or `auto`: a usual time.

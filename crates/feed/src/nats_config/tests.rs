@@ -187,7 +187,15 @@ fn what_guards_is_never_passed_over() {
             "authorization { users [ {user: a, password: b, allowed_connection_types: [WEBSOCKETS]} ] }",
             "is no type of connection",
         ),
-        ("accounts { A { limits { max_conn: 1 } } }", "in an account"),
+        ("accounts { A { limits { max_streams: 1 } } }", "in limits"),
+        ("https: \"0.0.0.0:8443\"", "not served under TLS"),
+        ("https_port: 8443", "not served under TLS"),
+        ("resolver_tls { }", "JWT accounts are not supported"),
+        ("websocket { port: 1, no_tls: true, no_auth_user: a }", "in websocket"),
+        (
+            "websocket { port: 1, no_tls: true, user_cookie: a }",
+            "`user_cookie` is not supported in websocket",
+        ),
         ("tls { cert_file: a, key_file: b, verify_and_map: true }", "needs `ca_file`"),
         ("tls { cert_file: a, key_file: b, pinned_certs: [a] }", "in tls"),
         ("tls { cert_file: a, key_file: b, handshake_first: soon }", "auto nor a time"),
@@ -205,12 +213,10 @@ fn faults_have_their_line_and_all_are_told() {
     let text = "port: x\nmax_payload: 1 0\nmax_payload: 1QB\nhost: nowhere.example\nwrite_deadline: soon\n";
     let faults = faults(text);
     assert_eq!(faults[0], "line 2: `0` has no value");
-    let faults =
-        self::faults("port: x\nmax_payload: 1QB\nmax_payload: 1\nhost: nowhere.example\nping_interval: soon");
+    let faults = self::faults("port: x\nmax_payload: 1QB\n\nhost: nowhere.example\nping_interval: soon");
     assert_eq!(
         faults,
         [
-            "line 3: `max_payload` is there twice",
             "line 1: `x` is no port",
             "line 2: `1QB` is no whole number, such as 65536 or 64KB",
             "line 4: `nowhere.example` is no address and means none: no such host",
@@ -348,12 +354,118 @@ server_name: "$PORT"
     let secrets: Vec<_> = options.authorization.users.iter().map(|user| user.password.clone()).collect();
     let plain = |text: &str| Some(crate::identity::Secret::Plain(text.into()));
     assert_eq!((&secrets[0], &secrets[2]), (&plain("inside"), &plain("before")));
-    assert_eq!(around.read("a: 1\nb { port: $a }").unwrap().1[0].to_string(), "`b` (line 2)");
+    assert_eq!(around.read("a: 1\ncluster { port: $a }").unwrap().1[0].to_string(), "`cluster` (line 2)");
     // A block's own words are not known behind it, and an included file does not see what stands around it.
     let unknown = "is said neither before";
     assert!(around.read("b { PORT: 1 }\nport: $PORT").unwrap_err()[0].contains(unknown));
     let around = Around::files(&[("/etc/nats/inner.conf", "port: $PORT")]);
     assert!(around.read("PORT: 1\ninclude inner.conf").unwrap_err()[0].contains(unknown));
+}
+
+/// A word that nats-server does not know either would leave open what it was to close.
+#[test]
+fn a_misspelt_word_is_refused_with_the_nearest() {
+    for (text, expected) in [
+        (
+            "authorizaton { user: a, password: b }",
+            "line 1: `authorizaton` is no word at the top of a file; perhaps `authorization`",
+        ),
+        ("port: 1\nacounts { }", "line 2: `acounts` is no word at the top of a file; perhaps `accounts`"),
+        (
+            "\nWebsockets { port: 1 }",
+            "line 2: `Websockets` is no word at the top of a file; perhaps `websocket`",
+        ),
+        ("no_auth_usr: a", "line 1: `no_auth_usr` is no word at the top of a file; perhaps `no_auth_user`"),
+        ("users [ ]", "line 1: `users` is no word at the top of a file"),
+        ("leafnodes { remotse [ ] }", "line 1: `remotse` is no word of leafnodes; perhaps `remotes`"),
+        (
+            "leafnodes { remotes [ { url: a, deny_exprots: b } ] }",
+            "line 1: `deny_exprots` is no word of a remote; perhaps `deny_exports`",
+        ),
+    ] {
+        assert_eq!(faults(text), [expected], "{text}");
+    }
+    // What a variable stands for needs no meaning.
+    assert!(read("authorizaton: 4222\nport: $authorizaton").is_ok());
+}
+
+/// 0 is the default and -1 no limit of its own (nats-server's `setBaselineOptions`).
+#[test]
+fn no_limit_and_the_default_have_numbers() {
+    let text = "max_payload: 0\nmax_pending: 0\nmax_control_line: 0\nping_interval: 0\nping_max: 0\n\
+                write_deadline: 0\nlame_duck_duration: \"0s\"\nauthorization { timeout: 0, token: t }";
+    let (options, _) = read(text).unwrap();
+    assert_eq!((options.max_payload, options.max_pending, options.max_control_line), (None, None, None));
+    assert_eq!((options.ping_interval, options.ping_max, options.write_deadline), (None, None, None));
+    assert_eq!((options.lame_duck_duration, options.auth_timeout), (None, None));
+    let text = "max_payload: -1\nmax_pending: -1\nmax_control_line: -1\nmax_connections: -1\nmax_subs: 0";
+    let (options, _) = read(text).unwrap();
+    let none = Some(Options::NO_LIMIT);
+    assert_eq!((options.max_payload, options.max_pending, options.max_control_line), (none, none, none));
+    assert_eq!((options.max_connections, options.max_subscriptions), (none, none));
+}
+
+/// nats-server's parser keeps the last of a key, whole blocks, too; here the first is named.
+#[test]
+fn of_a_block_that_is_there_twice_the_last_counts() {
+    let text = "authorization { token: a }\nport: 1\nauthorization { token: b }\nport: 2\n\
+                accounts { A { users: [ {user: x, password: y} ] }\nA { users: [ {user: z, password: y} ] }, a { } }";
+    let (options, unhonoured) = read(text).unwrap();
+    assert_eq!(options.authorization.token, Some(crate::identity::Secret::Plain("b".into())));
+    assert_eq!(options.port, Some(2));
+    let accounts: Vec<_> =
+        options.authorization.accounts.iter().map(|one| (one.name.as_str(), one.users.len())).collect();
+    assert_eq!(accounts, [("A", 1), ("a", 0)]);
+    assert_eq!(options.authorization.accounts[0].users[0].user.as_deref(), Some("z"));
+    let words: Vec<String> = unhonoured.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        words,
+        [
+            "`authorization, said again below` (line 1)",
+            "`port, said again below` (line 2)",
+            "`A, said again below` (line 5)"
+        ]
+    );
+}
+
+/// What public files have that people run nats-server with.
+#[test]
+fn files_as_people_have_them_are_taken() {
+    let text = r#"
+PORT: 4333
+TLS: { cert_file: c, key_file: k, cipher_suites: ["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"], curve_preferences: [X25519] }
+MAX_PAYLOAD: 2MB
+tls: $TLS
+allow_non_tls: true
+port: $PORT
+max_payload: $MAX_PAYLOAD
+mappings { "a.*": "b.{{partition(3)}}.{{random(5)}}" }
+accounts {
+  A { users: [ {user: a, password: b} ], limits { max_connections: 3, max_subs: -1, max_payload: 1KB, max_leafnodes: 0 }
+      exports: [ {service: "q.>"}, {stream: s} ], imports: [ {service: {account: A, subject: "q.>"}} ] }
+}
+websocket { port: 8443, no_tls: true, headers { X: y }, ping_interval: 3 }
+"#;
+    let (options, unhonoured) = read(text).unwrap();
+    let words: Vec<&str> = unhonoured.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(
+        words,
+        [
+            "tls.cipher_suites",
+            "tls.curve_preferences",
+            "accounts.A.imports: its own q.>",
+            "websocket.headers",
+            "websocket.ping_interval"
+        ]
+    );
+    assert!(options.tls.unwrap().optional);
+    assert_eq!((options.port, options.max_payload), (Some(4333), Some(2 << 20)));
+    let limits = options.authorization.accounts[0].limits;
+    assert_eq!(
+        (limits.max_connections, limits.max_subscriptions, limits.max_payload),
+        (Some(3), None, Some(1 << 10))
+    );
+    Identities::build(&options.authorization, None).expect("it is sound");
 }
 
 #[test]

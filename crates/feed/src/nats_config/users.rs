@@ -5,24 +5,25 @@ use super::{
     mappings::mappings,
     options::Reading,
     text::{Fault, Located, Value},
-    values::{Outcome, block, boolean, duration, list, once_each, string, strings, unknown},
+    values::{Outcome, block, boolean, count, list, some_duration, string, strings, unknown},
 };
 use crate::identity::{
-    Account, ConnectionTypes, Entry as Pattern, Permissions, Responses, Rules, Secret, User,
+    Account, AccountLimits, ConnectionTypes, Entry as Pattern, Permissions, Responses, Rules, Secret, User,
 };
 
 impl Reading<'_> {
     pub(super) fn authorization(&mut self, value: &Located) -> Outcome {
         let (mut name, mut password) = (None, None);
         let entries = block(value)?;
-        for entry in once_each(entries, &mut self.faults) {
+        self.options.authorization.has_block = true;
+        for entry in self.once(entries) {
             let value = &entry.value;
             let authorization = &mut self.options.authorization;
             match entry.key.to_ascii_lowercase().as_str() {
                 "user" | "username" => name = Some(string(value)?),
                 "pass" | "password" => password = Some(Secret::new(&string(value)?)),
                 "token" => authorization.token = Some(Secret::new(&string(value)?)),
-                "timeout" => self.options.auth_timeout = Some(duration(value)?),
+                "timeout" => self.options.auth_timeout = some_duration(value)?,
                 "users" => authorization.users.extend(users(value)?),
                 "default_permissions" | "default_permission" | "permissions" => {
                     authorization.default_permissions = Some(permissions(value)?);
@@ -39,19 +40,20 @@ impl Reading<'_> {
 
     pub(super) fn accounts(&mut self, value: &Located) -> Outcome {
         let mut lines = Lines::default();
-        for entry in block(value)? {
+        for entry in self.once_by_name(block(value)?) {
             if entry.is_variable && !matches!(entry.value.value, Value::Block(_)) {
                 continue;
             }
             let mut account = Account { name: entry.key.clone(), ..Account::default() };
-            for inner in block(&entry.value)? {
+            for inner in self.once(block(&entry.value)?) {
                 match inner.key.to_ascii_lowercase().as_str() {
                     "users" => account.users.extend(users(&inner.value)?),
                     "default_permissions" => account.default_permissions = Some(permissions(&inner.value)?),
                     "mappings" | "maps" => account.mappings = mappings(&inner.value)?,
                     "exports" => self.exports(&inner.value, &mut account, &mut lines)?,
                     "imports" => self.imports(&inner.value, &mut account, &mut lines)?,
-                    "jetstream" => {
+                    "limits" => account.limits = limits(&inner.value)?,
+                    "jetstream" | "msg_trace" | "trace_dest" => {
                         // Less comes through than the file wants, never more.
                         let key = format!("accounts.{}.{}", entry.key, inner.key);
                         self.pass_over(inner.line, key);
@@ -63,6 +65,27 @@ impl Reading<'_> {
         }
         lines.check(&self.options.authorization.accounts)
     }
+}
+
+/// What an account's clients may have, each of them and all together. `-1` is no limit (nats-server's `limits`).
+fn limits(value: &Located) -> Outcome<AccountLimits> {
+    let some = |value: &Located| -> Outcome<Option<usize>> {
+        let is_none = string(value)?.starts_with('-');
+        if is_none { Ok(None) } else { Ok(usize::try_from(count(value)?).ok()) }
+    };
+    let mut limits = AccountLimits::default();
+    for entry in block(value)? {
+        let value = &entry.value;
+        match entry.key.to_ascii_lowercase().as_str() {
+            "max_connections" | "max_conn" => limits.max_connections = some(value)?,
+            "max_subscriptions" | "max_subs" => limits.max_subscriptions = some(value)?,
+            "max_payload" | "max_pay" => limits.max_payload = some(value)?,
+            // No leaf node connects here.
+            "max_leafnodes" | "max_leafs" => _ = some(value)?,
+            other => unknown(entry, other, "limits")?,
+        }
+    }
+    Ok(limits)
 }
 
 fn users(value: &Located) -> Outcome<Vec<User>> {
@@ -177,7 +200,7 @@ fn responses(value: &Located) -> Outcome<Option<Responses>> {
                 responses.expires = if string(&entry.value)?.starts_with('-') {
                     None
                 } else {
-                    Some(duration(&entry.value)?).filter(|some| !some.is_zero()).or(responses.expires)
+                    some_duration(&entry.value)?.or(responses.expires)
                 };
             }
             other => unknown(entry, other, "allow_responses")?,

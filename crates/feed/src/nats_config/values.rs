@@ -11,24 +11,27 @@ use super::text::{Entry, Fault, Located, Surroundings, Value};
 /// A value, or what is wrong.
 pub(super) type Outcome<T = ()> = Result<T, Fault>;
 
-/// The entries of which each key counts once. As in nats-server the last of a key counts, so that a file may change
-/// what it includes; twice in one file it is a mistake.
-pub(super) fn once_each<'a>(entries: &'a [Entry], faults: &mut Vec<Fault>) -> Vec<&'a Entry> {
+/// The entries of which each key counts once. As in nats-server the last of a key counts, a whole block, too; what it
+/// overrules in the same file comes second, with the line that does. `fold`: keys are words, and not names.
+pub(super) fn once_each(entries: &[Entry], fold: bool) -> (Vec<&Entry>, Vec<&Entry>) {
     let mut places = HashMap::new();
     let mut once: Vec<&Entry> = Vec::new();
+    let mut overruled = Vec::new();
     for entry in entries {
-        let place = *places.entry(entry.key.to_ascii_lowercase()).or_insert(once.len());
-        match once.get_mut(place) {
-            None => once.push(entry),
-            // `PORT: 4222` is there for `port: $PORT`.
-            Some(before) if before.is_variable && before.key != entry.key => *before = entry,
-            Some(before) if before.line.file == entry.line.file => {
-                faults.push(Fault::new(entry.line, format!("`{}` is there twice", entry.key)));
-            }
-            Some(before) => *before = entry,
+        let key = if fold { entry.key.to_ascii_lowercase() } else { entry.key.clone() };
+        let place = *places.entry(key).or_insert(once.len());
+        let Some(before) = once.get_mut(place) else {
+            once.push(entry);
+            continue;
+        };
+        // `PORT: 4222` is there for `port: $PORT`, and a file may change what it includes.
+        let is_for_it = before.is_variable && before.key != entry.key;
+        if !is_for_it && before.line.file == entry.line.file {
+            overruled.push(*before);
         }
+        *before = entry;
     }
-    once
+    (once, overruled)
 }
 
 /// A word where one that is passed over could open what it closes.
@@ -101,6 +104,28 @@ pub(super) fn count(value: &Located) -> Outcome<u64> {
     };
     let base: u64 = if binary { 1024 } else { 1000 };
     number.checked_mul(base.pow(power)).ok_or_else(wrong)
+}
+
+/// No limit of its own: what bounds all clients together holds.
+pub(super) const NO_LIMIT: u64 = u64::MAX;
+
+/// A limit: 0 is the default (nats-server's `setBaselineOptions`), below is none.
+pub(super) fn limit(value: &Located) -> Outcome<Option<u64>> {
+    let text = string(value)?;
+    if text.parse::<i64>().is_ok_and(|number| number < 0) {
+        return Ok(Some(NO_LIMIT));
+    }
+    Ok(Some(count(value)?).filter(|limit| *limit > 0))
+}
+
+/// A limit of which 0 means none, too.
+pub(super) fn limit_or_none(value: &Located) -> Outcome<u64> {
+    Ok(limit(value)?.unwrap_or(NO_LIMIT))
+}
+
+/// A time of which 0 is the default.
+pub(super) fn some_duration(value: &Located) -> Outcome<Option<Duration>> {
+    Ok(Some(duration(value)?).filter(|time| !time.is_zero()))
 }
 
 /// A time as Go writes it (`1m30s`, `250ms`); a bare number is seconds, also with a fraction.

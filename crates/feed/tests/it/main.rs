@@ -12,6 +12,7 @@ mod mutation;
 mod order;
 mod own;
 mod proxied;
+mod reports;
 mod revoking;
 mod rights;
 mod sums;

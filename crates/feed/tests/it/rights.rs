@@ -377,3 +377,126 @@ fn nobody_says_who_asks_but_the_server() {
         }
     }
 }
+
+/// nats-server: an account with nothing but the system's users beside, and no `authorization`, keeps nobody out.
+#[test]
+fn a_system_account_alone_keeps_nobody_out() {
+    let connected = |text: &str, connect: &str| {
+        let server = feed(1, text);
+        let mut one = Client::silent(&server);
+        one.send(format!("CONNECT {{\"verbose\":false{connect}}}\r\nPING\r\n").as_bytes());
+        one.next()
+    };
+    let system = "accounts { $SYS { users: [ {user: sys, password: x} ] } }";
+    let named = "accounts { SYS { users: [ {user: sys, password: x} ] } }\nsystem_account: SYS";
+    for text in [system, named] {
+        assert_eq!(connected(text, ""), Got::Pong, "{text}");
+        assert_eq!(connected(text, ",\"user\":\"sys\",\"pass\":\"x\""), Got::Pong, "{text}");
+        let wrong = Got::Error("Authorization Violation".to_owned());
+        assert_eq!(connected(text, ",\"user\":\"sys\",\"pass\":\"y\""), wrong, "{text}");
+        // GHSA-fr2g-9hjm-wr23: whatever else is said of who may come in, nobody is let in without it.
+        for more in [
+            "authorization { }",
+            "authorization { users: [ {user: a, password: x} ] }",
+            "authorization { token: t }",
+        ] {
+            assert_eq!(connected(&format!("{text}\n{more}"), ""), wrong, "{text} {more}");
+            let sys = connected(&format!("{text}\n{more}"), ",\"user\":\"sys\",\"pass\":\"x\"");
+            assert_eq!(sys, Got::Pong, "{text} {more}");
+        }
+    }
+    let two = "accounts { $SYS { users: [ {user: sys, password: x} ] }\n A { } }";
+    assert_eq!(connected(two, ""), Got::Error("Authorization Violation".to_owned()));
+}
+
+/// Go reads JSON's names without regard to case, the last of a name counts, and null says nothing.
+#[test]
+fn connect_is_read_as_go_reads_it() {
+    let server = feed(1, "authorization { user: u, password: p }");
+    for (connect, is_let_in) in [
+        ("{\"USER\":\"u\",\"PASS\":\"p\",\"Verbose\":false}", true),
+        ("{\"user\":\"x\",\"User\":\"u\",\"pass\":\"p\",\"verbose\":false}", true),
+        ("{\"user\":\"u\",\"USER\":null,\"pass\":\"p\",\"verbose\":false,\"unknown\":[{}]}", true),
+        ("{\"user\":\"u\",\"User\":\"x\",\"pass\":\"p\",\"verbose\":false}", false),
+    ] {
+        let mut one = Client::silent(&server);
+        one.send(format!("CONNECT {connect}\r\nPING\r\n").as_bytes());
+        let expected = if is_let_in { Got::Pong } else { Got::Error("Authorization Violation".to_owned()) };
+        assert_eq!(one.next(), expected, "{connect}");
+    }
+}
+
+/// nats-server: another CONNECT is another login, without the subscriptions of before.
+#[test]
+fn another_connect_is_another_login() {
+    let accounts =
+        "accounts {\nA { users: [ {user: a, password: x} ] }\nB { users: [ {user: b, password: x} ] }\n}";
+    let server = feed(1, accounts);
+    let (mut of_a, mut of_b) = (client(&server, "a", ""), client(&server, "b", ""));
+    let mut one = client(&server, "a", "");
+    one.subscribe("s", "1");
+    // One that names nobody stays who it is.
+    one.send(b"CONNECT {\"verbose\":false}\r\n");
+    one.subscribe("s", "2");
+    of_a.publish("s", b"x");
+    of_a.ping();
+    assert_eq!(shown(one.until_pong()), ["2 s x"]);
+    one.send(b"CONNECT {\"user\":\"b\",\"pass\":\"x\"}\r\n");
+    of_b.ping();
+    one.subscribe("s", "3");
+    for other in [&mut of_a, &mut of_b] {
+        other.publish("s", b"y");
+        other.ping();
+    }
+    assert_eq!(shown(one.until_pong()), ["3 s y"], "of B alone, once");
+    one.send(b"CONNECT {\"user\":\"b\",\"pass\":\"wrong\"}\r\n");
+    assert_eq!((one.next(), one.next()), (Got::Error("Authorization Violation".to_owned()), Got::Closed));
+}
+
+/// nats-server: where `no_auth_user` stands for who says nothing, a client may begin with any operation.
+#[test]
+fn who_says_nothing_needs_no_connect() {
+    let text = "authorization { users: [ {user: nobody, password: x, permissions: {publish: a}}, {user: b, password: x} ] }\n\
+                no_auth_user: nobody";
+    let server = feed(1, text);
+    let mut watcher = client(&server, "b", "");
+    watcher.subscribe(">", "1");
+    let mut socket = Client::silent(&server);
+    socket.send(b"PUB a 1\r\nx\r\nPUB b 1\r\nx\r\n");
+    assert_eq!(shown(socket.until_pong()), ["Ok", "Permissions Violation for Publish to \"b\""]);
+    assert_eq!(shown(watcher.until_pong()), ["1 a x"]);
+    // Without it nothing but CONNECT is taken.
+    let server = feed(1, "authorization { users: [ {user: b, password: x} ] }");
+    let mut socket = Client::silent(&server);
+    socket.send(b"PING\r\n");
+    assert_eq!(socket.next(), Got::Error("Authorization Violation".to_owned()));
+}
+
+#[test]
+fn an_account_has_its_own_limits() {
+    let accounts = "accounts {\nA { users: [ {user: a, password: x} ], limits { max_connections: 2, max_subs: 1, max_payload: 10 } }\n\
+                    B { users: [ {user: b, password: x} ] }\n}";
+    for loops in [1, 2] {
+        let server = feed(loops, accounts);
+        let (mut one, two) = (client(&server, "a", ""), client(&server, "a", ""));
+        let third = |user: &str| {
+            let mut third = Client::silent(&server);
+            third.send(
+                format!("CONNECT {{\"verbose\":false,\"user\":\"{user}\",\"pass\":\"x\"}}\r\nPING\r\n")
+                    .as_bytes(),
+            );
+            (third.next(), third)
+        };
+        assert_eq!(third("a").0, Got::Error("maximum account active connections exceeded".to_owned()));
+        let (of_b, mut b) = third("b");
+        assert_eq!(of_b, Got::Pong);
+        b.send(b"SUB a 1\r\nSUB b 2\r\nPUB x 11\r\n01234567890\r\n");
+        assert_eq!(shown(b.until_pong()), [String::new(); 0]);
+        one.send(b"SUB a 1\r\nSUB b 2\r\nPUB x 10\r\n0123456789\r\n");
+        assert_eq!(shown(one.until_pong()), ["maximum subscriptions exceeded"]);
+        one.send(b"PUB x 11\r\n01234567890\r\n");
+        assert_eq!(one.next(), Got::Error("Maximum Payload Violation".to_owned()));
+        drop((one, two));
+        crate::common::wait_until("there is room again", || third("a").0 == Got::Pong);
+    }
+}

@@ -46,6 +46,7 @@ fn certificates() -> Certificates {
         map: false,
         handshake_first: HandshakeFirst::No,
         timeout: None,
+        optional: false,
     };
     Certificates { _directory: directory, server, client, tls }
 }
@@ -155,6 +156,35 @@ fn tls_after_info_or_first_with_or_without_a_certificate() {
         let _ = std::io::Read::read_to_end(&mut plain, &mut rest);
         assert!(!String::from_utf8_lossy(&rest).contains("PONG"));
     }
+}
+
+/// `allow_non_tls`: clients may do without, and INFO says that TLS is to be had.
+#[test]
+fn tls_is_offered_where_it_is_not_required() {
+    let certificates = certificates();
+    let server = start(1, |config| {
+        config.tls = Some(Tls { optional: true, ..certificates.tls.clone() });
+        // A client that says nothing waits for half of this.
+        config.limits.auth_timeout = crate::common::PATIENCE;
+    });
+    block_on(async {
+        for is_tls in [false, true] {
+            let mut socket = TcpStream::connect(server.addresses()[0]).await.expect("a connection");
+            let info = info_line(&mut socket).await;
+            assert!(
+                info.contains("\"tls_available\":true") && !info.contains("\"tls_required\":true"),
+                "{info}"
+            );
+            if is_tls {
+                let name = ServerName::try_from("localhost").expect("a name");
+                let mut stream =
+                    connector(&certificates, false).connect(name, socket).await.expect("a handshake");
+                converse(&mut stream).await;
+            } else {
+                converse(&mut socket).await;
+            }
+        }
+    });
 }
 
 #[test]

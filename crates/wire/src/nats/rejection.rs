@@ -25,6 +25,8 @@ pub enum Rejection<'a> {
     AuthenticationTimeout,
     /// More connections than `max_connections`.
     ConnectionsExceeded,
+    /// More connections than the client's account may have.
+    AccountConnectionsExceeded,
     /// Two pings in a row were not answered.
     StaleConnection,
     /// The connection must begin with TLS.
@@ -92,6 +94,7 @@ impl Rejection<'_> {
             Self::AuthorizationViolation => "Authorization Violation",
             Self::AuthenticationTimeout => "Authentication Timeout",
             Self::ConnectionsExceeded => "maximum connections exceeded",
+            Self::AccountConnectionsExceeded => "maximum account active connections exceeded",
             Self::StaleConnection => "Stale Connection",
             Self::TlsRequired => "Secure Connection - TLS Required",
             Self::ServerShutdown => "Server Shutdown",
