@@ -96,6 +96,30 @@ fn messages_left_behind_are_dropped() {
     });
 }
 
+/// The consumer goes while the producer pushes and looks, with the fence that the mesh has between: when both are done,
+/// every message is dropped, although the producer lives on.
+#[test]
+fn nothing_stays_in_a_ring_without_consumer() {
+    model(|| {
+        let (producer, consumer) = channel(2);
+        let alive = Arc::new(());
+        let token = Arc::clone(&alive);
+        let pusher = thread::spawn(move || {
+            for _ in 0..2 {
+                assert!(producer.push(Arc::clone(&token)).is_ok(), "two fit");
+                loom::sync::atomic::fence(Ordering::SeqCst);
+                producer.drop_if_abandoned();
+            }
+            drop(token);
+            producer
+        });
+        drop(consumer);
+        let producer = pusher.join().unwrap();
+        assert_eq!(Arc::strong_count(&alive), 1, "a message was left behind");
+        drop(producer);
+    });
+}
+
 /// The mesh's protocol with a counter in place of the eventfd; Release and Acquire stand for the kernel's locks that
 /// order a write before the wake-up that it brings about. (Loom needs them: it does not know that an atomic exchange
 /// comes right after the store that it read, and lets a later sender read the exchange of an earlier one.) Gives

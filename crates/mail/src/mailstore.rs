@@ -15,7 +15,7 @@ use engine::{
     log::{Location, ReadError, Reader},
     meter::{CoreCounters, CounterSet},
 };
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::{
     core::{Found, Message, Question, Shared, owner, owner_of_mail},
@@ -55,7 +55,7 @@ struct Inner {
     counters: Arc<CounterSet<Counter>>,
     next: std::sync::atomic::AtomicUsize,
     noted: OneAtATime<Vec<Noted>>,
-    stopping: AtomicBool,
+    stopping: watch::Sender<bool>,
 }
 
 impl Mailstore {
@@ -77,14 +77,14 @@ impl Mailstore {
             counters,
             next: std::sync::atomic::AtomicUsize::new(0),
             noted: OneAtATime::new(noted),
-            stopping: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// From now on questions are answered by "stopping".
+    /// From now on questions are answered by "stopping"; so are those that wait, also for a loop that is stuck.
     pub(crate) fn stop(&self) {
-        self.inner.stopping.store(true, Ordering::Release);
+        self.inner.stopping.send_replace(true);
     }
 
     /// Gives a message to a core; false if its ring is full.
@@ -108,14 +108,20 @@ impl Mailstore {
         core: usize,
         question: impl FnOnce(oneshot::Sender<T>) -> Question,
     ) -> Result<T, Unavailable> {
-        if self.inner.stopping.load(Ordering::Acquire) {
+        let mut stopping = self.inner.stopping.subscribe();
+        if *stopping.borrow() {
             return Err(Unavailable::Stopping);
         }
         let (sender, answer) = oneshot::channel();
         if !self.give(core, Message::Ask(question(sender))) {
             return Err(Unavailable::Disk("too many questions wait".to_owned()));
         }
-        answer.await.map_err(|_| Unavailable::Stopping)
+        tokio::select! {
+            biased;
+            // A loop that ends drops the questions to it.
+            answer = answer => answer.map_err(|_| Unavailable::Stopping),
+            _ = stopping.wait_for(|stop| *stop) => Err(Unavailable::Stopping),
+        }
     }
 
     /// The cores that have mails of a scope.

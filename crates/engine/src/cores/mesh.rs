@@ -14,6 +14,9 @@
 //! [`Sender::send`] gives the message back, counts it, and the caller answers for it. Between two endpoints messages
 //! arrive once and in order; between different pairs there is no order.
 //!
+//! A receiver that goes, as one does when its loop ends, drops what lies in its rings, and [`Sender::flush`] drops what is
+//! sent to it afterwards: whoever waits for an answer to such a message hears at once that none will come.
+//!
 //! Memory: `endpoints² × capacity × size_of::<M>()`, of which the kernel commits only what was once used.
 
 use std::{
@@ -212,7 +215,8 @@ pub struct Sender<M> {
 }
 
 impl<M: Send> Sender<M> {
-    /// Puts a message into the ring to endpoint `to`. It may lie there until [`Self::flush`].
+    /// Puts a message into the ring to endpoint `to`. It may lie there until [`Self::flush`], which drops it where that
+    /// endpoint's receiver is gone.
     ///
     /// # Errors
     /// Gives the message back when the ring is full, and counts it as [`MeshCounter::Refused`]. The receiver is
@@ -253,7 +257,15 @@ impl<M: Send> Sender<M> {
             return;
         }
         for link in &self.links {
-            if link.unannounced.replace(false) && link.sleeper.bell.must_wake() {
+            if !link.unannounced.replace(false) {
+                continue;
+            }
+            // With the full fence that `drop_if_abandoned` wants.
+            let must_wake = link.sleeper.bell.must_wake();
+            if link.ring.drop_if_abandoned() {
+                continue;
+            }
+            if must_wake {
                 link.sleeper.wake();
                 self.counters.add(MeshCounter::Wakes, 1);
             }

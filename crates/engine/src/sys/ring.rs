@@ -13,12 +13,29 @@
 //! shared one only when its copy says full (or empty), so that in steady flow the two cache lines travel once per
 //! lap or per batch and not once per message.
 //!
+//! A consumer that goes drops what is left in the ring, and what is pushed after that is dropped by the producer when it
+//! next calls [`Producer::drop_if_abandoned`]: a message that carries a reply channel closes it, so that whoever waits
+//! for the reply hears that there is none. The word `end` says which of the two has to empty the ring:
+//!
+//! ```text
+//!   OPEN ──consumer goes──▶ GONE ──ring emptied──▶ GONE | LEFT     from LEFT on the producer empties it
+//!                            │ ▲ producer has pushed meanwhile: GONE | AGAIN, and the consumer empties it once more
+//!                            └─┘
+//! ```
+//!
 //! Safe code cannot break the ring: a half is `Send` but neither `Clone` nor `Sync`, so each index has one writer.
 //! The public face with its documentation is [`crate::cores::ring`].
 
 use std::{cell::Cell, mem::MaybeUninit};
 
-use shim::{Arc, AtomicUsize, Ordering, UnsafeCell};
+use shim::{Arc, AtomicU8, AtomicUsize, Ordering, UnsafeCell, fence};
+
+/// Bits of [`Shared::end`]: the consumer goes.
+const GONE: u8 = 1;
+/// The producer has pushed while the consumer emptied the ring for the last time.
+const AGAIN: u8 = 2;
+/// The consumer is done with the ring: it is the producer's alone.
+const LEFT: u8 = 4;
 
 /// Two adjacent cache lines: what one core writes and another reads must not share either (the hardware fetches
 /// lines in pairs).
@@ -34,6 +51,8 @@ struct Shared<T> {
     /// A power of two in number, at least `capacity`. Initialised exactly where `head <= i < tail`.
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
     capacity: usize,
+    /// Beside what never changes: it is written at the end of a half's life only.
+    end: AtomicU8,
 }
 
 // SAFETY: a value of T moves from the producer's thread to the consumer's, which `T: Send` allows; no reference to a
@@ -49,17 +68,46 @@ impl<T> Shared<T> {
     }
 }
 
+impl<T> Shared<T> {
+    /// Drops all values before `tail`. The caller is the only one left that takes values out, or has taken over from the
+    /// consumer ([`LEFT`], seen with Acquire).
+    fn drop_all(&self, tail: usize) {
+        let mut head = self.head.0.load(Ordering::Relaxed);
+        while head != tail {
+            let value = self.slot(head).with_mut(|slot| {
+                // SAFETY: `head <= i < tail` holds a value, and nobody else is left to take it. It is dropped after the
+                // index has passed it, so that a drop that panics or comes back here finds it gone.
+                unsafe { slot.cast::<T>().read() }
+            });
+            head = head.wrapping_add(1);
+            self.head.0.store(head, Ordering::Release);
+            drop(value);
+        }
+    }
+}
+
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // The last half is gone, and dropping an Arc orders what both did before this.
         let tail = self.tail.0.load(Ordering::Relaxed);
-        let mut head = self.head.0.load(Ordering::Relaxed);
-        while head != tail {
-            self.slot(head).with_mut(|slot| {
-                // SAFETY: `head <= i < tail` holds a value, and nobody else is left to take it.
-                unsafe { slot.cast::<T>().drop_in_place() }
-            });
-            head = head.wrapping_add(1);
+        self.drop_all(tail);
+    }
+}
+
+impl<T> Drop for Consumer<T> {
+    fn drop(&mut self) {
+        let end = &self.shared.end;
+        end.fetch_or(GONE, Ordering::AcqRel);
+        // Pairs with the producer's between its push and its look at `end`.
+        fence(Ordering::SeqCst);
+        loop {
+            let tail = self.shared.tail.0.load(Ordering::Acquire);
+            self.shared.drop_all(tail);
+            // Release: the producer that takes over sees where we have stopped.
+            if end.compare_exchange(GONE, GONE | LEFT, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return;
+            }
+            end.fetch_and(!AGAIN, Ordering::AcqRel);
         }
     }
 }
@@ -95,6 +143,7 @@ pub fn channel<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
         tail: Line(AtomicUsize::new(0)),
         slots,
         capacity,
+        end: AtomicU8::new(0),
     });
     (
         Producer { shared: Arc::clone(&shared), tail: Cell::new(0), head_seen: Cell::new(0) },
@@ -134,6 +183,19 @@ impl<T: Send> Producer<T> {
         // Release: whoever sees the index sees the value.
         self.shared.tail.0.store(next, Ordering::Release);
         Ok(())
+    }
+
+    /// Drops what the ring holds if its consumer is gone, and says whether it is. The caller has a full fence (SeqCst)
+    /// between its last push and this: then either the consumer has seen that push, or we see that the consumer goes.
+    pub fn drop_if_abandoned(&self) -> bool {
+        if self.shared.end.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        // Release: a consumer that empties the ring again sees what we have pushed.
+        if self.shared.end.fetch_or(AGAIN, Ordering::AcqRel) & LEFT != 0 {
+            self.shared.drop_all(self.tail.get());
+        }
+        true
     }
 
     /// How many messages fit.
@@ -217,7 +279,7 @@ mod shim {
         cell::UnsafeCell,
         sync::{
             Arc,
-            atomic::{AtomicUsize, Ordering},
+            atomic::{AtomicU8, AtomicUsize, Ordering, fence},
         },
     };
 }
@@ -226,7 +288,7 @@ mod shim {
 mod shim {
     pub(super) use std::sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU8, AtomicUsize, Ordering, fence},
     };
 
     /// The part of `loom::cell::UnsafeCell` that the ring uses.

@@ -223,3 +223,70 @@ fn an_outsider_reaches_cores_and_gets_answers() {
     });
     assert!(cores.drain(PATIENCE).unwrap().cut.is_empty());
 }
+
+/// A message that carries the way to its answer, as questions to a core do.
+struct Question {
+    _answer: tokio::sync::oneshot::Sender<()>,
+}
+
+fn question() -> (Question, tokio::sync::oneshot::Receiver<()>) {
+    let (sender, answer) = tokio::sync::oneshot::channel();
+    (Question { _answer: sender }, answer)
+}
+
+/// Asked before the end and after it.
+#[test]
+fn whoever_awaits_an_ended_core_hears_of_it() {
+    let mesh = Mesh::<Question>::new(1, 1, 8).unwrap();
+    let mut endpoints = mesh.into_endpoints();
+    let (outsider, core) = (endpoints.pop().unwrap(), endpoints.pop().unwrap());
+    let (sender, receiver) = core.split();
+    let (asked, before) = question();
+    assert!(outsider.send(0, asked).is_ok());
+    outsider.flush();
+    drop((sender, receiver));
+    on_a_loop(async {
+        assert!(before.await.is_err(), "asked before the end");
+        // More than a ring holds.
+        for number in 0..20 {
+            let (asked, after) = question();
+            assert!(outsider.send(0, asked).is_ok(), "number {number} finds room");
+            outsider.flush();
+            assert!(after.await.is_err(), "number {number} was asked after the end");
+        }
+    });
+}
+
+/// A loop that is cut drops its tasks, and with them its receiver: an outsider asks all the while.
+#[test]
+fn questions_to_a_cut_core_all_end() {
+    const QUESTIONS: usize = 10_000;
+    let processors = available().unwrap();
+    let mesh = Mesh::<Question>::new(1, 1, 8).unwrap();
+    let mut endpoints = mesh.into_endpoints();
+    let outsider = endpoints.pop().unwrap();
+    let config = CoresConfig { cores: vec![processors[0]], name: "cut", ..Default::default() };
+    let mut cores = Cores::start_each(config, endpoints, |_, endpoint| async move {
+        let (_sender, mut receiver) = endpoint.split();
+        let mut batch = Vec::new();
+        while receiver.recv_batch(&mut batch).await > 0 {
+            batch.clear();
+        }
+    })
+    .unwrap();
+    let asking = std::thread::spawn(move || {
+        on_a_loop(async {
+            for _ in 0..QUESTIONS {
+                let (mut asked, answer) = question();
+                while let Err(refused) = outsider.send(0, asked) {
+                    asked = refused;
+                    tokio::task::yield_now().await;
+                }
+                outsider.flush();
+                assert!(answer.await.is_err(), "nobody answers");
+            }
+        });
+    });
+    assert_eq!(cores.drain(Duration::ZERO).unwrap().cut, [0]);
+    asking.join().unwrap();
+}

@@ -56,6 +56,7 @@ use std::{
 use axum::{Router, middleware};
 use engine::{
     bounded,
+    cores::clock,
     meter::Source,
     tls::{self, TlsAcceptor},
 };
@@ -86,6 +87,11 @@ const READ_THREADS: usize = 4;
 const RENDER_STACK_BYTES: usize = 16 * 1024 * 1024;
 /// How long answers under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
+/// How long the server's threads are waited for when it stops: for answers under way, and for deletions that can still be
+/// undone. A thread that hangs, in a write to a disk that answers nothing, ends with the process.
+const THREADS_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether they have ended.
+const THREADS_LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Of a form or a JSON document; mails by the API have a limit of their own.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
@@ -94,9 +100,8 @@ pub struct Web {
     address: SocketAddr,
     counters: Arc<dyn Source>,
     stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
-    /// The threads that index and prepare.
-    behind: Vec<JoinHandle<()>>,
+    /// The one that serves, and those that index and prepare.
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Web {
@@ -112,7 +117,8 @@ impl Web {
         Arc::clone(&self.counters)
     }
 
-    /// Takes no more requests, lets those under way finish for at most five seconds, ends live streams at once.
+    /// Takes no more requests, lets those under way finish for at most five seconds, ends live streams at once. Returns
+    /// after ten seconds at the latest.
     pub fn stop(mut self) {
         self.finish();
     }
@@ -120,12 +126,9 @@ impl Web {
     fn finish(&mut self) {
         // Nobody listens: it has ended by itself.
         let _ = self.stop.send(true);
-        if let Some(thread) = self.thread.take() {
-            // Its panic was printed by itself.
-            let _ = thread.join();
-        }
-        for thread in self.behind.drain(..) {
-            let _ = thread.join();
+        for hanging in join_within(THREADS_TIME_MAX, std::mem::take(&mut self.threads)) {
+            let name = hanging.thread().name().unwrap_or_default();
+            tracing::error!("the thread {name} did not end within {THREADS_TIME_MAX:?}; it is left behind");
         }
     }
 }
@@ -133,6 +136,21 @@ impl Web {
 impl Drop for Web {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+/// Waits for threads to end, all together so long at most; those that have not.
+#[expect(clippy::disallowed_methods, reason = "the thread that stops the server, on no loop")]
+fn join_within(time: Duration, mut threads: Vec<JoinHandle<()>>) -> Vec<JoinHandle<()>> {
+    let begun = clock::now();
+    loop {
+        let ended: Vec<_> = threads.extract_if(.., |thread| thread.is_finished()).collect();
+        // A panic was printed by itself.
+        ended.into_iter().for_each(|thread| _ = thread.join());
+        if threads.is_empty() || begun.elapsed() >= time {
+            return threads;
+        }
+        std::thread::sleep(THREADS_LOOK_EVERY);
     }
 }
 
@@ -159,20 +177,20 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     let (stop, stopping) = watch::channel(false);
     let counters = Arc::new(Counters::new());
     let index = config.index.clone().and_then(|at| index_at(at, &counters));
-    let mut behind = Vec::new();
+    let mut threads = Vec::new();
     if let Some(index) = &index {
-        behind.push(index::start(Arc::clone(index), mailboxes.clone(), stopping.clone())?);
+        threads.push(index::start(Arc::clone(index), mailboxes.clone(), stopping.clone())?);
     }
     let app = Arc::new(App::counted(mailboxes, config, address, stopping.clone(), (index, counters)));
-    behind.push(ahead::start(Arc::clone(&app), stopping.clone())?);
+    threads.push(ahead::start(Arc::clone(&app), stopping.clone())?);
     app.counters.listening(listener.counters());
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
-    let thread = std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
+    threads.push(std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
         runtime.block_on(run(listener, secured, app, stopping));
         // A render that is still under way is not waited for.
         runtime.shutdown_background();
-    })?;
-    Ok(Web { address, counters, stop, thread: Some(thread), behind })
+    })?);
+    Ok(Web { address, counters, stop, threads })
 }
 
 /// The index, unless its place cannot be had: then searches do without.
@@ -257,5 +275,7 @@ mod bounds_tests;
 mod door_tests;
 #[cfg(test)]
 mod missed_tests;
+#[cfg(test)]
+mod stop_tests;
 #[cfg(test)]
 mod tests;

@@ -11,11 +11,12 @@
 //! | | |
 //! |---|---|
 //! | SIGHUP | the configuration is read again; every service checks it, then each takes it; what needs a restart is named |
-//! | SIGTERM, SIGINT, SIGQUIT, a loop that failed | the services drain in the order in which work flows; a second signal ends the process |
+//! | SIGTERM, SIGINT, SIGQUIT, a loop that failed | the services drain in the order in which work flows, each within its time whatever hangs (`stop`); a second signal ends the process |
 //! | SIGUSR1 | the log and the access log are opened again, after somebody has moved them away |
 //! | SIGUSR2 | lame duck where the service says so; else it is logged |
 
 mod running;
+mod stop;
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -204,15 +205,9 @@ async fn until_stopped(
     let Words { stopping, whole, cut } = words(&services, &times);
     services.iter().for_each(|service| service.begin_drain());
     tracing::info!("stopping: {stopping}; a second signal stops at once");
+    stop::end_in_time(&times);
     let draining = services.clone();
-    let drain = move || {
-        let mut whole = true;
-        for (service, at_most) in draining.iter().zip(times) {
-            whole &= service.drain(at_most)?;
-        }
-        Ok(whole)
-    };
-    signals.drain(drain, whole, cut).await?;
+    signals.drain(move || stop::drain(&draining, &times), whole, cut).await?;
     remark()
 }
 

@@ -18,6 +18,7 @@ use crate::support::program;
 struct Server {
     child: Child,
     admin: SocketAddr,
+    smtp: Option<SocketAddr>,
     log: BufReader<std::process::ChildStderr>,
     _state: tempfile::TempDir,
 }
@@ -33,13 +34,39 @@ impl Server {
             .spawn()
             .expect("it starts");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut smtp = None;
         let admin = stdout
             .lines()
             .map(|line| line.expect("text"))
-            .find_map(|line| line.strip_prefix("admin: listening on http://").map(str::to_owned))
+            .find_map(|line| {
+                if let Some(address) = line.strip_prefix("mail: listening on smtp://") {
+                    smtp = Some(address.parse().expect("an address"));
+                }
+                line.strip_prefix("admin: listening on http://").map(str::to_owned)
+            })
             .expect("the admin address");
         let log = BufReader::new(child.stderr.take().expect("piped"));
-        Self { child, admin: admin.parse().expect("an address"), log, _state: state }
+        Self { child, admin: admin.parse().expect("an address"), smtp, log, _state: state }
+    }
+
+    fn ask(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    fn until_mails_wait_for_the_index(&self) {
+        loop {
+            let metrics = self.ask("/metrics");
+            let waiting = metrics.lines().find_map(|line| line.strip_prefix("mail_search_index_pending "));
+            if waiting.is_some_and(|waiting| waiting != "0") {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn send(&self, signal: i32) {
@@ -54,12 +81,7 @@ impl Server {
     fn answers(&mut self, after: &str) {
         let ended = self.child.try_wait().expect("our child");
         assert!(ended.is_none(), "{after} ended it: {ended:?}");
-        let mut stream = TcpStream::connect(self.admin).expect("it listens");
-        stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            .expect("a request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
+        let answer = self.ask("/healthz");
         assert!(answer.starts_with("HTTP/1.1 200 "), "after {after}: {answer}");
     }
 
@@ -88,6 +110,30 @@ fn file(state: &tempfile::TempDir) -> std::path::PathBuf {
                 [mail]\nsmtp = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\nstore = \"anon\"\nstore-size = \"128MiB\"\n";
     std::fs::write(&path, text).expect("written");
     path
+}
+
+/// Hands it so many mails, for many inboxes.
+fn fill(server: &Server, mails: usize) {
+    let stream = TcpStream::connect(server.smtp.expect("it takes mail")).expect("it listens");
+    let mut replies = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+    let mut next = move || replies.next().expect("a reply").expect("text");
+    let mut say = |text: &str, begin: &str| {
+        (&stream).write_all(text.as_bytes()).expect("it reads");
+        let mut reply = next();
+        while reply.as_bytes().get(3) == Some(&b'-') {
+            reply = next();
+        }
+        assert!(reply.starts_with(begin), "{text}: {reply}");
+    };
+    say("", "220");
+    say("EHLO here\r\n", "250");
+    let text = "words that are to be found some day\r\n".repeat(50);
+    for number in 0..mails {
+        say("MAIL FROM:<a@b.test>\r\n", "250");
+        say(&format!("RCPT TO:<inbox{number}@here.test>\r\n"), "250");
+        say("DATA\r\n", "354");
+        say(&format!("Subject: {number}\r\n\r\n{text}.\r\n"), "250");
+    }
 }
 
 const ALL: [&[&str]; 4] = [&["serve"], &["cache", "--demo"], &["feed"], &["mail"]];
@@ -134,4 +180,25 @@ fn the_feed_alone_is_a_lame_duck_by_usr2_and_others_stop_by_quit() {
     cache.send(3);
     cache.logs("stopped: every request was answered");
     assert_eq!(cache.child.wait().expect("our child").code(), Some(0));
+}
+
+/// Mails that wait to be indexed: more than a search opens, or none would be.
+const INDEXED_MAILS: usize = 2_200;
+
+/// The index's thread asks the loops of mail all the while, and they end first.
+#[test]
+fn a_stop_ends_while_mails_are_indexed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = directory.path().join("mail").display().to_string();
+    let arguments = ["mail", "--smtp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", &store, "--store-size", "128MiB"];
+    let mut server = Server::start(&arguments);
+    fill(&server, INDEXED_MAILS);
+    for round in 0..3 {
+        server.until_mails_wait_for_the_index();
+        server.send(15);
+        assert_eq!(server.child.wait().expect("our child").code(), Some(0), "round {round}");
+        let index = format!("{store}.index");
+        std::fs::remove_dir_all(index).expect("the index is made anew");
+        server = Server::start(&arguments);
+    }
 }

@@ -93,7 +93,19 @@ impl<M: Mailboxes> Feed<M> {
         }
     }
 
+    /// Whatever it waits for is given up at the stop.
     async fn run(mut self) {
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            biased;
+            // An error means that the server is gone.
+            _ = stopping.wait_for(|stop| *stop) => {}
+            () = self.work() => {}
+        }
+        self.put_all_away();
+    }
+
+    async fn work(&mut self) {
         // Since the last start mails may have gone, and sheets may be half empty.
         let mut is_to_be_swept = true;
         while !*self.stopping.borrow() {
@@ -116,7 +128,6 @@ impl<M: Mailboxes> Feed<M> {
                 self.pause(worked * RUSH_SHARE).await;
             }
         }
-        self.put_all_away();
     }
 
     fn rests(&self) -> bool {
