@@ -43,6 +43,8 @@ use self::door::Door;
 
 /// A head must be there within this time, however it dribbles in; as the accelerator's `request-head-time-max`.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a head. Browsers keep to 16 KiB of cookies.
+pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// A kept-alive connection may idle for so long: longer than the five minutes for which tools wait between questions.
 pub const IDLE_TIME_MAX: Duration = Duration::from_secs(330);
 /// A body must be there within this time: 32 MiB at 1 Mbit/s.
@@ -59,6 +61,9 @@ const LARGE_BYTES: usize = 64 << 10;
 /// RFC 9110 §15.5.9; who is told has sent the beginning of a head, so that it is an answer.
 const TOO_LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 16\r\n\r\ntoo slow a head\n";
+/// RFC 6585 §5.
+const TOO_LONG: &[u8] =
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 16\r\n\r\ntoo long a head\n";
 /// RFC 6585 §4, to who has too many connections.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 40\r\n\r\ntoo many connections from this address\r\n";
@@ -68,7 +73,7 @@ const TOO_MANY_ASKED: &str = "too many requests from this address are being answ
 /// The same under TLS, where a word that is not sealed is none.
 #[must_use]
 pub fn bounds_under_tls(bounds: Bounds) -> Bounds {
-    Bounds { late_words: b"", refused_words: b"", ..bounds }
+    Bounds { late_words: b"", long_words: b"", refused_words: b"", ..bounds }
 }
 
 /// The bounds of small pages: so many places, so many of one address, and the times above.
@@ -82,6 +87,8 @@ pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
         body_time_max: BODY_TIME_MAX,
         stall_time_max: STALL_TIME_MAX,
         answer_time_max: ANSWER_TIME_MAX,
+        head_bytes_max: HEAD_BYTES_MAX,
+        long_words: TOO_LONG,
         late_words: TOO_LATE,
         refused_words: TOO_MANY,
     }

@@ -21,6 +21,10 @@ pub struct Bounds {
     pub stall_time_max: Duration,
     /// From the first time that an answer has to wait for its peer until all of it is taken, however often some is.
     pub answer_time_max: Duration,
+    /// Bytes of a head, from a question's first byte to its end. Whoever reads keeps them until the head is whole.
+    pub head_bytes_max: usize,
+    /// Sent to who has a longer head.
+    pub long_words: &'static [u8],
     /// Sent to who is too late with a head, or must go with one begun.
     pub late_words: &'static [u8],
     /// Sent to who comes from an address that has its places already.
@@ -48,6 +52,8 @@ pub struct Counts {
     pub idle_ended: u64,
     /// Heads that took too long.
     pub slow_heads: u64,
+    /// Heads that were longer than they may be.
+    pub long_heads: u64,
     /// Bodies that took too long.
     pub slow_bodies: u64,
     /// Peers that took nothing of what was sent to them for too long.

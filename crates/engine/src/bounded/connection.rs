@@ -20,6 +20,9 @@ use tokio::{
 use super::{Bounds, Phase, Place, places::End};
 use crate::cores::clock;
 
+/// Bytes of one read. Who reads makes its buffer twice as large when it is filled: hyper's grew to 400 KiB a connection.
+const READ_BYTES_MAX: usize = 16 * 1024;
+
 /// A connection and its place among them; dropping it gives the place back.
 pub struct Connection {
     stream: TcpStream,
@@ -31,6 +34,8 @@ pub struct Connection {
     has_unsent: bool,
     /// A write has had to wait since all was taken.
     is_behind: bool,
+    /// Bytes of the head that is under way.
+    head_bytes: usize,
 }
 
 impl Connection {
@@ -38,7 +43,15 @@ impl Connection {
         let first = place.shared.with(|places| places.bounds().head_time_max);
         let first_ms = u64::try_from(first.as_millis()).unwrap_or(u64::MAX);
         let rings_ms = clock::monotonic_ms().saturating_add(first_ms);
-        Self { stream, place, alarm: Box::pin(sleep(first)), rings_ms, has_unsent: false, is_behind: false }
+        Self {
+            stream,
+            place,
+            alarm: Box::pin(sleep(first)),
+            rings_ms,
+            has_unsent: false,
+            is_behind: false,
+            head_bytes: 0,
+        }
     }
 
     /// Its place.
@@ -82,6 +95,34 @@ impl Connection {
         io::ErrorKind::TimedOut.into()
     }
 
+    /// How many bytes may be read now.
+    ///
+    /// # Errors
+    /// The head that is under way has as many as it may have.
+    fn readable(&mut self) -> io::Result<usize> {
+        let ticket = self.place.ticket;
+        let phase = self.place.shared.with(|places| places.phase(ticket));
+        if phase != Some(Phase::Head) {
+            self.head_bytes = 0;
+        }
+        if !matches!(phase, Some(Phase::Head | Phase::Idle)) {
+            return Ok(READ_BYTES_MAX);
+        }
+        let (most, words) = self.place.shared.with(|places| {
+            let bounds: &Bounds = places.bounds();
+            (bounds.head_bytes_max, bounds.long_words)
+        });
+        if self.head_bytes < most {
+            return Ok(READ_BYTES_MAX.min(most - self.head_bytes));
+        }
+        self.place.shared.with(|places| places.long_head(ticket));
+        if !self.has_unsent {
+            // As for who is too late.
+            _ = self.stream.try_write(words);
+        }
+        Err(io::ErrorKind::InvalidData.into())
+    }
+
     /// What a write has come to.
     fn wrote(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let must_wait = written.is_pending();
@@ -121,7 +162,16 @@ impl AsyncRead for Connection {
         if let Err(error) = self.look(cx) {
             return Poll::Ready(Err(error));
         }
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let readable = match self.readable() {
+            Ok(readable) => readable,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        // What is filled of the part is filled of the whole.
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(readable.min(buf.remaining())));
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut part);
+        let filled = part.filled().len();
+        buf.advance(filled);
+        self.head_bytes += filled;
         if read.is_ready() && buf.filled().len() > before {
             let ticket = self.place.ticket;
             self.place.shared.with(|places| {

@@ -253,6 +253,7 @@ impl Source for Counters {
             ),
             ("listener_idle_ended", "Connections that had idled for too long.", counts.idle_ended),
             ("listener_slow_heads", "Connections ended because a head took too long.", counts.slow_heads),
+            ("listener_long_heads", "Connections ended because a head was too long.", counts.long_heads),
             ("listener_slow_bodies", "Connections ended because a body took too long.", counts.slow_bodies),
             (
                 "listener_stalled",

@@ -238,6 +238,13 @@ impl Places {
         self.holder(ticket).map(|holder| holder.phase)
     }
 
+    /// Its head is longer than it may be.
+    pub(super) fn long_head(&mut self, ticket: Ticket) {
+        if self.holder(ticket).is_some() {
+            self.counts.long_heads += 1;
+        }
+    }
+
     /// Something waits to be taken by the peer, or has been taken.
     pub(super) fn unsent(&mut self, ticket: Ticket, since_ms: Option<u64>) {
         if let Some(holder) = self.holder(ticket) {
@@ -379,6 +386,8 @@ mod tests {
             body_time_max: Duration::from_millis(500),
             stall_time_max: Duration::from_millis(300),
             answer_time_max: Duration::from_millis(700),
+            head_bytes_max: 100,
+            long_words: b"",
             late_words: b"",
             refused_words: b"",
         }

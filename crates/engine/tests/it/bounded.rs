@@ -14,6 +14,8 @@ const SHORT: Duration = Duration::from_millis(60);
 
 fn bounds(places_max: usize) -> Bounds {
     Bounds {
+        head_bytes_max: 64,
+        long_words: b"too long\n",
         places_max,
         places_per_address_max: 1,
         idle_time_max: LONG,
@@ -178,4 +180,23 @@ async fn who_is_being_answered_stays_and_a_newcomer_waits_for_the_first_that_is_
     answered(&mut newcomer).await;
     answered(&mut working[1]).await;
     assert_eq!(rest(&mut working[0]).await, "", "it idled, and gave way");
+}
+
+#[tokio::test]
+async fn a_head_has_as_many_bytes_as_it_may() {
+    let (address, counters) = start(bounds(4));
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    for _ in 0..3 {
+        stream.write_all(&[b'x'; 63]).await.expect("it listens");
+        answered(&mut stream).await;
+    }
+    assert_eq!(counters.now().long_heads, 0, "each head by itself");
+    stream.write_all(&[b'x'; 64]).await.expect("it listens");
+    assert_eq!(rest(&mut stream).await, "too long\n");
+    assert_eq!(counters.now().long_heads, 1);
+    // What follows a head is no head.
+    let mut body = TcpStream::connect(address).await.expect("it listens");
+    body.write_all(&[&b"b"[..], &[b'x'; 1000]].concat()).await.expect("it listens");
+    answered(&mut body).await;
+    assert_eq!(counters.now().long_heads, 1);
 }
