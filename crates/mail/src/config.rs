@@ -129,6 +129,9 @@ pub struct Config {
     pub store: Store,
     /// Bytes of the store: beyond, the oldest mails go. At least [`STORE_BYTES_MIN`].
     pub store_bytes: u64,
+    /// Memory for the index of mails and inboxes, of all cores together; beyond, the oldest mails go. 0: a quarter of the
+    /// store, within [`INDEX_BYTES_MIN`] and [`INDEX_BYTES_DEFAULT_MAX`].
+    pub index_bytes_max: u64,
     /// What 250 promises.
     pub durability: Durability,
     /// For how long.
@@ -149,8 +152,26 @@ pub struct Config {
     pub lists: Lists,
 }
 
+/// The least memory of an index.
+pub const INDEX_BYTES_MIN: u64 = 16 << 20;
+/// The most where nothing is said: of two million mails and a half.
+pub const INDEX_BYTES_DEFAULT_MAX: u64 = 256 << 20;
+/// Where nothing is said, one of so many parts of the store.
+const INDEX_SHARE: u64 = 4;
+
 /// The smallest store: a few segments of 16 MiB.
 pub const STORE_BYTES_MIN: u64 = 128 << 20;
+
+impl Config {
+    /// Memory that the index may take.
+    #[must_use]
+    pub fn index_bytes(&self) -> u64 {
+        match self.index_bytes_max {
+            0 => (self.store_bytes / INDEX_SHARE).clamp(INDEX_BYTES_MIN, INDEX_BYTES_DEFAULT_MAX),
+            given => given.max(INDEX_BYTES_MIN),
+        }
+    }
+}
 
 impl Default for Config {
     fn default() -> Self {
@@ -163,6 +184,7 @@ impl Default for Config {
             cores: Vec::new(),
             store: Store::Anonymous,
             store_bytes: 1 << 30,
+            index_bytes_max: 0,
             durability: Durability::Process,
             retention: Retention::default(),
             share_bodies: true,

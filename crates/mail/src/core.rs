@@ -434,6 +434,17 @@ impl Core {
                 self.count(Counter::DroppedForCount);
                 self.end(gone, true);
             }
+            self.fit_index();
+        }
+    }
+
+    /// Drops the oldest mails while the index takes more than it may.
+    fn fit_index(&self) {
+        loop {
+            let oldest = self.index.borrow().oldest_over();
+            let Some(gone) = oldest.and_then(|id| self.remove(id)) else { return };
+            self.count(Counter::DroppedForIndex);
+            self.end(gone, true);
         }
     }
 

@@ -25,6 +25,7 @@ engine::counters! {
         NotesNotWritten => Counter, "mail_notes_not_written", None, "Read marks and tags that hold until the process ends alone, because those of their mail were written too often.";
         DroppedForCount => Counter, "mail_dropped_for_count", None, "Mails dropped because their inbox had no room for more.";
         DroppedForBytes => Counter, "mail_dropped_for_bytes", None, "Mails dropped because the store had no room for more; the oldest.";
+        DroppedForIndex => Counter, "mail_dropped_for_index", None, "Mails dropped because the index of inboxes had no memory for more (index-memory); the oldest.";
         Deleted => Counter, "mail_deleted", None, "Mails deleted by users.";
         DamagedRecords => Counter, "mail_damaged_records", None, "Stored mails that could not be read back.";
         EventsLost => Counter, "mail_events_lost", None, "Events not told because the ring to the listeners was full; the listeners are told that they missed some.";

@@ -5,10 +5,10 @@
 //! deleted of a record that others still have stays deleted.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BinaryHeap, HashMap, HashSet},
     io,
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -117,7 +117,18 @@ pub(crate) fn recover(
         true
     })?;
     let reader = log.reader();
-    let mut records = read_all(&reader, &mut mails, threads * READERS_A_PROCESSOR);
+    let bytes_max = usize::try_from(config.index_bytes()).unwrap_or(usize::MAX);
+    let most = bytes_max.saturating_mul(READ_TIMES_MAX);
+    let (mut records, older) = read_all(&reader, &mut mails, threads * READERS_A_PROCESSOR, most);
+    if !older.is_empty() {
+        tracing::warn!(
+            mails = older.len(),
+            "the oldest mails are dropped: the index has no memory for all that are stored (index-memory)"
+        );
+        for (location, payload_bytes) in older {
+            reader.died(location, payload_bytes as usize);
+        }
+    }
     set_torn_aside(&mut records, &parts);
     let mut writers: Vec<Writer> = (0..cores).map(|number| log.writer(number, 0)).collect();
     if let Some(writer) = writers.first_mut() {
@@ -132,7 +143,7 @@ pub(crate) fn recover(
         };
         gather(&reader, writer, config.durability, &mut records, &mut markers, is_live)?;
     }
-    let rules = rules(config, random::number()?);
+    let rules = Rules { bytes_max: bytes_max / cores, ..rules(config, random::number()?) };
     let mut cores: Vec<_> =
         (0..cores).map(|_| (Index::new(rules), Letters::default(), Notes::default())).collect();
     let entered = enter(config, now_ms, &reader, records, markers, &mut parts, &mut cores);
@@ -158,6 +169,7 @@ fn rules(config: &Config, seed: u64) -> Rules {
     Rules {
         age_ms: age_ms(config),
         per_inbox_max: config.retention.per_inbox_max,
+        bytes_max: usize::MAX,
         segments_at: format::SEGMENTS_AT,
         segment_bytes: u64::from(SEGMENT_BYTES),
         seed,
@@ -186,6 +198,12 @@ impl Record {
     /// What mails are sorted by: when they arrived, and of one moment by name.
     pub(crate) fn arrival(&self) -> (u64, MailId) {
         self.entries.first().map_or((0, MailId(0)), |(entry, _)| (entry.arrived_ms, entry.id))
+    }
+
+    /// What it takes of memory.
+    fn bytes(&self) -> usize {
+        let names = |(_, inbox): &(NewEntry, Inbox)| OF_INBOX_BYTES + inbox.local.len() + inbox.domain.len();
+        RECORD_BYTES + self.parts.len() * size_of::<Part>() + self.entries.iter().map(names).sum::<usize>()
     }
 
     /// It is elsewhere now, with a payload of so many bytes, its body among them.
@@ -261,42 +279,107 @@ pub(crate) fn read_body(reader: &Reader, body: &SharedBody) -> Result<Vec<u8>, R
     Ok(bytes)
 }
 
-/// Reads all records by so many threads.
-fn read_all(reader: &Reader, mails: &mut [(Location, u32)], threads: usize) -> Vec<Record> {
+/// What a record takes of memory while it is read, beside its inboxes' names: it, and what it is for each of its inboxes.
+const RECORD_BYTES: usize = 96;
+const OF_INBOX_BYTES: usize = 160;
+/// As many times what the index may take are read at a time: what is dead, and what inboxes have no room for, is among it.
+const READ_TIMES_MAX: usize = 2;
+
+/// The newest records, the oldest first out; what they take.
+#[derive(Default)]
+struct NewestRecords {
+    records: BinaryHeap<ByAge>,
+    bytes: usize,
+    /// Those that had to go.
+    older: Vec<(Location, u32)>,
+}
+
+/// A record, the oldest the greatest.
+struct ByAge(Record);
+
+impl PartialEq for ByAge {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.arrival() == other.0.arrival()
+    }
+}
+
+impl Eq for ByAge {}
+
+impl PartialOrd for ByAge {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByAge {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.0.arrival().cmp(&self.0.arrival())
+    }
+}
+
+impl NewestRecords {
+    fn take(&mut self, records: impl Iterator<Item = Record>, most: usize) {
+        for record in records {
+            self.bytes += record.bytes();
+            self.records.push(ByAge(record));
+            // The parts of a large one count as nobody's in the end.
+            while self.bytes > most
+                && let Some(ByAge(oldest)) = self.records.pop()
+            {
+                self.bytes -= oldest.bytes();
+                self.older.push((oldest.location, oldest.payload_bytes));
+            }
+        }
+    }
+}
+
+/// Reads all records by so many threads, and keeps the newest of them, which take so many bytes at most. The others' places
+/// come back beside.
+#[expect(clippy::disallowed_types, reason = "threads that read at the start, before any loop")]
+fn read_all(
+    reader: &Reader,
+    mails: &mut [(Location, u32)],
+    threads: usize,
+    most: usize,
+) -> (Vec<Record>, Vec<(Location, u32)>) {
+    let newest = std::sync::Mutex::new(NewestRecords::default());
     mails.sort_unstable_by_key(|(location, _)| location.offset());
     // An empty store is read by nobody.
     let threads = threads.min(mails.len().div_ceil(RECORDS_A_BATCH));
     let next = AtomicUsize::new(0);
-    let batches = thread::scope(|scope| {
+    thread::scope(|scope| {
         let work = || {
-            let (mut records, mut meta) = (Vec::new(), Vec::new());
+            let mut meta = Vec::new();
             loop {
                 let from = next.fetch_add(RECORDS_A_BATCH, Ordering::Relaxed);
                 let Some(batch) = mails.get(from..(from + RECORDS_A_BATCH).min(mails.len())) else { break };
                 if batch.is_empty() {
                     break;
                 }
-                records.extend(batch.iter().map(|&(location, payload_bytes)| {
-                    let read = read_meta(reader, location, payload_bytes as usize, &mut meta);
-                    match (read, record::decode(&meta)) {
-                        (Ok(()), Decoded::Whole(stored)) => Record::of(&stored, location, payload_bytes),
-                        // Said by the log; what is damaged is not shown.
-                        _ => Record {
-                            location,
-                            payload_bytes,
-                            body_bytes: 0,
-                            parts: Arc::default(),
-                            entries: Vec::new(),
-                        },
-                    }
-                }));
+                let records: Vec<Record> = batch
+                    .iter()
+                    .map(|&(location, payload_bytes)| {
+                        let read = read_meta(reader, location, payload_bytes as usize, &mut meta);
+                        match (read, record::decode(&meta)) {
+                            (Ok(()), Decoded::Whole(stored)) => Record::of(&stored, location, payload_bytes),
+                            // Said by the log; what is damaged is not shown.
+                            _ => Record {
+                                location,
+                                payload_bytes,
+                                body_bytes: 0,
+                                parts: Arc::default(),
+                                entries: Vec::new(),
+                            },
+                        }
+                    })
+                    .collect();
+                newest.lock().unwrap_or_else(PoisonError::into_inner).take(records.into_iter(), most);
             }
-            records
         };
-        let readers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        readers.into_iter().filter_map(|reader| reader.join().ok()).collect::<Vec<_>>()
+        (0..threads).for_each(|_| _ = scope.spawn(work));
     });
-    batches.into_iter().flatten().collect()
+    let NewestRecords { records, older, .. } = newest.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (records.into_iter().map(|ByAge(record)| record).collect(), older)
 }
 
 fn entries(
@@ -422,6 +505,14 @@ fn enter(
                     cores[answering].0.insert_let_go(&first);
                 }
                 cores[answering].1.link(letter, linked);
+            }
+        }
+        // Only now: a mail of several inboxes is entered whole before any of them lets it go.
+        for at in 0..count {
+            while let Some(oldest) = cores[at].0.oldest_over() {
+                let Some(gone) = cores[at].0.remove(oldest, None) else { break };
+                mails -= 1;
+                let_go(reader, cores, &gone);
             }
         }
     }

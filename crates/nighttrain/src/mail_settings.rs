@@ -362,6 +362,15 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         access: value!(mail.config.store_bytes, parse = store_size, show = size_text),
     },
     Setting {
+        key: "index-memory",
+        section: Section::Mail,
+        shape: Shape::Text,
+        heading: MAIL,
+        value_name: "SIZE",
+        help: "Memory for the index of mails and inboxes; beyond, the oldest mails go. 0: a quarter of the store, 16MiB to 256MiB",
+        access: value!(mail.config.index_bytes_max, parse = parse_size, show = size_text),
+    },
+    Setting {
         key: "durability",
         section: Section::Mail,
         shape: Shape::Text,

@@ -10,7 +10,8 @@
 //!
 //! All of it is plain memory of the core. An entry is 64 bytes: what it takes to order it and to find the record in the
 //! log; what lists show is read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox that holds any ≈
-//! 80 more.
+//! 80 more. [`Rules::bytes_max`] bounds them together, or one mail with a hundred recipients whom nobody has met would be
+//! twenty kilobytes of memory: where they are over it the oldest mails go ([`Index::oldest_over`]).
 //!
 //! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name, but
 //! for those let go, which are among all mails alone; chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail; a mail is among the
@@ -45,6 +46,18 @@ const QUEUE_PAGE_BYTES: usize = 4096;
 
 /// Memory that an index without a mail keeps for the next ones.
 const EMPTY_BYTES_MAX: usize = 1 << 20;
+
+/// What an entry takes at most, with its places in tables and queue; see the module.
+const ENTRY_BYTES: usize = 100;
+/// What an inbox or a domain takes beside its name, and what an allocation of a name takes beside it.
+const INBOX_BYTES: usize = 64;
+const NAME_BYTES: usize = 16;
+/// The mail of another inbox, of which its first inbox's name is kept.
+const LETTER_BYTES: usize = 24;
+/// The oldest entries that are looked at for one that can go: some were let go by their inbox, and wait for others.
+const OLDEST_LOOKED_AT: usize = 64;
+/// Words of the expiry queue whose mails are gone already, beyond as many as there are mails.
+const STALE_WORDS_MAX: usize = 64 << 10;
 
 /// Room for names of mails whose first inbox is another, that is kept when the last of them has gone.
 const LETTERS_SPARE_MAX: usize = 1024;
@@ -160,6 +173,8 @@ pub(crate) struct Gone {
 pub(crate) struct Rules {
     pub(crate) age_ms: u64,
     pub(crate) per_inbox_max: u32,
+    /// What mails and inboxes may take of memory.
+    pub(crate) bytes_max: usize,
     /// Where the log's segments begin, and their size: which one a location is in.
     pub(crate) segments_at: u64,
     pub(crate) segment_bytes: u64,
@@ -200,6 +215,8 @@ pub(crate) struct Index {
     /// Those that go before their age, by name.
     hurried: HashMap<u64, Hurried>,
     large: Large,
+    /// Of names of inboxes and domains.
+    name_bytes: usize,
 }
 
 fn hash_of_id(id: u64) -> u64 {
@@ -223,7 +240,6 @@ fn place_of_domain(domain: &str, seed: u64) -> u64 {
 
 impl Index {
     pub(crate) fn new(rules: Rules) -> Self {
-        let expiry = PageQueue::new(QUEUE_PAGE_BYTES);
         Self {
             rules,
             entries: Slab::new(),
@@ -238,13 +254,39 @@ impl Index {
             let_go: 0,
             mail_bytes: 0,
             in_segment: HashMap::new(),
-            expiry: match expiry {
-                Ok(expiry) => expiry,
-                Err(error) => unreachable!("a page of 4 KiB is one: {error}"),
-            },
+            expiry: queue(),
             hurried: HashMap::new(),
             large: Large::default(),
+            name_bytes: 0,
         }
+    }
+
+    /// Bytes of memory that the mails and inboxes take that are here now: what [`Rules::bytes_max`] bounds. Tables and slots
+    /// that once held more keep their memory for the next ones.
+    pub(crate) fn live_bytes(&self) -> usize {
+        self.entries.len() * ENTRY_BYTES
+            + self.letters.len() * LETTER_BYTES
+            + (self.inboxes.len() + self.domains.len()) * INBOX_BYTES
+            + self.name_bytes
+            + self.hurried.len() * size_of::<(u64, Hurried)>()
+            + self.large.bytes()
+    }
+
+    /// The oldest mail that an inbox has, if all of them together take more than they may.
+    pub(crate) fn oldest_over(&self) -> Option<MailId> {
+        if self.live_bytes() <= self.rules.bytes_max {
+            return None;
+        }
+        let oldest = |chain: &Chain| {
+            let first = (chain.oldest != NONE).then_some(chain.oldest);
+            let newer =
+                |slot: &u32| Some(self.entries[*slot].links[BY_ALL].newer).filter(|slot| *slot != NONE);
+            let mut entries = std::iter::successors(first, newer).take(OLDEST_LOOKED_AT);
+            entries.find(|slot| !self.entries[*slot].is_let_go)
+        };
+        let of_chains = [oldest(&self.all), oldest(&self.others)].into_iter().flatten();
+        let slot = of_chains.min_by_key(|slot| (self.entries[*slot].arrived_ms, self.entries[*slot].id))?;
+        Some(MailId(self.entries[slot].id))
     }
 
     /// How many mails, counted once for each inbox that has them.
@@ -262,9 +304,10 @@ impl Index {
         self.mail_bytes
     }
 
-    /// Bytes of memory that the index takes, but for the names of inboxes.
+    /// Bytes of memory that the index takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.entries.bytes()
+        self.name_bytes
+            + self.entries.bytes()
             + self.by_id.bytes()
             + self.inboxes.bytes()
             + self.by_name.bytes()
@@ -290,9 +333,33 @@ impl Index {
         self.mail_bytes += u64::from(new.mail_bytes);
         let segment = self.segment_of(new.location);
         self.in_segment.entry(segment).or_default()[usize::from(new.role() == Role::Other)] += 1;
-        self.expiry.push(due_s(new.arrived_ms.saturating_add(self.rules.age_ms)) << 32 | u64::from(slot));
+        self.expiry.push(self.expiry_word(new.arrived_ms, slot));
+        self.drop_stale_words();
         let chain = self.inboxes[inbox].chain;
         (chain.count > self.rules.per_inbox_max).then(|| MailId(self.entries[chain.oldest].id))
+    }
+
+    fn expiry_word(&self, arrived_ms: u64, slot: u32) -> u64 {
+        due_s(arrived_ms.saturating_add(self.rules.age_ms)) << 32 | u64::from(slot)
+    }
+
+    /// Mails that go before their age leave their word in the queue: a full inbox that gets a thousand a second would leave
+    /// 80 million in a day. When there are more of those than of mails, the queue is made anew of what is there.
+    fn drop_stale_words(&mut self) {
+        if self.expiry.len() <= 2 * self.entries.len() + STALE_WORDS_MAX {
+            return;
+        }
+        let is_one = |entry: &&Entry| entry.id != 0 && !entry.is_let_go;
+        let slots = (0..self.entries.slots()).filter(|slot| is_one(&&self.entries[*slot]));
+        let mut words: Vec<u64> =
+            slots.map(|slot| self.expiry_word(self.entries[slot].arrived_ms, slot)).collect();
+        // Those that are hurried have a word of their own, earlier than that of their age.
+        words.extend(self.hurried.iter().filter_map(|(id, hurry)| {
+            self.find(MailId(*id)).map(|slot| due_s(hurry.expires_ms) << 32 | u64::from(slot))
+        }));
+        words.sort_unstable();
+        self.expiry = queue();
+        words.into_iter().for_each(|word| self.expiry.push(word));
     }
 
     /// Enters a mail that its first inbox has let go already, and others have not.
@@ -565,6 +632,7 @@ impl Index {
         let seed = self.rules.seed;
         let domain = self.find_domain(&inbox.domain).unwrap_or_else(|| {
             let name = inbox.domain.clone();
+            self.name_bytes += NAME_BYTES + name.len();
             let domain = self.domains.insert(DomainSlot { name, chain: Chain::default(), inboxes: 0 });
             let domains = &self.domains;
             let hash = place_of_domain(&inbox.domain, seed);
@@ -573,6 +641,7 @@ impl Index {
         });
         self.domains[domain].inboxes += 1;
         let local = inbox.local.clone();
+        self.name_bytes += NAME_BYTES + local.len();
         let slot = self.inboxes.insert(InboxSlot { local, domain, chain: Chain::default() });
         let (inboxes, domains) = (&self.inboxes, &self.domains);
         self.by_name.insert(place_of_inbox(&inbox.local, &inbox.domain, seed), slot, |slot| {
@@ -663,14 +732,22 @@ impl Index {
         self.by_name.remove(place_of_inbox(&inbox.local, &inbox.domain, seed), slot, |slot| {
             place_of_inbox(&inboxes[slot].local, &domains[inboxes[slot].domain].name, seed)
         });
+        self.name_bytes -= NAME_BYTES + inbox.local.len();
         let domain = self.inboxes.remove(slot).domain;
         self.domains[domain].inboxes -= 1;
         if self.domains[domain].inboxes == 0 {
             let domains = &self.domains;
             let hash = place_of_domain(&inbox.domain, seed);
             self.by_domain.remove(hash, domain, |slot| place_of_domain(&domains[slot].name, seed));
-            self.domains.remove(domain);
+            self.name_bytes -= NAME_BYTES + self.domains.remove(domain).name.len();
         }
+    }
+}
+
+fn queue() -> PageQueue<u64> {
+    match PageQueue::new(QUEUE_PAGE_BYTES) {
+        Ok(queue) => queue,
+        Err(error) => unreachable!("a page of 4 KiB is one: {error}"),
     }
 }
 

@@ -5,8 +5,14 @@ use proptest::prelude::*;
 use super::*;
 
 /// A segment has the locations of ten mails.
-const RULES: Rules =
-    Rules { age_ms: 5_000, per_inbox_max: 3, segments_at: 0, segment_bytes: 16 * 1000, seed: 7 };
+const RULES: Rules = Rules {
+    age_ms: 5_000,
+    per_inbox_max: 3,
+    bytes_max: usize::MAX,
+    segments_at: 0,
+    segment_bytes: 16 * 1000,
+    seed: 7,
+};
 
 impl Index {
     /// What must hold between any two calls.
@@ -344,4 +350,42 @@ fn an_index_that_is_empty_again_is_small_again() {
     index.insert(new(mails + 1, 2_000_000), &inbox(0));
     assert_eq!(index.listed(&Scope::All, 2_000_000), [mails + 1]);
     index.invariants();
+}
+
+/// Recipients whom nobody has met: each mail is a new inbox in a new domain.
+#[test]
+fn an_index_names_the_oldest_beyond_its_memory() {
+    let bytes_max = 1 << 20;
+    let mut index = Index::new(Rules { age_ms: 86_400_000, bytes_max, ..RULES });
+    let mut oldest = 1;
+    for id in 1..=20_000_u64 {
+        let inbox = Inbox { local: format!("somebody-{id}").into(), domain: format!("{id}.test").into() };
+        index.insert(new(id, 1_000_000 + id), &inbox);
+        while let Some(over) = index.oldest_over() {
+            assert_eq!(over, MailId(oldest), "the oldest goes first");
+            assert!(index.remove(over, None).is_some());
+            oldest += 1;
+        }
+        assert!(index.live_bytes() <= bytes_max);
+    }
+    assert!(oldest > 10_000, "{oldest}");
+    assert!(index.bytes() <= 2 * bytes_max, "{} bytes of memory", index.bytes());
+    index.invariants();
+}
+
+/// A full inbox lets go of a mail for each that comes; their words in the queue go, too.
+#[test]
+fn mails_of_a_full_inbox_leave_no_words_behind() {
+    let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 10, ..RULES });
+    for id in 1..=300_000_u64 {
+        if let Some(over) = index.insert(new(id, 1_000_000 + id), &inbox(0)) {
+            assert!(index.remove(over, None).is_some());
+        }
+    }
+    assert!(index.bytes() <= 2 << 20, "{} bytes", index.bytes());
+    let mut gone = 0;
+    while index.expire_one(1_000_000 + 300_000 + 86_401_000).is_some() {
+        gone += 1;
+    }
+    assert_eq!(gone, 10, "each that is there is over age once");
 }
