@@ -39,6 +39,13 @@ siege: attackers of every port at once, and honest clients beside them
 
 /// What serve may hold beside its files, all of its default budgets in use at once and what the allocator keeps of them.
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
+/// What was begun for a client may go on for so long behind its going: the 2 s of a render on a processor that others
+/// share, several of them queued.
+const LEFT: Duration = Duration::from_secs(10);
+/// How long threads are watched then.
+const BUSY_LOOK: Duration = Duration::from_secs(2);
+/// Threads that work for clients alone.
+const AT_ONES_WISH: [&str; 3] = ["mail-help", "mail-search", "mail-web"];
 /// Between two looks at its memory.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -181,6 +188,8 @@ struct Spell {
     hit: Vec<(String, f64)>,
     said: String,
     load: f64,
+    /// Threads of renders and searches that work although nobody waits.
+    busy: Vec<String>,
 }
 
 /// What honest clients met with beside another process, the most memory that was seen meanwhile, and what that process
@@ -228,6 +237,11 @@ fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
     let target = server.target;
     let (met, memory_bytes, said) = beside_honest(all, beside, &target, load, || server.memory_bytes())?;
     let load = (children_cpu() - cpu_before) / all.seconds as f64;
+    // All clients have left. What was begun for them has its time, and then it ends.
+    thread::sleep(LEFT);
+    let busy = server.busy_threads(BUSY_LOOK);
+    let busy = busy.into_iter().filter(|thread| AT_ONES_WISH.iter().any(|name| thread.starts_with(name)));
+    let busy = busy.collect();
     if !server.is_running() {
         return Err("the server has ended".to_owned());
     }
@@ -246,7 +260,7 @@ fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
         .filter(|(more, name)| *more > 0.0 && is_limit(name) && !name.contains("_bucket"))
         .map(|(more, name)| (name, more))
         .collect();
-    Ok(Spell { met, memory_bytes, hit, said, load })
+    Ok(Spell { met, memory_bytes, hit, said, load, busy })
 }
 
 /// Processor seconds of the children that were waited for.
@@ -285,6 +299,9 @@ fn run(all: &Arguments) -> Result<bool, String> {
         under_siege.hit.iter().for_each(|(name, more)| println!("  {more:>12} {name}"));
         if under_siege.memory_bytes > MEMORY_BYTES_MAX {
             failed.push(format!("pair {pair}: {} MiB of memory", under_siege.memory_bytes >> 20));
+        }
+        for thread in &under_siege.busy {
+            failed.push(format!("pair {pair}: {thread} works for nobody"));
         }
         for (kind, met) in &under_siege.met {
             if met.lost > 0 {

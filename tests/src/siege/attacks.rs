@@ -10,7 +10,7 @@ use std::{
 use super::{
     Target, Until,
     crowd::{Tally, hold},
-    http2,
+    http2, mail,
     server::connect_from,
 };
 use crate::mail::Smtp;
@@ -26,7 +26,7 @@ pub struct Attack {
 }
 
 /// All of them.
-pub const ATTACKS: [Attack; 45] = [
+pub const ATTACKS: &[Attack] = &[
     Attack { name: "feed-pong", tries: "PING by the thousand, no PONG read", run: feed_pong },
     Attack { name: "feed-errors", tries: "lasting errors by the thousand, none read", run: feed_errors },
     Attack { name: "feed-churn", tries: "SUB and UNSUB without an end", run: feed_churn },
@@ -59,6 +59,27 @@ pub const ATTACKS: [Attack; 45] = [
     Attack { name: "mail-render", tries: "pages of a tag with 60,000 attributes", run: mail_render },
     Attack { name: "mail-search", tries: "searches through everything", run: mail_search },
     Attack { name: "mail-later", tries: "deletions in five minutes, by the hundred", run: mail_later },
+    Attack {
+        name: "mail-nested",
+        tries: "links within links, each with all that is within",
+        run: mail::nested,
+    },
+    Attack {
+        name: "mail-heads",
+        tries: "heads of 20 MB that are looked through again and again",
+        run: mail::heads,
+    },
+    Attack { name: "mail-folds", tries: "searches in letters that fold into eighteen", run: mail::folds },
+    Attack {
+        name: "mail-strangers",
+        tries: "mails to a hundred whom nobody has met, each",
+        run: mail::strangers,
+    },
+    Attack {
+        name: "pages-heads",
+        tries: "heads of requests of 400 KB, never finished",
+        run: mail::request_heads,
+    },
     Attack { name: "pages-drip", tries: "heads of requests, a byte at a time", run: pages_drip },
     Attack { name: "cache-drip", tries: "the same to the accelerator", run: cache_drip },
     Attack { name: "cache-unread", tries: "stored pages by the thousand, none read", run: cache_unread },
@@ -520,11 +541,11 @@ fn mail_later(target: &Target, until: &Until) -> Option<Tally> {
 const ALOOF: [u8; 4] = [127, 0, 0, 3];
 
 /// Hands a mail over, each answer awaited: who talks ahead under load is taken for what it looks like.
-fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<bool> {
+pub(super) fn send(smtp: SocketAddr, to: &str, mail: &str) -> io::Result<bool> {
     Smtp::over(connect_from(ALOOF, smtp)?)?.mail(to, mail)
 }
 
-fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
+pub(super) fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
     let mut stream = connect_from(ALOOF, address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;

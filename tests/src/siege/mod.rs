@@ -13,6 +13,7 @@ pub mod attacks;
 pub mod crowd;
 pub mod honest;
 mod http2;
+mod mail;
 pub mod server;
 
 use std::{

@@ -6,6 +6,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     process::{Child, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -74,6 +75,18 @@ impl Server {
         memory_bytes(self.child.id())
     }
 
+    /// Its threads that have worked for most of the time of a look of so long, by name: whom nobody waits for any more has
+    /// nothing done for him.
+    #[must_use]
+    pub fn busy_threads(&self, look: Duration) -> Vec<String> {
+        let before = threads_cpu_ms(self.child.id());
+        thread::sleep(look);
+        let most = look.as_millis() as u64 / 2;
+        let after = threads_cpu_ms(self.child.id());
+        let busy = after.into_iter().filter(|(thread, ms)| ms - before.get(thread).unwrap_or(ms) > most);
+        busy.map(|((_, name), ms)| format!("{name} ({ms} ms in all)")).collect()
+    }
+
     /// All its counters, by name.
     ///
     /// # Errors
@@ -91,6 +104,21 @@ impl Server {
             })
             .collect())
     }
+}
+
+/// Milliseconds of processor time of each thread of a process.
+fn threads_cpu_ms(process: u32) -> BTreeMap<(String, String), u64> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+            let (before, fields) = stat.rsplit_once(") ")?;
+            let ticks = |at: usize| fields.split(' ').nth(at)?.parse::<u64>().ok();
+            let name = before.split_once('(')?.1.to_owned();
+            // utime and stime, of proc(5), in hundredths.
+            Some(((task.file_name().to_string_lossy().into_owned(), name), 10 * (ticks(11)? + ticks(12)?)))
+        })
+        .collect()
 }
 
 /// Bytes of memory that a process has and that are no file's; 0 if it has ended.

@@ -97,8 +97,8 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    pub(super) fn new(mail: &Mail, now_ms: u64) -> Self {
-        let prepared = Prepared::new(&mail.raw);
+    pub(super) fn new(mail: &Mail, now_ms: u64, until: &Until) -> Self {
+        let prepared = Prepared::within(&mail.raw, until);
         Self::of(mail, &prepared.read(), now_ms)
     }
 
@@ -139,7 +139,7 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn new(mail: &Mail, now_ms: u64, until: &Until) -> Self {
-        let prepared = Prepared::new(&mail.raw);
+        let prepared = Prepared::within(&mail.raw, until);
         let reading = prepared.read();
         let letter = Letter::of(mail, &reading, now_ms);
         Self {

@@ -177,7 +177,7 @@ async fn message<M: Mailboxes>(
     Params(named): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
-    Ok(Json(app.render(client, mail, |mail, _| shape(mail)).await?))
+    Ok(Json(app.render(client, mail, |mail, until| shape(mail, until)).await?))
 }
 
 async fn delete<M: Mailboxes>(
@@ -218,8 +218,8 @@ async fn part<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
     let number = named.part.ok_or(Fault::NoSuchPart)?;
-    let found = app.render(client, mail, move |mail, _| {
-        let prepared = Prepared::new(&mail.raw);
+    let found = app.render(client, mail, move |mail, until| {
+        let prepared = Prepared::within(&mail.raw, until);
         let reading = prepared.read();
         let pieces = reading.pieces().pieces;
         let piece = pieces.get(number)?;
@@ -235,7 +235,7 @@ async fn events<M: Mailboxes>(
     Asked(scope): Asked,
     client: Client,
 ) -> Result<Response, Fault> {
-    let arrivals = Arrivals::new(&app, scope, None).await?;
+    let arrivals = Arrivals::new(&app, client, scope, None).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         let json = next(&app, client, &mut arrivals).await?;
         Some((Ok::<_, Infallible>(sse::Event::default().data(json)), (app, arrivals)))
@@ -269,16 +269,16 @@ async fn event<M: Mailboxes>(app: Arc<App<M>>, client: Client, scope: Scope, tol
     let Told::Arrived(summary) = told else { return None };
     // Gone again, or there is no room for it: nothing to tell.
     let mail = app.mail_in(client, &scope, summary.id).await.ok().flatten()?;
-    app.render(client, mail, |mail, _| shape(mail)).await.ok().map(|shape| shape.to_string())
+    app.render(client, mail, |mail, until| shape(mail, until)).await.ok().map(|shape| shape.to_string())
 }
 
-fn write(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
-    serde_json::to_writer(out, &shape(mail))
+fn write(mail: &Mail, until: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json::to_writer(out, &shape(mail, until))
 }
 
 /// A mail in MailHog's fields.
-fn shape(mail: &Mail) -> Value {
-    let prepared = Prepared::new(&mail.raw);
+fn shape(mail: &Mail, until: &Until) -> Value {
+    let prepared = Prepared::within(&mail.raw, until);
     let reading = prepared.read();
     let whole = reading.pieces();
     let content = content(&whole);
@@ -334,7 +334,7 @@ mod tests {
             .unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (mail, ()) = runtime.block_on(twin.mail_into(&Scope::All, MailId(1), ())).unwrap().unwrap();
-        let shape = shape(&mail);
+        let shape = shape(&mail, &Until::default());
         assert_eq!(
             shape["From"],
             json!({ "Relays": null, "Mailbox": "s", "Domain": "x.test", "Params": "" })

@@ -258,7 +258,7 @@ async fn list<M: Mailboxes>(
     if found.is_empty()
         && let Some(wait) = wait
     {
-        let mut arrivals = Arrivals::new(&app, scope.clone(), Some(None)).await?;
+        let mut arrivals = Arrivals::new(&app, client, scope.clone(), Some(None)).await?;
         let looked = async {
             while let Some(told) = arrivals.next().await {
                 let found = match told {
@@ -316,8 +316,8 @@ async fn listed<M: Mailboxes>(
     Ok(found)
 }
 
-fn letter_json(mail: &Mail, _: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
-    serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms()))
+fn letter_json(mail: &Mail, until: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
+    serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms(), until))
 }
 
 /// What `delete=` says, before anything is done for it.
@@ -365,7 +365,7 @@ async fn message<M: Mailboxes>(
     let deletion = deletion(deleting.delete.as_deref())?;
     let mail = fetch(&app, client, &scope, &id).await?;
     let (id, now_ms) = (mail.summary.id, clock::unix_ms());
-    let letter = app.render(client, mail, move |mail, _| Letter::new(mail, now_ms)).await?;
+    let letter = app.render(client, mail, move |mail, until| Letter::new(mail, now_ms, until)).await?;
     if let Some(after) = deletion {
         delete_later(&app, &[id], after).await?;
     }
@@ -427,7 +427,7 @@ async fn shown<M: Mailboxes>(
 }
 
 fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &Until) -> Result<Value, Fault> {
-    let prepared = Prepared::new(&mail.raw);
+    let prepared = Prepared::within(&mail.raw, until);
     let reading = prepared.read();
     Ok(match what {
         "summary" => json!({ "summary": Entry::new(&mail.summary, true, now_ms) }),
@@ -489,14 +489,14 @@ async fn attachment<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let part = part.ok_or(Fault::NoSuchPart)?;
-    let found = app.render(client, mail, move |mail, _| part_called(mail, &part)).await?;
+    let found = app.render(client, mail, move |mail, until| part_called(mail, &part, until)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
 
 /// The attachment of this name, or of this `attachment-id` if none is called so.
-fn part_called(mail: &Mail, called: &str) -> Option<(Attachment, Vec<u8>)> {
-    let prepared = Prepared::new(&mail.raw);
+fn part_called(mail: &Mail, called: &str, until: &Until) -> Option<(Attachment, Vec<u8>)> {
+    let prepared = Prepared::within(&mail.raw, until);
     let reading = prepared.read();
     let all = reading.attachments();
     let number = called.parse::<u32>().ok();
@@ -627,7 +627,7 @@ async fn stream_of<M: Mailboxes>(
     client: Client,
     Queried(Throttle { full }): Queried<Throttle>,
 ) -> Result<Response, Fault> {
-    let arrivals = Arrivals::new(&app, scope, None).await?;
+    let arrivals = Arrivals::new(&app, client, scope, None).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         loop {
             let summary = match arrivals.next().await? {
@@ -643,7 +643,8 @@ async fn stream_of<M: Mailboxes>(
             let json = if full.0 {
                 let read = app.mail_in(client, arrivals.scope(), summary.id).await;
                 let Ok(Some(mail)) = read else { continue };
-                let Ok(letter) = app.render(client, mail, move |mail, _| Letter::new(mail, now_ms)).await
+                let Ok(letter) =
+                    app.render(client, mail, move |mail, until| Letter::new(mail, now_ms, until)).await
                 else {
                     continue;
                 };

@@ -48,7 +48,7 @@ where
         .map_err(|_| Fault::Bad("this is asked for by WebSocket, with `Upgrade: websocket`".to_owned()))?;
     // A browser lets any page open a WebSocket to anywhere: unlike a GET, its answers can be read.
     app.check_asker(headers)?;
-    let mut arrivals = Arrivals::new(&app, scope, None).await?;
+    let mut arrivals = Arrivals::new(&app, client, scope, None).await?;
     let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
     Ok(upgrade.on_upgrade(async move |mut socket: WebSocket| {
         loop {

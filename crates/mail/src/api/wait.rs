@@ -105,7 +105,7 @@ pub(super) async fn wait<M: Mailboxes>(
 ) -> Result<Found, Fault> {
     let (query, deletion) = (wanted.query()?, wanted.deletion()?);
     let timeout = wanted.timeout.as_deref().map_or(Ok(WAIT), |text| duration::parse(text, WAIT_MAX))?;
-    let arrivals = Arrivals::new(app, scope.clone(), None).await?;
+    let arrivals = Arrivals::new(app, client, scope.clone(), None).await?;
     let mail = match tokio::time::timeout(timeout, first(app, client, &scope, &query, arrivals)).await {
         Ok(mail) => mail?,
         Err(_) => {
@@ -152,7 +152,7 @@ async fn first<M: Mailboxes>(
                     Verdict::Open => {
                         let Some(mail) = app.mail_in(client, scope, summary.id).await? else { continue };
                         let query = query.clone();
-                        app.render(client, mail, move |mail, _| query.matches_mail(mail)).await?
+                        app.render(client, mail, move |mail, until| query.matches_mail(mail, until)).await?
                     }
                 };
                 if fits && let Some(mail) = app.mail_in(client, scope, summary.id).await? {
@@ -164,6 +164,11 @@ async fn first<M: Mailboxes>(
                 if let Some(mail) = stored().await? {
                     return Ok(mail);
                 }
+            }
+            None if arrivals.is_cut() => {
+                return Err(Fault::Busy(
+                    "this address waits for more mails at once than others leave room for",
+                ));
             }
             None => return Err(Fault::Busy("the server is stopping")),
         }

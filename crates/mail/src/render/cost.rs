@@ -15,6 +15,8 @@
 //! ```
 //! The tree is in `render::tree`; here are the bounds, and what is counted before the parser sees anything.
 
+use super::until::{Enough, Until};
+
 /// HTML with more tags is not shown as such.
 pub const TAGS_MAX: usize = 20_000;
 /// Attributes of one tag. Layouts have up to thirty.
@@ -60,11 +62,18 @@ pub enum Over {
 }
 
 /// Whether the parser may see it: what a tree cannot count while it grows.
-pub(super) fn check(source: &str) -> Result<(), Over> {
+pub(super) fn check(source: &str, until: &Until) -> Result<(), Over> {
+    until.pay(source.len())?;
     if memchr::memchr_iter(b'<', source.as_bytes()).count() > TAGS_MAX {
         return Err(Over::Tags);
     }
-    check_attributes(source.as_bytes())
+    check_attributes(source.as_bytes(), until)
+}
+
+impl From<Enough> for Over {
+    fn from(Enough: Enough) -> Self {
+        Self::Time
+    }
 }
 
 /// A text in pieces of about `PIECE_BYTES`, between characters.
@@ -92,7 +101,7 @@ enum Within {
 
 /// No tag has too many attributes. What is a tag is not known here (a comment, a style and a value may have in them what
 /// looks like one), so each place where one may begin is looked at: those where one does are among them.
-fn check_attributes(html: &[u8]) -> Result<(), Over> {
+fn check_attributes(html: &[u8], until: &Until) -> Result<(), Over> {
     let mut scannable = html.len().saturating_mul(SCANNED_TIMES_MAX);
     for bracket in memchr::memchr_iter(b'<', html) {
         let after = &html[bracket + 1..];
@@ -101,6 +110,7 @@ fn check_attributes(html: &[u8]) -> Result<(), Over> {
             continue;
         }
         let (attributes, scanned) = attributes_of(name);
+        until.pay(scanned)?;
         scannable = scannable.saturating_sub(scanned);
         if attributes > TAG_ATTRIBUTES_MAX || scannable == 0 {
             return Err(Over::TagAttributes);

@@ -21,6 +21,11 @@ impl Address<'_> {
         if self.name.is_empty() { &self.address } else { &self.name }
     }
 
+    /// How long it is.
+    pub(super) fn bytes(&self) -> usize {
+        self.name.len() + self.address.len()
+    }
+
     fn write_to(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
         out.write_str(&self.name)?;
         match (self.name.is_empty(), self.address.is_empty()) {

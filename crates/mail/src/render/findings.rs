@@ -4,12 +4,17 @@ use std::collections::HashSet;
 
 use memchr::memmem;
 
-use super::{Reading, Until, cut, fields::printable, html::Showing};
+use super::{Reading, Until, cut, fields::printable, html::Showing, until::Enough};
 
 /// Links that are told.
 pub const LINKS_MAX: usize = 500;
 /// Of a link's target as much is searched.
 const TARGET_BYTES_MAX: usize = 2048;
+/// Of what a mail calls a link as much is told.
+const LINK_TEXT_BYTES_MAX: usize = 1024;
+/// Of what stands in a link as much is read for that. Links within links (`<a><marquee><a>`) have all what stands in the
+/// innermost: told whole, 1.9 MB of them came to 2.6 GiB.
+const LINK_CONTENT_BYTES_MAX: usize = 8 * 1024;
 /// Codes that are told.
 pub const CODES_MAX: usize = 20;
 /// Of a longer text only the beginning is searched for codes.
@@ -31,35 +36,56 @@ pub struct Link {
 pub fn links(reading: &Reading<'_>, until: &Until) -> Vec<Link> {
     let mut links = Vec::new();
     if let Some(clean) = reading.html(&Showing::default(), until).filter(|clean| clean.over.is_none()) {
-        in_html(&clean.html, &mut links);
+        in_html(&clean.html, &mut links, until);
     }
     let (text, _) = reading.text();
-    in_text(&text, &mut links);
+    in_text(&text, &mut links, until);
     links
 }
 
-/// Links of cleaned HTML: its attributes are quoted and escaped, as [`super::html`] writes them.
-pub fn in_html(html: &str, links: &mut Vec<Link>) {
+/// Links of cleaned HTML: its attributes are quoted and escaped, as [`super::html`] writes them. As many as are found
+/// until it is enough.
+pub fn in_html(html: &str, links: &mut Vec<Link>, until: &Until) {
+    _ = push_from_html(html, links, until);
+}
+
+fn push_from_html(html: &str, links: &mut Vec<Link>, until: &Until) -> Result<(), Enough> {
+    let mut known: HashSet<String> = links.iter().map(|known| known.link.clone()).collect();
     let (begin, end) = (memmem::Finder::new("<a "), memmem::Finder::new("</a>"));
     let mut rest = html;
     while let Some(at) = begin.find(rest.as_bytes()).filter(|_| links.len() < LINKS_MAX) {
+        until.pay(at)?;
         rest = &rest[at..];
         let Some(tag_end) = tag_end(rest) else { break };
         let (tag, after) = rest.split_at(tag_end);
-        let content = &after[..end.find(after.as_bytes()).unwrap_or(after.len())];
+        let content = cut(after, LINK_CONTENT_BYTES_MAX);
+        let content = &content[..end.find(content.as_bytes()).unwrap_or(content.len())];
+        until.pay(tag.len() + content.len())?;
         let href = tag.split_once(" href=\"").and_then(|(_, value)| value.split('"').next());
         // Those within the mail go nowhere.
         if let Some(href) = href.filter(|href| !href.starts_with('#')) {
-            push(links, unescape(href), printable(&without_tags(content)).into_owned());
+            let text = without_tags(content);
+            push(
+                (links, &mut known),
+                unescape(href),
+                printable(cut(&text, LINK_TEXT_BYTES_MAX)).into_owned(),
+            );
         }
         rest = after;
     }
+    Ok(())
 }
 
-/// Bare links of a text.
-pub fn in_text(text: &str, links: &mut Vec<Link>) {
+/// Bare links of a text; as many as are found until it is enough.
+pub fn in_text(text: &str, links: &mut Vec<Link>, until: &Until) {
+    _ = push_from_text(text, links, until);
+}
+
+fn push_from_text(text: &str, links: &mut Vec<Link>, until: &Until) -> Result<(), Enough> {
+    let mut known: HashSet<String> = links.iter().map(|known| known.link.clone()).collect();
     let mut rest = text;
     while let Some(at) = rest.find("http").filter(|_| links.len() < LINKS_MAX) {
+        until.pay(at + 4)?;
         rest = &rest[at..];
         if !(rest.starts_with("http://") || rest.starts_with("https://")) {
             rest = &rest[4..];
@@ -71,34 +97,49 @@ pub fn in_text(text: &str, links: &mut Vec<Link>) {
             })
             .unwrap_or(rest.len());
         let (link, after) = rest.split_at(end);
-        push(links, trim_sentence(link).to_owned(), String::new());
+        until.pay(link.len())?;
+        push((links, &mut known), trim_sentence(link).to_owned(), String::new());
         rest = after;
     }
+    Ok(())
 }
 
-/// The values of `href` and `src` in HTML of any kind, in their order, each with its entities read.
-pub fn targets(html: &str) -> Vec<String> {
-    let value = |equals: usize| {
+/// The values of `href` and `src` in HTML of any kind, in their order, each with its entities read; as many as are found
+/// until it is enough.
+pub fn targets(html: &str, until: &Until) -> Vec<String> {
+    let mut targets = Vec::new();
+    _ = push_targets(html, &mut targets, until);
+    targets
+}
+
+fn push_targets(html: &str, targets: &mut Vec<String>, until: &Until) -> Result<(), Enough> {
+    until.pay(html.len())?;
+    for equals in memchr::memchr_iter(b'=', html.as_bytes()) {
         let before = html[..equals].trim_ascii_end().as_bytes();
         if !(super::guard::ends_ignoring_case(before, b"href")
             || super::guard::ends_ignoring_case(before, b"src"))
         {
-            return None;
+            continue;
         }
         // As far as is searched: what is not closed would be looked through again for each.
         let rest = cut(html[equals + 1..].trim_ascii_start(), TARGET_BYTES_MAX);
-        let value = match rest.as_bytes().first()? {
-            quote @ (b'"' | b'\'') => rest[1..].split(char::from(*quote)).next()?,
-            _ => rest.split(|c: char| c.is_ascii_whitespace() || c == '>').next()?,
+        until.pay(rest.len())?;
+        let value = match rest.as_bytes().first() {
+            Some(quote @ (b'"' | b'\'')) => rest[1..].split(char::from(*quote)).next(),
+            Some(_) => rest.split(|c: char| c.is_ascii_whitespace() || c == '>').next(),
+            None => None,
         };
-        Some(unescape(value))
-    };
-    memchr::memchr_iter(b'=', html.as_bytes()).filter_map(value).take(LINKS_MAX).collect()
+        targets.extend(value.map(unescape));
+        if targets.len() >= LINKS_MAX {
+            break;
+        }
+    }
+    Ok(())
 }
 
-fn push(links: &mut Vec<Link>, link: String, text: String) {
-    let known = links.iter().any(|known| known.link == link);
-    if links.len() < LINKS_MAX && !known && link.len() > "https://".len() {
+/// Each target once; `known` are those of `links`.
+fn push((links, known): (&mut Vec<Link>, &mut HashSet<String>), link: String, text: String) {
+    if links.len() < LINKS_MAX && link.len() > "https://".len() && known.insert(link.clone()) {
         links.push(Link { link, text });
     }
 }

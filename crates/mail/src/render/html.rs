@@ -37,8 +37,9 @@ const BOX_PIXELS_MAX: u32 = 4_000;
 const BOX_WORDS_BYTES_MAX: usize = 120;
 /// Of all drawn boxes of a mail; further ones are not drawn.
 const BOXES_BYTES_MAX: usize = 256 * 1024;
-/// Nodes that are written between two looks at the clock.
-const NODES_A_LOOK: usize = 256;
+
+/// What a node costs beside its bytes.
+const STEPS_A_NODE: usize = 16;
 
 /// Whether the frame may fetch what the mail names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -172,7 +173,7 @@ pub fn clean(source: &str, how: &Showing<'_>, pictures: HashMap<String, String>,
     let shown = cut(source, HTML_BYTES_MAX);
     let sources = Sources::new(how.remote, pictures);
     let mut writer = Writer::new(&sources, how.dark, shown.len());
-    let written = cost::check(shown).and_then(|()| {
+    let written = cost::check(shown, until).and_then(|()| {
         let tree = Tree::parse(shown, until)?;
         writer.write(&tree, until)
     });
@@ -190,7 +191,6 @@ struct Writer<'a> {
     taken: Taken,
     remote_items: usize,
     remote_hosts: Vec<String>,
-    nodes: usize,
     boxes_bytes: usize,
 }
 
@@ -205,7 +205,6 @@ impl<'a> Writer<'a> {
             taken: Taken::default(),
             remote_items: 0,
             remote_hosts: Vec::new(),
-            nodes: 0,
             boxes_bytes: 0,
         }
     }
@@ -239,12 +238,12 @@ impl<'a> Writer<'a> {
             QuirksMode::Quirks => "",
         });
         tree.walk(|step| {
-            self.nodes += 1;
-            if self.nodes.is_multiple_of(NODES_A_LOOK) && until.is_over() {
-                return Err(Over::Time);
-            }
+            until.pay(STEPS_A_NODE)?;
             match step {
-                Step::Into(id, node) => Ok(self.into(tree, id, &node.content)),
+                Step::Into(id, node) => {
+                    until.pay(bytes_of(tree, id, &node.content))?;
+                    Ok(self.into(tree, id, &node.content))
+                }
                 Step::OutOf(node) => {
                     if let Content::Element { name, .. } = &node.content
                         && let Element::Kept { void: false } = element(name)
@@ -416,6 +415,19 @@ impl<'a> Writer<'a> {
         self.remote_items += 1;
         if self.remote_hosts.len() < HOSTS_MAX && !self.remote_hosts.contains(&host) {
             self.remote_hosts.push(host);
+        }
+    }
+}
+
+/// Bytes that are gone through for a node, without its children: a style sheet's text counts as its own, and is gone
+/// through three times.
+fn bytes_of(tree: &Tree, id: Id, content: &Content) -> usize {
+    match content {
+        Content::Nothing => 0,
+        Content::Text(text) => text.len(),
+        Content::Element { name, attributes, .. } => {
+            let sheet = if element(name) == Element::Style { 3 * tree.text_bytes_of(id) } else { 0 };
+            sheet + attributes.iter().map(|own| own.name.local.len() + own.value.len()).sum::<usize>()
         }
     }
 }

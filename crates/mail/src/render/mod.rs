@@ -7,13 +7,14 @@
 //! ```
 //! Everything here is a function from bytes to a value: no socket, no clock, nothing is kept. What a hostile mail may
 //! cost is bounded by the constants below and in [`cost`]; what a bound cuts off is said in a [`Notice`] beside what is
-//! shown. Whoever has a clock, or a client that may go, says by [`Until`] when it is enough.
+//! shown. Whoever has a clock, or a client that may go, says by [`Until`] when it is enough: each loop pays it for its steps.
 
 pub mod cost;
 pub mod css;
 pub mod fields;
 pub mod findings;
 mod guard;
+mod heads;
 pub mod html;
 mod lists;
 mod parts;
@@ -21,13 +22,17 @@ mod plain;
 mod sources;
 mod transfer;
 mod tree;
+pub mod until;
 
 use std::borrow::Cow;
 
 use mail_parser::{HeaderName, Message, MessageParser, PartType};
 
-pub use self::parts::{Attachment, Piece};
 use self::{fields::Address, guard::Guarded};
+pub use self::{
+    parts::{Attachment, Piece},
+    until::{Enough, Until},
+};
 
 /// Of a larger mail only the beginning is taken apart; its source is whole. Less than half of `http-bytes-max`, which is
 /// what one client may hold.
@@ -40,23 +45,6 @@ pub const HEADERS_MAX: usize = 1000;
 pub const ATTACHMENTS_MAX: usize = 1000;
 /// Bodies in one mail that are shown one after the other.
 const BODIES_MAX: usize = 100;
-
-/// Asked between the steps of what may take long: whether it is enough. By default it never is.
-#[derive(Default)]
-pub struct Until(Option<Box<dyn Fn() -> bool + Send>>);
-
-impl Until {
-    /// Until `enough` says so.
-    pub fn new(enough: impl Fn() -> bool + Send + 'static) -> Self {
-        Self(Some(Box::new(enough)))
-    }
-
-    /// Whether it is.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.0.as_ref().is_some_and(|enough| enough())
-    }
-}
 
 /// What is not as the sender meant it, or not all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +60,16 @@ pub enum Notice {
     /// Beyond [`HEADERS_MAX`].
     #[error("There are too many header fields to show them all. The source has all of them.")]
     HeadersCut,
+    /// Beyond the bounds of `render::heads`.
+    #[error(
+        "The head of this mail, or of a part of it, is too long to be read whole. The source has all of it."
+    )]
+    HeadCut,
+    /// [`Until`] said that it is enough.
+    #[error(
+        "This mail takes too long to be taken apart, so that not all of it is shown. The source has all of it."
+    )]
+    TimeOver,
     /// Beyond [`ATTACHMENTS_MAX`].
     #[error("There are too many attachments to list them all. The source has all of them.")]
     AttachmentsCut,
@@ -91,34 +89,73 @@ pub struct Reading<'a> {
     message: Message<'a>,
     attachments: Vec<Attachment>,
     notices: Vec<Notice>,
+    until: &'a Until,
 }
 
 /// The bytes as the parser may see them; a [`Reading`] borrows from it.
-pub struct Prepared<'a>(Guarded<'a>);
+pub struct Prepared<'a> {
+    guarded: Guarded<'a>,
+    granted: Granted<'a>,
+}
+
+/// Until when a mail is read.
+enum Granted<'a> {
+    /// However long it takes: within the bounds of a mail.
+    Always(Until),
+    Within(&'a Until),
+}
+
+impl Granted<'_> {
+    fn until(&self) -> &Until {
+        match self {
+            Self::Always(until) => until,
+            Self::Within(until) => until,
+        }
+    }
+}
 
 impl<'a> Prepared<'a> {
-    /// Looks for what the parser must be kept from.
+    /// Looks for what the parser must be kept from. For what has no client and no clock; others say [`Self::within`].
     #[must_use]
     pub fn new(raw: &'a [u8]) -> Self {
-        Self(guard::guard(raw))
+        Self::granted(raw, Granted::Always(Until::default()))
+    }
+
+    /// The same. What is read of the mail is read until it is enough; of one for which there is no time at all nothing is.
+    #[must_use]
+    pub fn within(raw: &'a [u8], until: &'a Until) -> Self {
+        Self::granted(raw, Granted::Within(until))
+    }
+
+    fn granted(raw: &'a [u8], granted: Granted<'a>) -> Self {
+        let guarded = guard::guard(raw, granted.until())
+            .unwrap_or_else(|Enough| Guarded { bytes: Cow::Borrowed(&[]), notices: vec![Notice::TimeOver] });
+        Self { guarded, granted }
     }
 
     /// Takes the mail apart.
     #[must_use]
     pub fn read(&self) -> Reading<'_> {
-        Reading::new(&self.0)
+        Reading::new(&self.guarded, self.granted.until())
     }
 }
 
 impl<'a> Reading<'a> {
-    fn new(guarded: &'a Guarded<'_>) -> Self {
+    fn new(guarded: &'a Guarded<'_>, until: &'a Until) -> Self {
         let mut notices = guarded.notices.clone();
+        // The parser cannot be interrupted. What it makes of heads, and how often it goes over multiparts, is bounded.
+        let is_granted = until.pay(guarded.bytes.len()).is_ok();
+        if !is_granted && !notices.contains(&Notice::TimeOver) {
+            notices.push(Notice::TimeOver);
+        }
         // A blank line in front makes a body of what has no head at all.
         let message = MessageParser::default()
-            .parse(&*guarded.bytes)
+            .parse(if is_granted { &*guarded.bytes } else { &[] })
             .filter(|message| !message.parts.is_empty())
             .unwrap_or_else(|| {
-                notices.push(Notice::NotAMail);
+                if is_granted && !notices.contains(&Notice::TimeOver) {
+                    notices.push(Notice::NotAMail);
+                }
                 Message {
                     parts: vec![mail_parser::MessagePart::default()],
                     raw_message: Cow::Borrowed(&guarded.bytes),
@@ -136,7 +173,13 @@ impl<'a> Reading<'a> {
         if message.headers().len() > HEADERS_MAX {
             notices.push(Notice::HeadersCut);
         }
-        Self { message, attachments, notices }
+        Self { message, attachments, notices, until }
+    }
+
+    /// Whether what was read of it is all that there is to be read, as far as time goes.
+    #[must_use]
+    pub fn is_in_time(&self) -> bool {
+        !self.until.has_ended()
     }
 
     /// What is not shown, and why.
@@ -157,11 +200,19 @@ impl<'a> Reading<'a> {
         let mut all = Vec::new();
         for value in self.message.header_values(field) {
             if let Some(addresses) = value.as_address() {
-                all.extend(addresses.iter().take(HEADERS_MAX).map(fields::address));
+                let granted = addresses.iter().take(HEADERS_MAX - all.len());
+                all.extend(granted.map(fields::address).take_while(|address| self.grants(address.bytes())));
+            }
+            if all.len() >= HEADERS_MAX || !self.is_in_time() {
+                break;
             }
         }
-        all.truncate(HEADERS_MAX);
         all
+    }
+
+    /// Whether so many steps more are granted.
+    fn grants(&self, steps: usize) -> bool {
+        self.until.pay(steps).is_ok()
     }
 
     /// The Date field in milliseconds since 1970; nothing if it is missing or none.
@@ -185,10 +236,11 @@ impl<'a> Reading<'a> {
             .headers()
             .iter()
             .take(HEADERS_MAX)
-            .map(|header| {
+            .map_while(|header| {
                 let value =
                     raw.get(header.offset_start as usize..header.offset_end as usize).unwrap_or_default();
-                (fields::printable(header.name()).into_owned(), fields::decode(value).into_owned())
+                self.until.pay(header.name().len() + value.len()).ok()?;
+                Some((fields::printable(header.name()).into_owned(), fields::decode(value).into_owned()))
             })
             .collect()
     }
@@ -198,7 +250,13 @@ impl<'a> Reading<'a> {
     pub fn text(&self) -> (String, Option<Notice>) {
         let mut whole = String::new();
         for position in 0..self.message.text_body_count().min(BODIES_MAX) {
-            if whole.len() > TEXT_BYTES_MAX {
+            // What a part has is paid for before it is copied or made anew.
+            let bytes = self.message.text_part(position as u32).map_or(0, |part| match &part.body {
+                PartType::Text(text) => text.len().min(TEXT_BYTES_MAX),
+                PartType::Html(html) => html.len().min(html::HTML_BYTES_MAX),
+                _ => 0,
+            });
+            if whole.len() > TEXT_BYTES_MAX || !self.grants(bytes) {
                 break;
             }
             if let Some(part) = self.message.text_part(position as u32) {
@@ -211,7 +269,7 @@ impl<'a> Reading<'a> {
                     PartType::Text(text) => whole.push_str(cut(text, room)),
                     PartType::Html(html) => {
                         let html = cut(html, html::HTML_BYTES_MAX);
-                        whole.push_str(&plain::of_html(html));
+                        whole.push_str(&plain::of_html(html, self.until));
                     }
                     _ => {}
                 }
@@ -239,6 +297,13 @@ impl<'a> Reading<'a> {
         for part in self.message.html_bodies().take(BODIES_MAX) {
             // One more than is shown says that it is not all.
             let room = (html::HTML_BYTES_MAX + 4).saturating_sub(whole.as_ref().map_or(0, String::len));
+            let bytes = match &part.body {
+                PartType::Html(text) | PartType::Text(text) => text.len().min(room),
+                _ => 0,
+            };
+            if !self.grants(bytes) {
+                break;
+            }
             match (&part.body, &mut whole) {
                 (PartType::Html(html), whole) => {
                     whole.get_or_insert_default().push_str(cut(html, room));
@@ -256,7 +321,7 @@ impl<'a> Reading<'a> {
     /// Where links and pictures of the HTML lead, as it says it, for a search; at most [`findings::LINKS_MAX`].
     #[must_use]
     pub fn link_targets(&self) -> Vec<String> {
-        self.html_source().map_or_else(Vec::new, |html| findings::targets(&html))
+        self.html_source().map_or_else(Vec::new, |html| findings::targets(&html, self.until))
     }
 
     /// Whether there is any HTML.
@@ -301,6 +366,8 @@ pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
+#[cfg(test)]
+mod law_tests;
 #[cfg(test)]
 mod style_tests;
 #[cfg(test)]

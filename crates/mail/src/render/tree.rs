@@ -22,6 +22,9 @@ use super::{
     cost::{ATTRIBUTES_MAX, DEPTH_MAX, ELEMENTS_MAX, LOOKS_MAX, Over, pieces},
 };
 
+/// What an element costs that the parser makes.
+const STEPS_AN_ELEMENT: usize = 64;
+
 /// A node, by its place among all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(u32);
@@ -77,10 +80,13 @@ impl Tree {
             ..ParseOpts::default()
         };
         let mut parser = parse_document(Growing::new(), opts);
+        let (mut elements, mut looks) = (0, 0);
         for piece in pieces(source) {
-            if until.is_over() {
-                return Err(Over::Time);
-            }
+            // What the piece before has cost beyond its bytes.
+            let sink = &parser.tokenizer.sink.sink;
+            let more = (sink.elements.get() - elements) * STEPS_AN_ELEMENT + (sink.looks.get() - looks);
+            (elements, looks) = (sink.elements.get(), sink.looks.get());
+            until.pay(piece.len() + more)?;
             parser.process(StrTendril::from(piece));
             if let Some(over) = parser.tokenizer.sink.sink.over.get() {
                 return Err(over);
@@ -128,6 +134,18 @@ impl Tree {
             at = self[at].next;
         }
         text
+    }
+
+    /// How long [`Self::text_of`] is.
+    pub(super) fn text_bytes_of(&self, element: Id) -> usize {
+        let (mut bytes, mut at) = (0, self[element].first);
+        while at != NONE {
+            if let Content::Text(piece) = &self[at].content {
+                bytes += piece.len();
+            }
+            at = self[at].next;
+        }
+        bytes
     }
 
     /// Whether the first thing in an element is a text that begins so.

@@ -5,15 +5,59 @@
 //! have no decomposition are written as people without that key write them (`ß` as `ss`). Both sides of a comparison are
 //! folded, so `strasse` finds `Straße`, `cafe` finds `Café`, and the other way round.
 
-use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::{UnicodeNormalization, char::canonical_combining_class};
+
+use crate::render::{Enough, Until};
+
+/// Bytes that are folded at a time: between two of them it is asked whether it is enough.
+const PIECE_BYTES: usize = 4096;
+/// What a byte costs that is not ASCII: it is taken apart, and comes out as up to eleven.
+const STEPS_A_BYTE: usize = 16;
 
 /// A text folded.
 #[must_use]
 pub fn fold(text: &str) -> String {
-    if text.is_ascii() {
-        return text.to_ascii_lowercase();
-    }
     let mut folded = String::with_capacity(text.len());
+    push_folded(text, &mut folded);
+    folded
+}
+
+/// Adds a text, folded, as far as it goes until it is enough.
+///
+/// # Errors
+/// It is enough.
+pub(super) fn fold_into(text: &str, folded: &mut String, until: &Until) -> Result<(), Enough> {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(piece_end(rest));
+        until.pay(if piece.is_ascii() { piece.len() } else { STEPS_A_BYTE * piece.len() })?;
+        push_folded(piece, folded);
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Where a piece ends: before a letter that the marks behind it do not change, if one comes within another piece. A run of
+/// marks that goes on longer is parted, which changes their order at most.
+fn piece_end(text: &str) -> usize {
+    let begin = text.floor_char_boundary(PIECE_BYTES);
+    let mut next = text[begin..].char_indices();
+    let parts = |letter: char| canonical_combining_class(letter) == 0;
+    let within = next.by_ref().take_while(|(at, _)| *at < PIECE_BYTES).find(|(_, letter)| parts(*letter));
+    match within {
+        Some((at, _)) => begin + at,
+        None => text.floor_char_boundary(2 * PIECE_BYTES),
+    }
+}
+
+/// Adds a text, folded.
+pub(super) fn push_folded(text: &str, folded: &mut String) {
+    if text.is_ascii() {
+        let begin = folded.len();
+        folded.push_str(text);
+        folded[begin..].make_ascii_lowercase();
+        return;
+    }
     for letter in text.nfkd().flat_map(char::to_lowercase) {
         match letter {
             // Combining diacritical marks.
@@ -32,7 +76,6 @@ pub fn fold(text: &str) -> String {
             letter => folded.push(letter),
         }
     }
-    folded
 }
 
 #[cfg(test)]
@@ -63,6 +106,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_text_in_pieces_folds_as_one(letters in "[aßÅé\u{301}\u{323}\u{fdfa}が]{0,3}", times in 0usize..4_000) {
+            let text = letters.repeat(times);
+            let mut folded = String::new();
+            fold_into(&text, &mut folded, &Until::default()).unwrap();
+            // Marks of other scripts would be parted by more than a piece only where nothing else stands between.
+            if letters.chars().any(|letter| canonical_combining_class(letter) == 0) {
+                prop_assert_eq!(folded, fold(&text));
+            }
+        }
+
         /// What is folded is folded, whatever it was, and what is searched for in it may be folded before or after.
         #[test]
         fn folding_twice_is_folding_once(text in any::<String>()) {

@@ -15,10 +15,11 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
-    render::{PARSED_BYTES_MAX, Prepared, Reading, fields},
+    render::{Enough, PARSED_BYTES_MAX, Prepared, Reading, Until, fields},
 };
 
 pub use self::fold::fold;
+use self::fold::{fold_into, push_folded};
 pub(crate) use self::query::date_ms;
 pub use self::query::{Query, QueryFault, Term};
 
@@ -30,6 +31,8 @@ pub const OPENED_MAX: usize = 2_000;
 pub const OPENED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Processor time for the mails that one search opens.
 pub const OPENED_TIME_MAX: Duration = Duration::from_secs(5);
+/// Of the text of one mail as much is looked through, once it is folded: the text that is shown, its head and its links.
+pub const SEARCHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Mails that are opened together, so that each need not wake a thread.
 const BUNCH_MAX: usize = 32;
 /// Bytes of mails that are opened together, but for the last of them.
@@ -146,6 +149,8 @@ pub struct Judged {
     pub matches: Vec<bool>,
     /// Processor time.
     pub took: Duration,
+    /// One of them at least was not looked through to its end: it took too long.
+    pub is_cut: bool,
 }
 
 /// Looks until `limit` mails are found or a bound is met: into what an index names, if the desk has one that can tell,
@@ -324,6 +329,7 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
                 false => self.desk.judge(self.scope, self.query, open).await?,
             };
             self.opened.time += judged.took;
+            self.found.bounded |= judged.is_cut;
             let mut judged = judged.matches.into_iter();
             for verdict in stretch {
                 let summary = &batch[start];
@@ -342,7 +348,7 @@ impl<D: Desk, K: Marks + Sync> Looking<'_, D, K> {
                 }
                 let bounded = self.opened.is_enough(self.found.looked_at);
                 if self.found.mails.len() >= self.limit || bounded {
-                    self.found.bounded = self.found.mails.len() < self.limit;
+                    self.found.bounded |= self.found.mails.len() < self.limit;
                     return Ok(Some(start));
                 }
                 start += 1;
@@ -457,17 +463,17 @@ impl Query {
         })
     }
 
-    /// Whether the mail holds the terms that only it can answer.
+    /// Whether the mail holds the terms that only it can answer. One that takes too long does not.
     #[must_use]
-    pub fn matches_mail(&self, mail: &Mail) -> bool {
-        let prepared = Prepared::new(&mail.raw);
+    pub fn matches_mail(&self, mail: &Mail, until: &Until) -> bool {
+        let prepared = Prepared::within(&mail.raw, until);
         let reading = prepared.read();
         let mut text: Option<String> = None;
-        self.terms().all(|(term, negated)| {
+        let matches = self.terms().all(|(term, negated)| {
             let holds = match term {
                 Term::Word(word) => {
-                    let text = text.get_or_insert_with(|| whole_text(mail, &reading));
-                    text.contains(word)
+                    let text = text.get_or_insert_with(|| whole_text(mail, &reading, until));
+                    until.pay(text.len()).is_ok() && text.contains(word)
                 }
                 Term::To(word) => {
                     mail.recipients.iter().any(|recipient| fold(recipient).contains(word))
@@ -480,7 +486,8 @@ impl Query {
                 _ => return true,
             };
             holds != negated
-        })
+        });
+        matches && !until.has_ended()
     }
 }
 
@@ -490,13 +497,14 @@ fn addresses_contain(reading: &Reading<'_>, field: mail_parser::HeaderName<'stat
 
 /// All that any term looks for a word in, folded; of a mail as it is seen over all inboxes.
 pub(crate) fn text_of(mail: &Mail) -> String {
-    let prepared = Prepared::new(&mail.raw);
+    let until = Until::default();
+    let prepared = Prepared::within(&mail.raw, &until);
     let reading = prepared.read();
-    let mut text = whole_text(mail, &reading);
+    let mut text = whole_text(mail, &reading, &until);
     let summary = &mail.summary;
     let mut add = |more: &str| {
         text.push('\n');
-        text.push_str(&fold(more));
+        push_folded(more, &mut text);
     };
     add(&sender_text(summary));
     add(&fields::decode(&summary.subject));
@@ -512,30 +520,43 @@ fn sender_text(summary: &Summary) -> String {
     format!("{} {}", fields::decode(&summary.from), summary.envelope_from)
 }
 
-/// All that a word is looked for in.
-fn whole_text(mail: &Mail, reading: &Reading<'_>) -> String {
-    let mut text = format!(
-        "{}\n{}\n{}\n",
-        fields::decode(&mail.summary.from),
-        reading.subject(),
-        mail.recipients.join(" ")
-    );
-    text.push_str(&reading.text().0);
+/// All that a word is looked for in, folded; as far as it goes, at most about [`SEARCHED_BYTES_MAX`].
+fn whole_text(mail: &Mail, reading: &Reading<'_>, until: &Until) -> String {
+    let mut text = String::new();
+    // What was put together until it was enough is given back.
+    _ = write_whole_text(mail, reading, until, &mut text);
+    text
+}
+
+fn write_whole_text(
+    mail: &Mail,
+    reading: &Reading<'_>,
+    until: &Until,
+    text: &mut String,
+) -> Result<(), Enough> {
+    let mut add = |more: &[&str]| {
+        if text.len() < SEARCHED_BYTES_MAX {
+            for piece in more {
+                fold_into(piece, text, until)?;
+            }
+            text.push('\n');
+        }
+        Ok(())
+    };
+    add(&[&fields::decode(&mail.summary.from)])?;
+    add(&[&reading.subject()])?;
+    add(&[&mail.recipients.join(" ")])?;
+    add(&[&reading.text().0])?;
     for attachment in reading.attachments() {
-        text.push('\n');
-        text.push_str(&attachment.filename);
+        add(&[&attachment.filename])?;
     }
     for (name, value) in reading.headers() {
-        text.push('\n');
-        text.push_str(&name);
-        text.push_str(": ");
-        text.push_str(&value);
+        add(&[&name, ": ", &value])?;
     }
     for target in reading.link_targets() {
-        text.push('\n');
-        text.push_str(&target);
+        add(&[&target])?;
     }
-    fold(&text)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,7 +21,10 @@ use tokio::sync::{
 };
 
 use super::{app::App, gists::Gist};
-use crate::mailboxes::{Event, MailId, Mailboxes, Scope};
+use crate::{
+    mailboxes::{Event, MailId, Mailboxes, Scope},
+    render::Until,
+};
 
 /// Mails that wait.
 const WAITING_MAX: usize = 16_384;
@@ -139,7 +142,7 @@ impl<M: Mailboxes> Ahead<M> {
         let Ok(Some((mail, ()))) = self.app.mailboxes.mail_into(&Scope::All, letter, ()).await else {
             return;
         };
-        self.app.gists.keep(letter, &Arc::new(Gist::new(&mail)));
+        self.app.gists.keep(letter, &Arc::new(Gist::new(&mail, &Until::default())));
     }
 }
 

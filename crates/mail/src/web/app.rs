@@ -3,13 +3,17 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-use engine::cores::clock;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use engine::{
+    accounts::{Accounts, Category, Charge, Limit, Refusal},
+    cores::clock,
+};
+use tokio::sync::{Semaphore, watch};
 
 use super::{
     RENDER_THREADS_MAX, SEARCH_THREADS_MAX,
@@ -17,6 +21,7 @@ use super::{
     assets,
     behind::Behind,
     budget::Budget,
+    client::Client,
     config::Config,
     counters::{Counter, Counters},
     gists::Gists,
@@ -27,11 +32,17 @@ use super::{
     silent_proxy::SilentProxies,
     turns::Turns,
     when,
+    work::PARSING_PERMITS,
 };
 use crate::mailboxes::Mailboxes;
 
 /// Large mails that wait for a turn to be rendered.
 const RENDERS_WAITING_MAX: usize = 256;
+/// Those who listen to events, in the account of clients.
+const LISTENERS: Category = Category(0);
+/// How long a client waits for others to give way, and how often it looks.
+const GIVE_WAY_MAX: Duration = Duration::from_secs(1);
+const GIVE_WAY_LOOK: Duration = Duration::from_millis(5);
 /// Searches that wait for a turn.
 const SEARCHES_WAITING_MAX: usize = 64;
 
@@ -49,9 +60,15 @@ pub(crate) struct App<M> {
     pub(crate) on_loopback: bool,
     /// Addresses that were seen to ask for others.
     pub(super) silent_proxies: SilentProxies,
-    listeners: Arc<Semaphore>,
+    /// Of the thread that answers requests, which makes it at the first that listens.
+    listeners: OnceLock<Accounts>,
+    /// How many have listened.
+    listened: AtomicU64,
     pub(super) renders: Arc<Turns>,
     pub(super) searches: Arc<Turns>,
+    /// Bytes of mails that renders, and searches, take apart at once.
+    pub(super) rendering: Arc<Semaphore>,
+    pub(super) searching: Arc<Semaphore>,
     pub(super) behind: Behind,
     pub(super) index: Option<Arc<Index>>,
     pub(crate) budget: Arc<Budget>,
@@ -119,9 +136,12 @@ impl<M: Mailboxes> App<M> {
             started_ms: clock::unix_ms(),
             on_loopback: address.ip().to_canonical().is_loopback(),
             silent_proxies: SilentProxies::default(),
-            listeners: Arc::new(Semaphore::new(config.listeners_max)),
+            listeners: OnceLock::new(),
+            listened: AtomicU64::new(0),
             renders: turns(RENDER_THREADS_MAX, RENDERS_WAITING_MAX, Counter::RenderBusy),
             searches: turns(SEARCH_THREADS_MAX, SEARCHES_WAITING_MAX, Counter::SearchBusy),
+            rendering: Arc::new(Semaphore::new(PARSING_PERMITS)),
+            searching: Arc::new(Semaphore::new(PARSING_PERMITS)),
             behind: Behind::new(SEARCH_THREADS_MAX),
             index,
             budget: Arc::new(Budget::new(config.http_bytes_max, Arc::clone(&counters))),
@@ -138,20 +158,32 @@ impl<M: Mailboxes> App<M> {
         format!("{:x}", self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place among those who listen to events.
-    pub(crate) fn listener(&self) -> Result<Listener, Fault> {
-        match Arc::clone(&self.listeners).try_acquire_owned() {
-            Ok(place) => {
-                self.counters.add(Counter::Listeners, 1);
-                Ok(Listener {
-                    _place: place,
-                    counters: Arc::clone(&self.counters),
-                    stopping: self.stopping.clone(),
-                })
-            }
-            Err(_) => {
-                self.counters.add(Counter::ListenersFull, 1);
-                Err(Fault::Busy("too many live pages are open at once"))
+    /// A place among those who listen to events. Where all are taken, whoever has most of them gives way.
+    pub(crate) async fn listener(&self, client: Client) -> Result<Listener, Fault> {
+        let accounts =
+            self.listeners.get_or_init(|| Accounts::new(vec![Limit::of_core(self.config.listeners_max)]));
+        let key = client.key(self.listened.fetch_add(1, Ordering::Relaxed));
+        let begun_ms = clock::monotonic_ms();
+        loop {
+            match accounts.charge(key, LISTENERS, 1) {
+                Ok(place) => {
+                    self.counters.add(Counter::Listeners, 1);
+                    return Ok(Listener {
+                        place,
+                        counters: Arc::clone(&self.counters),
+                        stopping: self.stopping.clone(),
+                    });
+                }
+                // Others hold more, and end in their next turns.
+                Err(Refusal::Full)
+                    if u128::from(clock::monotonic_ms() - begun_ms) < GIVE_WAY_MAX.as_millis() =>
+                {
+                    tokio::time::sleep(GIVE_WAY_LOOK).await;
+                }
+                Err(_) => {
+                    self.counters.add(Counter::ListenersFull, 1);
+                    return Err(Fault::Busy("too many live pages are open at once"));
+                }
             }
         }
     }
@@ -159,16 +191,24 @@ impl<M: Mailboxes> App<M> {
 
 /// A place among the listeners, given back when dropped.
 pub(crate) struct Listener {
-    _place: OwnedSemaphorePermit,
+    place: Charge,
     counters: Arc<Counters>,
     stopping: watch::Receiver<bool>,
 }
 
 impl Listener {
-    /// Comes back when the server stops.
+    /// Comes back when the server stops, or others need the place more.
     pub(crate) async fn stopped(&mut self) {
-        // An error means that the server's handle is gone.
-        let _ = self.stopping.wait_for(|stop| *stop).await;
+        tokio::select! {
+            // An error means that the server's handle is gone.
+            _ = self.stopping.wait_for(|stop| *stop) => {}
+            () = self.place.cut() => self.counters.add(Counter::ListenersCut, 1),
+        }
+    }
+
+    /// Whether it has given way to others.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.place.is_cut()
     }
 
     pub(crate) fn lagged(&self) {

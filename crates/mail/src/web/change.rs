@@ -11,7 +11,9 @@ use axum::{
 };
 use percent_encoding::percent_decode_str;
 
-use super::{answer::Fault, app::App, board::path_of, leaving::LEAVING_MAX, scope::Asked, taken::Taken};
+use super::{
+    answer::Fault, app::App, board::path_of, client::Client, leaving::LEAVING_MAX, scope::Asked, taken::Taken,
+};
 use crate::mailboxes::{MailId, Mailboxes, Scope, Summary};
 
 /// Mails that one form may name.
@@ -63,6 +65,7 @@ impl Wish {
 pub(super) async fn change<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     headers: HeaderMap,
     form: Taken,
 ) -> Result<Response, Fault> {
@@ -83,13 +86,13 @@ pub(super) async fn change<M: Mailboxes>(
             } else {
                 listed.retain(|summary| !app.leaving.has(&scope, summary.id));
                 count = listed.len();
-                batch = app.leave(&scope, &listed).await?;
+                batch = app.leave(client, &scope, &listed).await?;
             }
         }
         "delete" => {
             let mails = meant(&app, &scope, &wish.ids).await?;
             count = mails.len();
-            batch = app.leave(&scope, &mails).await?;
+            batch = app.leave(client, &scope, &mails).await?;
         }
         "read" | "unread" => {
             let mails = meant(&app, &scope, &wish.ids).await?;

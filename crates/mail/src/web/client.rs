@@ -11,6 +11,8 @@ use axum::{
     http::{Extensions, request::Parts},
 };
 
+use engine::accounts::ClientKey;
+
 use super::app::App;
 use crate::mailboxes::Mailboxes;
 
@@ -35,6 +37,11 @@ impl Client {
             }
             address => address,
         })
+    }
+
+    /// In an account. Each of this machine's requests is a client by itself: everybody may come from there.
+    pub(super) fn key(self, number: u64) -> ClientKey {
+        ClientKey::of_connection(self.0, number, &[])
     }
 
     /// This machine: the accelerator in front with all who come through it, a test suite. It has no share of its own,

@@ -40,6 +40,7 @@ engine::counters! {
         LeavingFull => Counter, "mail_web_leaving_full", None, "Deletions on a page that could not be undone, because too many mails were on their way out (10,000).";
         Listeners => Gauge, "mail_web_listeners", None, "Live pages, streams and waiting requests.";
         ListenersFull => Counter, "mail_web_listeners_full", None, "Live pages, streams and waits turned away because of the limit.";
+        ListenersCut => Counter, "mail_web_listeners_cut", None, "Live pages and waits that were ended because their client had most of them and others came.";
         ListenersLagged => Counter, "mail_web_listeners_lagged", None, "Times that a listener missed events, because it read too slowly or because they were lost before; it was told to look again.";
         Unauthorized => Counter, "mail_web_unauthorized", None, "Requests for more than one inbox without the token.";
         ProxySignsHttp10 => Counter, "mail_web_proxy_signs_http10", None, "Requests in HTTP/1.0 from this machine: a proxy that does not say for whom it asks sent them, so all mail together is closed to this machine.";

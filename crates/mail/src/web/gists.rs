@@ -30,7 +30,7 @@ use super::{
 use crate::{
     api,
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
-    render::Prepared,
+    render::{Prepared, Until},
 };
 
 /// Memory for all gists: of some forty thousand mails as most are.
@@ -66,8 +66,8 @@ pub(crate) struct Hidden {
 
 impl Gist {
     /// Of a mail as it is seen over all inboxes.
-    pub(crate) fn new(mail: &Mail) -> Self {
-        let prepared = Prepared::new(&mail.raw);
+    pub(crate) fn new(mail: &Mail, until: &Until) -> Self {
+        let prepared = Prepared::within(&mail.raw, until);
         let reading = prepared.read();
         let snippet = snippet(&reading.text().0);
         let attachments = reading.attachments().iter().filter(|attachment| !attachment.inline).count();
@@ -202,7 +202,7 @@ impl<M: Mailboxes> App<M> {
             return Ok(kept);
         }
         let Some(mail) = self.mail_in(client, &Scope::All, letter).await? else { return Ok(None) };
-        let gist = Arc::new(self.render(client, mail, |mail, _| Gist::new(mail)).await?);
+        let gist = Arc::new(self.render(client, mail, |mail, until| Gist::new(mail, until)).await?);
         self.gists.keep(letter, &gist);
         Ok(Some(gist))
     }

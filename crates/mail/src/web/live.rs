@@ -49,7 +49,7 @@ pub(super) async fn events<M: Mailboxes>(
     let again = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
     // An empty inbox's page knows no mail: all that is there came after it.
     let known = again.or(after).map(|id| id.parse::<MailId>().ok());
-    let arrivals = Arrivals::new(&app, scope, known).await?;
+    let arrivals = Arrivals::new(&app, client, scope, known).await?;
     let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
         let event = arrivals.next().await?;
         // The line shows what the list would. A mail that cannot be read now has a shorter one.
@@ -89,10 +89,11 @@ impl Arrivals {
     /// From now on, and first what came after `known` (all there is for `Some(None)`, nothing for `None`).
     pub(crate) async fn new<M: Mailboxes>(
         app: &Arc<App<M>>,
+        client: Client,
         scope: Scope,
         known: Option<Option<MailId>>,
     ) -> Result<Self, Fault> {
-        let listener = app.listener()?;
+        let listener = app.listener(client).await?;
         // First the ear, then the look: what comes between is heard twice, and the page knows it by its name.
         let events = app.mailboxes.events();
         let mut arrivals = Self { scope, events, missed: Vec::new(), too_many_missed: false, listener };
@@ -114,7 +115,12 @@ impl Arrivals {
         &self.scope
     }
 
-    /// The next event; nothing when the server stops.
+    /// Whether nothing came because the client has given way to others.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.listener.is_cut()
+    }
+
+    /// The next event; nothing when the server stops, or the client gives way to others.
     pub(crate) async fn next(&mut self) -> Option<Told> {
         if self.too_many_missed {
             self.too_many_missed = false;

@@ -30,7 +30,7 @@ use super::{
 use crate::{
     mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{
-        Attachment, Prepared, Reading, Until, cut, fields,
+        Attachment, Notice, Prepared, Reading, Until, cut, fields,
         findings::{self, Link},
         html::{Clean, Remote, Showing, escape, is_image},
     },
@@ -42,6 +42,8 @@ const SOURCE_BYTES_MAX: usize = 256 * 1024;
 const ADDRESSES_MAX: usize = 50;
 /// Of a larger picture no small one is shown: a browser would fetch all of it.
 const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What it costs to hold a link against a text.
+const LINK_STEPS: usize = 4;
 /// Where the attachments of a mail are, as its frame names them.
 const ATTACHMENTS: &str = "attachments";
 
@@ -100,6 +102,21 @@ struct Letter {
     links: Vec<Link>,
     /// The text is shown instead of the HTML.
     html_over: bool,
+}
+
+impl Letter {
+    /// How much of it depends on what the sender wrote.
+    fn bytes(&self) -> usize {
+        let view = match &self.view {
+            View::Text { html } => html.len(),
+            View::Headers { fields } => fields.iter().map(|(name, value)| name.len() + value.len()).sum(),
+            View::Source { source, .. } => source.len(),
+            View::Html { .. } | View::Attachments => 0,
+        };
+        let links: usize = self.links.iter().map(|link| link.link.len() + link.text.len()).sum();
+        let items: usize = self.attachments.iter().map(|of| of.href.len() + of.filename.len()).sum();
+        view + links + items + self.subject.len() + self.from.len() + self.to.len() + self.cc.len()
+    }
 }
 
 struct Tab {
@@ -308,16 +325,19 @@ async fn shown<M: Mailboxes>(
     let (app_there, base) = (Arc::clone(app), format!("{}/{id}", listed.base));
     let letter = app
         .render(client, mail, move |mail, until| {
-            let prepared = Prepared::new(&mail.raw);
+            let prepared = Prepared::within(&mail.raw, until);
             let reading = prepared.read();
             let rendered = rendered(&app_there, mail, &reading, seen, until);
             let tags = app_there.marks.tags(mail.summary.id);
-            letter((mail, &reading, rendered.as_deref()), &base, tags, (kind, seen), now_ms)
+            letter((mail, &reading, rendered.as_deref()), &base, tags, (kind, seen), (now_ms, until))
         })
         .await?;
     if letter.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
+    // What is made of the mail has no room of its own until here; what is printed of it has the answer's.
+    let mut printing = app.budget.of(client);
+    printing.grow(letter.bytes() as u64)?;
     let (above, below) = listed.beside(id);
     let (readers, list_query) = (app.readers(scope), listed.query());
     let (address, name, base) = (&*listed.address, &*listed.name, &*listed.base);
@@ -380,7 +400,7 @@ fn rendered<M: Mailboxes>(
     if clean.css_over.is_some() {
         app.counters.add(Counter::StylesOver, 1);
     }
-    let rendered = Arc::new(Rendered::new(clean));
+    let rendered = Arc::new(Rendered::new(clean, until));
     app.renderings.keep(made, &rendered);
     Some(rendered)
 }
@@ -390,7 +410,7 @@ fn letter(
     base: &str,
     tags: Vec<String>,
     (kind, seen): (Option<Kind>, Seen),
-    now_ms: u64,
+    (now_ms, until): (u64, &Until),
 ) -> Letter {
     let summary = &mail.summary;
     let clean = rendered.map(|rendered| &rendered.clean);
@@ -409,10 +429,10 @@ fn letter(
     let (text, text_notice) = reading.text();
     let subject = fields::decode(&summary.subject);
     let view = match kind {
-        _ if over.is_some() => View::Text { html: linked(&text) },
+        _ if over.is_some() => View::Text { html: linked(&text, until) },
         Kind::Text => {
             notices.extend(text_notice.map(|notice| notice.to_string()));
-            View::Text { html: linked(&text) }
+            View::Text { html: linked(&text, until) }
         }
         Kind::Html => html_view(clean, base, seen, &mut notices),
         Kind::Headers => View::Headers { fields: reading.headers() },
@@ -426,13 +446,17 @@ fn letter(
         Kind::Attachments => View::Attachments,
     };
     let mut links = rendered.map(|rendered| rendered.links.clone()).unwrap_or_default();
-    findings::in_text(&text, &mut links);
+    findings::in_text(&text, &mut links, until);
+    let codes = findings::codes(&subject, &text);
+    if !reading.is_in_time() && !reading.notices().contains(&Notice::TimeOver) {
+        notices.push(Notice::TimeOver.to_string());
+    }
     Letter {
         tabs: tabs(base, kind, has_html, reading.attachments().len()),
         raw: format!("{base}/raw"),
         id: summary.id.to_string(),
         inbox: summary.inbox.to_string(),
-        codes: findings::codes(&subject, &text),
+        codes,
         subject: if subject.is_empty() { "(no subject)".to_owned() } else { subject.into_owned() },
         from: from(reading, mail),
         to: to(reading, mail),
@@ -585,18 +609,25 @@ pub(crate) fn attachments_of(summary: &Summary) -> String {
 }
 
 /// A text as HTML: everything escaped, and bare links made links that say where they go because they are what they say.
-pub(crate) fn linked(text: &str) -> String {
+pub(crate) fn linked(text: &str, until: &Until) -> String {
     let mut links = Vec::new();
-    findings::in_text(text, &mut links);
+    findings::in_text(text, &mut links, until);
     // The longest first, or a link would be found within a longer one.
     links.sort_by_key(|link| std::cmp::Reverse(link.link.len()));
     let mut html = String::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
     while let Some(at) = rest.find("http") {
+        // Each of the links is held against what begins here. What is not paid for is shown without links.
+        if until.pay(at + LINK_STEPS * links.len()).is_err() {
+            break;
+        }
         escape(&rest[..at], &mut html);
         rest = &rest[at..];
         match links.iter().find(|link| rest.starts_with(&link.link)) {
             Some(link) => {
+                if until.pay(2 * link.link.len()).is_err() {
+                    break;
+                }
                 let mut target = String::new();
                 escape(&link.link, &mut target);
                 html.push_str(&format!(
@@ -631,7 +662,7 @@ pub(super) async fn frame<M: Mailboxes>(
         None => {
             let app_there = Arc::clone(&app);
             app.render(client, mail, move |mail, until| {
-                let prepared = Prepared::new(&mail.raw);
+                let prepared = Prepared::within(&mail.raw, until);
                 rendered(&app_there, mail, &prepared.read(), seen, until)
             })
             .await?
@@ -665,14 +696,14 @@ pub(super) async fn attachment<M: Mailboxes>(
     Params((_, id, part, _)): Params<(String, String, u32, String)>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
-    let found = app.render(client, mail, move |mail, _| part_of(mail, part)).await?;
+    let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
 
 /// A part that is an attachment, with its bytes.
-pub(crate) fn part_of(mail: &Mail, part: u32) -> Option<(Attachment, Vec<u8>)> {
-    let prepared = Prepared::new(&mail.raw);
+pub(crate) fn part_of(mail: &Mail, part: u32, until: &Until) -> Option<(Attachment, Vec<u8>)> {
+    let prepared = Prepared::within(&mail.raw, until);
     let reading = prepared.read();
     let attachment = reading.attachments().iter().find(|attachment| attachment.part == part)?;
     Some((attachment.clone(), reading.attachment_bytes(attachment).into_owned()))
@@ -722,12 +753,13 @@ pub(super) async fn delete<M: Mailboxes>(
 
 #[cfg(test)]
 mod tests {
-    use super::linked;
+    use super::{Until, linked};
 
     #[test]
     fn a_text_is_escaped_and_its_links_are_links() {
         let html = linked(
             "<b>see</b> https://a.test/?x=1&y=\"2 and https://a.test/?x=1 or javascript:alert(1), httpx",
+            &Until::default(),
         );
         assert!(html.starts_with("&lt;b&gt;see&lt;/b&gt; <a href=\"https://a.test/?x=1&amp;y=\""), "{html}");
         assert_eq!(html.matches("<a ").count(), 2);

@@ -19,6 +19,7 @@ use super::counters::{Counter, Counters};
 use crate::{
     mailboxes::MailId,
     render::{
+        Until,
         cost::Over,
         findings::{self, Link},
         html::{Clean, Remote},
@@ -47,10 +48,14 @@ pub(crate) struct Rendered {
 }
 
 impl Rendered {
-    pub(crate) fn new(mut clean: Clean) -> Self {
+    pub(crate) fn new(mut clean: Clean, until: &Until) -> Self {
         let mut links = Vec::new();
         if clean.over.is_none() {
-            findings::in_html(&clean.html, &mut links);
+            findings::in_html(&clean.html, &mut links, until);
+        }
+        if until.has_ended() {
+            // Some links may be missing.
+            clean.over.get_or_insert(Over::Time);
         }
         let html = Bytes::from(std::mem::take(&mut clean.html));
         Self { html, clean, links }
@@ -155,7 +160,7 @@ mod tests {
 
     fn rendered(text: &str) -> Arc<Rendered> {
         let clean = clean(text, &Showing::default(), HashMap::new(), &Until::default());
-        Arc::new(Rendered::new(clean))
+        Arc::new(Rendered::new(clean, &Until::default()))
     }
 
     #[test]
@@ -182,7 +187,7 @@ mod tests {
     fn what_took_too_long_is_tried_again() {
         let renderings = Renderings::new(Arc::new(Counters::new()));
         let late = clean("<p>x", &Showing::default(), HashMap::new(), &Until::new(|| true));
-        renderings.keep(made(1), &Arc::new(Rendered::new(late)));
+        renderings.keep(made(1), &Arc::new(Rendered::new(late, &Until::default())));
         assert!(renderings.find(made(1)).is_none());
     }
 }

@@ -34,6 +34,18 @@ const RENDER_HERE_BYTES_MAX: usize = 16 * 1024;
 /// Processor time that the HTML of one mail may take; what the bounds on its cost let through takes a tenth of it.
 const RENDER_TIME_MAX: Duration = Duration::from_secs(2);
 
+/// Bytes of mails that are taken apart at once, by renders and by searches each. The parser's copies come to up to three
+/// times as many; four of the largest at once were 450 MB.
+pub(super) const PARSING_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Of these as many are one permit.
+const PERMIT_BYTES: usize = 1024;
+/// How many permits that are.
+pub(super) const PARSING_PERMITS: usize = PARSING_BYTES_MAX / PERMIT_BYTES;
+
+fn permits(bytes: usize) -> u32 {
+    u32::try_from((bytes / PERMIT_BYTES).clamp(1, PARSING_PERMITS)).unwrap_or(u32::MAX)
+}
+
 /// A mail is told of some milliseconds after it can be read: those that came just now are looked into, however new the
 /// index is.
 const FRESH_MS: u64 = 5_000;
@@ -101,9 +113,11 @@ impl<M: Mailboxes> App<M> {
             return Ok(work(&until));
         }
         let turn = self.renders.turn(client).await?;
+        let parsing = Arc::clone(&self.rendering).acquire_many_owned(permits(bytes));
+        let parsing = parsing.await.map_err(|_| Fault::Broken)?;
         let working = tokio::task::spawn_blocking(move || {
             let done = work(&until);
-            drop(turn);
+            drop((parsing, turn));
             done
         });
         working.await.map_err(|_| Fault::Broken)
@@ -209,15 +223,25 @@ impl<M: Mailboxes> Desk for Searching<'_, M> {
         // Read in turn, too: the bunch is in memory for as long as its turn lasts.
         let turn = self.app.searches.turn(self.client).await?;
         let bunch = self.app.mails_in(self.client, scope, &mails).await?;
-        let (query, gone) = (query.clone(), Arc::clone(&asking.gone));
+        // They are taken apart one after the other.
+        let largest = bunch.iter().flatten().map(|mail| mail.raw.len()).max().unwrap_or(0);
+        let parsing = Arc::clone(&self.app.searching).acquire_many_owned(permits(largest));
+        let parsing = parsing.await.map_err(|_| Fault::Broken)?;
+        let query = query.clone();
+        // Of each mail anew: one that is built to be slow does not hide the others.
+        let untils: Vec<Until> = bunch.iter().map(|_| self.app.until(&asking)).collect();
         let judging = self.app.behind.spawn(move || {
             let begun_ns = clock::thread_cpu_ns();
-            let judge = |mail: Option<Kept>| {
-                !gone.load(Ordering::Relaxed) && mail.is_some_and(|mail| query.matches_mail(&mail))
+            let mut is_cut = false;
+            let judge = |(mail, until): (Option<Kept>, Until)| {
+                let matches = mail.is_some_and(|mail| query.matches_mail(&mail, &until));
+                is_cut |= until.has_ended();
+                matches
             };
-            let matches = bunch.into_iter().map(judge).collect();
-            drop(turn);
-            Judged { matches, took: Duration::from_nanos(clock::thread_cpu_ns().saturating_sub(begun_ns)) }
+            let matches = bunch.into_iter().zip(untils).map(judge).collect();
+            drop((parsing, turn));
+            let took = Duration::from_nanos(clock::thread_cpu_ns().saturating_sub(begun_ns));
+            Judged { matches, took, is_cut }
         });
         judging.await.map_err(|_| Fault::Broken)
     }

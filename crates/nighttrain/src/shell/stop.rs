@@ -33,11 +33,7 @@ pub(super) fn drain(services: &[Arc<dyn Service>], times: &[Duration]) -> Result
     drain_within(services, times, DRAIN_GRACE)
 }
 
-fn drain_within(
-    services: &[Arc<dyn Service>],
-    times: &[Duration],
-    grace: Duration,
-) -> Result<bool, Failure> {
+fn drain_within(services: &[Arc<dyn Service>], times: &[Duration], grace: Duration) -> Result<bool, Failure> {
     let (mut whole, mut failure) = (true, None);
     for (service, at_most) in services.iter().zip(times) {
         match drain_one(service, *at_most, grace) {

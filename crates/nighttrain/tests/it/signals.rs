@@ -190,7 +190,17 @@ const INDEXED_MAILS: usize = 2_200;
 fn a_stop_ends_while_mails_are_indexed() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("mail").display().to_string();
-    let arguments = ["mail", "--smtp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--store", &store, "--store-size", "128MiB"];
+    let arguments = [
+        "mail",
+        "--smtp",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--store",
+        &store,
+        "--store-size",
+        "128MiB",
+    ];
     let mut server = Server::start(&arguments);
     fill(&server, INDEXED_MAILS);
     for round in 0..3 {

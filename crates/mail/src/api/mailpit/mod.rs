@@ -282,7 +282,7 @@ async fn message<M: Mailboxes>(
         app.set_read(&[Arc::new(mail.summary.clone())], true).await?;
     }
     let tags = app.marks.tags(mail.summary.id);
-    Ok(Json(app.render(client, mail, move |mail, _| shapes::message(mail, &tags)).await?))
+    Ok(Json(app.render(client, mail, move |mail, until| shapes::message(mail, &tags, until)).await?))
 }
 
 async fn headers<M: Mailboxes>(
@@ -293,8 +293,8 @@ async fn headers<M: Mailboxes>(
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &named).await?;
     let all = app
-        .render(client, mail, |mail, _| {
-            let prepared = Prepared::new(&mail.raw);
+        .render(client, mail, |mail, until| {
+            let prepared = Prepared::within(&mail.raw, until);
             let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for (name, value) in prepared.read().headers() {
                 all.entry(name).or_default().push(value);
@@ -325,7 +325,7 @@ async fn part<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named).await?;
     let part = named.part.ok_or(Fault::NoSuchPart)?;
-    let found = app.render(client, mail, move |mail, _| part_of(mail, part)).await?;
+    let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
@@ -349,7 +349,7 @@ async fn view<M: Mailboxes>(
     let pictures = attachments_of(&mail.summary);
     let body = app
         .render(client, mail, move |mail, until| {
-            let prepared = Prepared::new(&mail.raw);
+            let prepared = Prepared::within(&mail.raw, until);
             let reading = prepared.read();
             if as_html {
                 reading

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     mailboxes::{Mail, MailId, Summary},
     render::{
-        Attachment, Prepared, Reading,
+        Attachment, Prepared, Reading, Until,
         fields::{self, Address},
     },
     web::{
@@ -73,8 +73,8 @@ pub(crate) fn said_address(address: &str) -> String {
 }
 
 /// A mail with its content.
-pub(super) fn message(mail: &Mail, tags: &[String]) -> Value {
-    let prepared = Prepared::new(&mail.raw);
+pub(super) fn message(mail: &Mail, tags: &[String], until: &Until) -> Value {
+    let prepared = Prepared::within(&mail.raw, until);
     let reading = prepared.read();
     let (inline, attached): (Vec<&Attachment>, Vec<&Attachment>) =
         reading.attachments().iter().partition(|attachment| attachment.inline);

@@ -1,0 +1,104 @@
+//! How long somebody wants to wait for what is made of a mail: a law for every loop that a mail's bytes can make long.
+//!
+//! Each step of work is paid for before it is done ([`Until::pay`]): a byte that is looked at or written, a node, an
+//! address. What cannot be interrupted, such as a call into a library, is paid for with the bytes that it is given. Every
+//! [`STEPS_A_LOOK`] steps it is asked whether it is enough; once it is, no step is granted any more, and whoever works
+//! gives back what it has.
+
+use std::cell::Cell;
+
+/// Steps between two looks at the clock, and at whether the client is still there.
+pub const STEPS_A_LOOK: u64 = 16 * 1024;
+
+/// Asked between the steps of what may take long: whether it is enough. By default it never is.
+#[derive(Default)]
+pub struct Until {
+    enough: Option<Box<dyn Fn() -> bool + Send>>,
+    /// Paid for so far.
+    steps: Cell<u64>,
+    next_look: Cell<u64>,
+    is_over: Cell<bool>,
+    /// How often steps were asked for after the end, and refused.
+    refusals: Cell<u64>,
+}
+
+/// No more steps are granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it takes too long")]
+pub struct Enough;
+
+impl Until {
+    /// Until `enough` says so.
+    pub fn new(enough: impl Fn() -> bool + Send + 'static) -> Self {
+        Self { enough: Some(Box::new(enough)), ..Self::default() }
+    }
+
+    /// Whether it is, asked now.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        if !self.is_over.get() && self.enough.as_ref().is_some_and(|enough| enough()) {
+            self.is_over.set(true);
+        }
+        self.is_over.get()
+    }
+
+    /// Pays for the next steps.
+    ///
+    /// # Errors
+    /// It is enough: they are not to be done.
+    pub fn pay(&self, steps: usize) -> Result<(), Enough> {
+        let steps = steps as u64;
+        if self.is_over.get() {
+            self.refusals.set(self.refusals.get() + 1);
+            return Err(Enough);
+        }
+        self.steps.set(self.steps.get().saturating_add(steps));
+        if self.steps.get() >= self.next_look.get() {
+            self.next_look.set(self.steps.get().saturating_add(STEPS_A_LOOK));
+            if self.is_over() {
+                return Err(Enough);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it was enough when it was asked last.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// Steps that were paid for.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
+    /// How often steps were asked for after the end. A loop asks once more at most, and is over.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.refusals.get()
+    }
+}
+
+impl std::fmt::Debug for Until {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Until").field("steps", &self.steps.get()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_the_end_nothing_is_granted() {
+        let until = Until::new(|| true);
+        assert_eq!(until.pay(1), Err(Enough), "the first step asks");
+        assert_eq!(until.pay(7), Err(Enough));
+        assert_eq!((until.steps(), until.refusals()), (1, 1));
+        let never = Until::default();
+        assert_eq!(never.pay(usize::MAX), Ok(()));
+        assert_eq!(never.pay(usize::MAX), Ok(()), "no sum overflows");
+    }
+}

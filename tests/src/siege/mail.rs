@@ -1,0 +1,101 @@
+//! Mails that are built to cost much when they are looked at, stored or searched.
+
+use std::{net::SocketAddr, thread, time::Duration};
+
+use super::{
+    Target, Until,
+    attacks::{ask, send},
+    crowd::{Tally, hold},
+};
+
+/// Between two attempts to hand a mail over beside all others.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Hands mails to an inbox, and asks for what `paths` says of each, over and over.
+fn look_at(
+    (smtp, pages): (SocketAddr, SocketAddr),
+    inbox: &str,
+    mails: &[String],
+    paths: &[&str],
+    until: &Until,
+) -> Tally {
+    let list = loop {
+        for mail in mails {
+            // Some of them are refused in a rush; those that were taken are enough.
+            _ = send(smtp, &format!("{inbox}@night.test"), mail);
+        }
+        let list =
+            ask(pages, &format!("/inbox/{inbox}@night.test/api/v1/messages?limit=99")).unwrap_or_default();
+        if list.contains("\"ID\":\"") {
+            break list;
+        }
+        if until.is_over() {
+            return Tally::default();
+        }
+        thread::sleep(AGAIN);
+    };
+    let ids: Vec<&str> = list.split("\"ID\":\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let mut asked = String::new();
+    for id in ids {
+        for path in paths {
+            let path = path.replace("ID", id);
+            asked += &format!("GET /inbox/{inbox}@night.test/{path} HTTP/1.1\r\nHost: {pages}\r\n\r\n");
+        }
+    }
+    hold(pages, 16, until, |member| {
+        // Each connection a second's worth.
+        if member.age % 100 == 0 {
+            member.finish(asked.as_bytes())?;
+        }
+        member.sip(1 << 20)
+    })
+}
+
+/// 57 s and 2.6 GiB a view, once.
+pub(super) fn nested(target: &Target, until: &Until) -> Option<Tally> {
+    let links: String = (0..200).map(|n| format!("<a href=\"http://x.test/{n}\"><marquee>\r\n")).collect();
+    let mail = format!("Content-Type: text/html\r\n\r\n{links}{}", "word and word\r\n".repeat(120_000));
+    Some(look_at((target.smtp?, target.pages?), "nested", &[mail], &["ID", "ID/text"], until))
+}
+
+/// A block of fifty messages without an empty line, and a sender of megabytes.
+pub(super) fn heads(target: &Target, until: &Until) -> Option<Tally> {
+    let block = "Content-Type: message/rfc822\r\n".repeat(50) + &"X: a field\r\n".repeat(1_500_000);
+    let sender = format!("From: {}\r\n\r\nbody\r\n", "a@b.test,\r\n ".repeat(1_500_000));
+    let mails = [format!("A: b\r\n\r\n{block}"), sender];
+    Some(look_at((target.smtp?, target.pages?), "heads", &mails, &["ID", "ID/headers"], until))
+}
+
+/// Each search was 15 s, and two were all that there may be at once.
+pub(super) fn folds(target: &Target, until: &Until) -> Option<Tally> {
+    let line = "\u{fdfa}".repeat(300) + "\r\n ";
+    let mail = format!("X: {}\r\n\r\n{}", line.repeat(8_000), line.repeat(8_000));
+    Some(look_at((target.smtp?, target.pages?), "folds", &[mail], &["search?q=neverthere"], until))
+}
+
+/// The index of inboxes has an entry for each of a hundred in a mail of nothing.
+pub(super) fn strangers(target: &Target, until: &Until) -> Option<Tally> {
+    let mut session = String::from("EHLO strangers.test\r\n");
+    for mail in 0..40 {
+        session += "MAIL FROM:<a@strangers.test>\r\n";
+        for stranger in 0..100 {
+            session += &format!("RCPT TO:<NUMBER-{mail}-{stranger}@strangers.test>\r\n");
+        }
+        session += "DATA\r\nSubject: x\r\n\r\nx\r\n.\r\n";
+    }
+    Some(hold(target.smtp?, 32, until, |member| {
+        let session = session.replace("NUMBER", &format!("{}-{}", member.number, member.age));
+        member.finish(session.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+/// 400 KiB each were in no budget.
+pub(super) fn request_heads(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.pages?;
+    let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\nX: {}", "x".repeat(400_000));
+    Some(hold(address, 200, until, |member| {
+        member.finish(head.as_bytes())?;
+        member.sip(64)
+    }))
+}
