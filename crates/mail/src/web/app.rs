@@ -221,3 +221,48 @@ impl Drop for Listener {
         self.counters.sub(Counter::Listeners, 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::twin::{Retention, Twin};
+
+    fn client(last: u8) -> Client {
+        Client::of(httpd::Client(Ipv4Addr::new(192, 0, 2, last).into()))
+    }
+
+    /// Eight addresses took all 2,048 places.
+    #[tokio::test]
+    async fn who_has_most_live_pages_gives_way() {
+        let (_stop, stopping) = watch::channel(false);
+        let config = Config { listeners_max: 64, ..Config::default() };
+        let twin = Twin::new(Retention::default(), "night.test");
+        let app = Arc::new(App::new(twin, config, (Ipv4Addr::LOCALHOST, 0).into(), stopping));
+        let mut greedy = Vec::new();
+        while let Ok(listener) = app.listener(client(1)).await {
+            greedy.push(listener);
+        }
+        assert!((48..64).contains(&greedy.len()), "alone it has nearly all: {}", greedy.len());
+        // Those that are cut leave, as their streams do.
+        let leaving = async {
+            loop {
+                greedy.retain(|listener| !listener.is_cut());
+                tokio::task::yield_now().await;
+            }
+        };
+        let coming = async {
+            let mut others = Vec::new();
+            for last in 2..22 {
+                others.push(app.listener(client(last)).await.map_err(|fault| fault.to_string())?);
+            }
+            Ok::<_, String>(others)
+        };
+        let others = tokio::select! {
+            () = leaving => unreachable!("it goes on"),
+            others = coming => others.unwrap(),
+        };
+        assert_eq!(others.len(), 20, "each of the others has a place");
+    }
+}
