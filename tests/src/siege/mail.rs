@@ -75,17 +75,21 @@ pub(super) fn folds(target: &Target, until: &Until) -> Option<Tally> {
 
 /// The index of inboxes has an entry for each of a hundred in a mail of nothing.
 pub(super) fn strangers(target: &Target, until: &Until) -> Option<Tally> {
-    let mut session = String::from("EHLO strangers.test\r\n");
-    for mail in 0..40 {
-        session += "MAIL FROM:<a@strangers.test>\r\n";
-        for stranger in 0..100 {
-            session += &format!("RCPT TO:<NUMBER-{mail}-{stranger}@strangers.test>\r\n");
+    const MEMBERS: usize = 32;
+    let session = |number: usize| {
+        let mut session = String::from("EHLO strangers.test\r\n");
+        for mail in 0..40 {
+            session += "MAIL FROM:<a@strangers.test>\r\n";
+            for stranger in 0..100 {
+                session += &format!("RCPT TO:<{number}-{mail}-{stranger}@strangers.test>\r\n");
+            }
+            session += "DATA\r\nSubject: x\r\n\r\nx\r\n.\r\n";
         }
-        session += "DATA\r\nSubject: x\r\n\r\nx\r\n.\r\n";
-    }
-    Some(hold(target.smtp?, 32, until, |member| {
-        let session = session.replace("NUMBER", &format!("{}-{}", member.number, member.age));
-        member.finish(session.as_bytes())?;
+        session
+    };
+    let sessions: Vec<String> = (0..MEMBERS).map(session).collect();
+    Some(hold(target.smtp?, MEMBERS, until, |member| {
+        member.pump(sessions[member.number % MEMBERS].as_bytes())?;
         member.sip(1 << 16)
     }))
 }
