@@ -199,6 +199,13 @@ impl Links {
         self.links.len() > 1
     }
 
+    /// What is under way to a core.
+    #[cfg(test)]
+    pub(crate) fn bytes_to(&self, to: usize) -> usize {
+        let link = &self.links[to];
+        link.bytes_under_way + link.records.len() + link.weight
+    }
+
     /// Gives a message of the server's to a core; it comes back if that core's ring is full.
     pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Message> {
         let given = self.sender.send(to, message);

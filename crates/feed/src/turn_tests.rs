@@ -512,3 +512,44 @@ proptest! {
         prop_assert!(core.subjects.trie.marks.is_idle());
     }
 }
+
+/// A core that stands still: four hundred producers put no more into what is under way to it than a few do, and go on
+/// when it does.
+#[test]
+fn a_core_that_stands_still_is_sent_no_more() {
+    let locals = cores(2);
+    {
+        let far = &mut *locals[1].core.borrow_mut();
+        let consumer = enter(far);
+        far.begin_turn();
+        far.process(consumer, b"SUB s 1\r\n");
+        far.end_turn();
+    }
+    let near = &locals[0];
+    let run = format!("PUB s 1000\r\n{}\r\n", "x".repeat(1000)).repeat(120).into_bytes();
+    let producers: Vec<ConnId> = {
+        let core = &mut *near.core.borrow_mut();
+        near.take_inbox(core);
+        (0..400).map(|_| enter(core)).collect()
+    };
+    let core = &mut *near.core.borrow_mut();
+    let mut held = 0;
+    for &producer in &producers {
+        core.begin_turn();
+        core.process(producer, &run);
+        core.end_turn();
+        held += usize::from(core.outputs.connections[producer].is_held());
+        assert!(core.links.bytes_to(1) <= (8 << 20) + 2 * run.len(), "{} bytes", core.links.bytes_to(1));
+    }
+    assert!(held > 300, "{held} wait");
+}
+
+/// Nobody can tell which sids, subjects or queues lie in one place of a table: each core has a seed of its own.
+#[test]
+fn tables_of_clients_words_are_seeded() {
+    let (one, other) = (crate::trie::Trie::new(), crate::trie::Trie::new());
+    assert_ne!(one.seed(), other.seed());
+    let hash = |trie: &crate::trie::Trie| crate::connection::sid_hash(trie.seed(), b"1");
+    assert_ne!(hash(&one), hash(&other));
+    assert_ne!(one.hash_of_name(b"q"), other.hash_of_name(b"q"));
+}

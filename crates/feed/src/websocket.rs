@@ -90,6 +90,8 @@ struct FrameWalker {
 const HEAD_BYTES_MAX: usize = 14;
 /// The shortest head of a client's frame: two bytes and the mask.
 const HEAD_BYTES_MIN: u64 = 6;
+/// That of a ping or a pong is no longer.
+const CONTROL_HEAD_BYTES: usize = 6;
 
 impl FrameWalker {
     /// How many bytes may be read now, so that no more frames pass than are allowed.
@@ -364,7 +366,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebStream<S> {
                 Some(Ok(Message::Binary(bytes))) => self.take_message(bytes),
                 Some(Ok(Message::Text(text))) => self.take_message(text.into()),
                 Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),
-                // The library answers pings by itself.
+                // The library answers pings by itself. One may come between the parts of a message, which count on.
+                Some(Ok(Message::Ping(bytes) | Message::Pong(bytes))) => {
+                    let gate = self.inner.get_mut();
+                    gate.since_message = gate.since_message.saturating_sub(bytes.len() + CONTROL_HEAD_BYTES);
+                }
                 Some(Ok(_)) => {}
                 Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => return Poll::Ready(Ok(())),
                 Some(Err(error)) => {
