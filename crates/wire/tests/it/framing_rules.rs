@@ -344,3 +344,27 @@ fn encoded_bodies_decode_to_what_they_were() {
     let fields: Vec<_> = decoder.trailer_fields().collect();
     assert_eq!(fields, [("Etag", &b"\"a\""[..]), ("X", b"")]);
 }
+
+/// Spring Boot with a reverse proxy's own chunking sends `chunked` twice. We frame anew, so one is meant; in a request both
+/// are refused.
+#[test]
+fn two_equal_codings_of_a_response_are_one() {
+    for (headers, framing) in [
+        ("Transfer-Encoding: chunked, chunked\r\n", Ok(Framing::Chunked)),
+        ("Transfer-Encoding: Chunked ,\tCHUNKED\r\n", Ok(Framing::Chunked)),
+        ("Transfer-Encoding: chunked\r\ntransfer-encoding: chunked\r\n", Ok(Framing::Chunked)),
+        ("Transfer-Encoding: chunked, chunked, chunked\r\n", Err(FramingError::InvalidCoding)),
+        ("Transfer-Encoding: chunked,, chunked\r\n", Err(FramingError::InvalidCoding)),
+        ("Transfer-Encoding: gzip, chunked, chunked\r\n", Err(FramingError::InvalidCoding)),
+        ("Transfer-Encoding: gzip\r\nTransfer-Encoding: gzip\r\n", Err(FramingError::RepeatedCoding)),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n", Err(FramingError::RepeatedCoding)),
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked, chunked\r\n", Err(FramingError::BothLengths)),
+    ] {
+        assert_eq!(of_response("1.1 200 OK", headers, Answered::Other), framing, "{headers:?}");
+        let bodiless = framing.map(|_| Framing::None);
+        assert_eq!(of_response("1.1 200 OK", headers, Answered::Head), bodiless, "{headers:?}");
+        assert!(of_request("HTTP/1.1", headers).is_err(), "{headers:?}");
+    }
+    let old = of_response("1.0 200 OK", "Transfer-Encoding: chunked, chunked\r\n", Answered::Other);
+    assert_eq!(old, Err(FramingError::CodingInHttp10));
+}

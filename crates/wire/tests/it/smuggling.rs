@@ -135,7 +135,9 @@ fn ambiguous_headers_are_refused() {
 /// The same tricks from an origin: a response that could be read in two ways poisons a cache.
 #[test]
 fn ambiguous_responses_are_refused() {
-    for (kind, headers) in HEADERS.iter().filter(|(kind, _)| *kind != "Host twice") {
+    // Spring Boot sends `chunked` twice over one coding: a response is framed anew, and leaves no room for a second reading.
+    const FINE: [&str; 3] = ["Host twice", "TE.TE chunked twice", "TE.TE two lines, equal"];
+    for (kind, headers) in HEADERS.iter().filter(|(kind, _)| !FINE.contains(kind)) {
         let input = format!("HTTP/1.1 200 OK\r\n{headers}\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n");
         let (mut slots, limits) = (HeaderSlots::new(), HeadLimits::default());
         match parse_response(input.as_bytes(), &mut slots, &limits) {

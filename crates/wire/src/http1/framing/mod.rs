@@ -107,6 +107,11 @@ pub fn response_framing(head: &ResponseHead<'_, '_>, answered: Answered) -> Resu
     let announced = match announced(head.version, &head.headers) {
         // Item 4 of RFC 9112 §6.3: without `chunked` at the end, the connection's end is the body's.
         Err(FramingError::InvalidCoding) if has_unknown_coding(head) => None,
+        // Spring Boot sends `chunked` twice over one coding. The body is framed anew for the client, so that nobody behind
+        // us can read it otherwise.
+        Err(FramingError::InvalidCoding | FramingError::RepeatedCoding) if is_chunked_twice(head) => {
+            Some(Framing::Chunked)
+        }
         announced => announced?,
     };
     let bodiless = match (head.status, answered) {
@@ -130,6 +135,14 @@ fn has_unknown_coding(head: &ResponseHead<'_, '_>) -> bool {
     let coding = head.headers.known(KnownHeader::TransferEncoding).unwrap_or_default();
     let has_chunked = coding.windows(b"chunk".len()).any(|part| part.eq_ignore_ascii_case(b"chunk"));
     is_token(coding) && !has_chunked && !REGISTERED.iter().any(|known| known.eq_ignore_ascii_case(coding))
+}
+
+/// Whether a response names `chunked` twice, on one line or on two, and no other coding.
+fn is_chunked_twice(head: &ResponseHead<'_, '_>) -> bool {
+    let lines = head.headers.known_all(KnownHeader::TransferEncoding);
+    let mut codings = lines.flat_map(|line| line.split(|&b| b == b',')).map(<[u8]>::trim_ascii);
+    let mut next = || codings.next().map(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+    next() == Some(true) && next() == Some(true) && next().is_none()
 }
 
 /// What `Transfer-Encoding` and `Content-Length` say.
