@@ -28,14 +28,17 @@ pub enum SegmentState {
     Dying = 3,
     /// Its start is damaged: neither read nor used.
     Damaged = 4,
+    /// A writer has taken it and is giving it its life: what an earlier life had there is not found in it.
+    Claimed = 5,
 }
 
-const STATES: [SegmentState; 5] = [
+const STATES: [SegmentState; 6] = [
     SegmentState::Free,
     SegmentState::Open,
     SegmentState::Sealed,
     SegmentState::Dying,
     SegmentState::Damaged,
+    SegmentState::Claimed,
 ];
 
 /// Lives that are not given out before the bound is moved on: as many threads may look at it at once.
@@ -156,18 +159,26 @@ impl Table {
                 let number = (first + step) % count;
                 let segment = &self.segments[number];
                 if segment.state() == SegmentState::Free
-                    && segment.advance(SegmentState::Free, SegmentState::Open)
+                    && segment.advance(SegmentState::Free, SegmentState::Claimed)
                 {
                     self.hint.store(number + 1, Relaxed);
-                    let life = self.next_life.fetch_add(1, Relaxed);
-                    segment.class.store(u32::from(class), Relaxed);
-                    segment.live.store(life << LIVE_BITS, SeqCst);
-                    segment.buffer.store(buffer, Release);
-                    segment.life.store(life, Release);
-                    return Some((number as u32, life));
+                    return Some((number as u32, self.open(segment, class, buffer)));
                 }
             }
         }
+    }
+
+    /// Gives a claimed segment a life. It is open only when it has that: a location of its life before would be found in an
+    /// open segment whose life is still the old one.
+    fn open(&self, segment: &Segment, class: u8, buffer: u32) -> u64 {
+        let life = self.next_life.fetch_add(1, Relaxed);
+        segment.class.store(u32::from(class), Relaxed);
+        segment.live.store(life << LIVE_BITS, SeqCst);
+        segment.buffer.store(buffer, Release);
+        segment.life.store(life, Release);
+        let was_claimed = segment.advance(SegmentState::Claimed, SegmentState::Open);
+        assert!(was_claimed, "a segment was opened that was not claimed");
+        life
     }
 
     /// Gives a dying segment back, whose end is on the file.
@@ -238,5 +249,30 @@ impl Table {
         let of = self.segment(segment);
         assert!(of.advance(SegmentState::Open, SegmentState::Sealed), "segment {segment} was sealed twice");
         of.live_bytes() == 0 && of.advance(SegmentState::Sealed, SegmentState::Dying)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claimed_segment_is_open_with_its_life() {
+        let table = Table::new(1, 4096, 4096);
+        table.start_lives_at(7);
+        table.lives_bound.store(1000, Relaxed);
+        let (segment, before) = table.claim(0, 0, NO_BUFFER).expect("it is free");
+        let location = Location::new(table.start(segment) + 64, before);
+        assert_eq!(table.living(location), Some(segment));
+        table.seal(segment);
+        assert_eq!(table.segment(segment).state(), SegmentState::Dying, "nothing is live in it");
+        table.free(segment);
+        assert_eq!(table.living(location), None);
+        // Between the two steps of a claim the old life is still the segment's.
+        let of = table.segment(segment);
+        assert!(of.advance(SegmentState::Free, SegmentState::Claimed));
+        assert_eq!((of.life.load(Acquire), table.living(location)), (before, None));
+        let life = table.open(of, 0, NO_BUFFER);
+        assert!(life > before && table.living(location).is_none());
     }
 }

@@ -94,7 +94,7 @@ impl LogUsage {
         for segment in (0..table.len()).map(|segment| table.segment(segment)) {
             match segment.state() {
                 SegmentState::Free => usage.segments_free += 1,
-                SegmentState::Open => usage.segments_open += 1,
+                SegmentState::Open | SegmentState::Claimed => usage.segments_open += 1,
                 SegmentState::Sealed => usage.segments_sealed += 1,
                 SegmentState::Dying => usage.segments_dying += 1,
                 SegmentState::Damaged => usage.segments_damaged += 1,
