@@ -31,7 +31,7 @@ use crate::{
     request::Request,
     response::{Response, Standing, TOO_LARGE},
     response_head::{Flags, StoredMeta},
-    shared_pages,
+    revalidate, shared_pages,
     trailers::going_on,
 };
 
@@ -54,9 +54,18 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply:
         entry.end(|| Start::Again);
         return answer(reply, Start::Again);
     };
+    let may_be_shared = response.may_be_late || response.is_fresh(clock::unix_s());
     let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
     let leader = Shared { response: own, ..shared.clone() }.join(false);
-    if matches!(sink, Sink::Stored(_)) {
+    if matches!(sink, Sink::Stored(_)) && !may_be_shared {
+        // Nobody who waited may have it, nor whoever comes meanwhile: all of them go to the origin side by side.
+        if entry.go_alone() {
+            with_core(|core| {
+                core.count(Counter::WaitsInVain);
+                core.vain.note(request.hash, clock::monotonic_ms());
+            });
+        }
+    } else if matches!(sink, Sink::Stored(_)) {
         entry.announce(&shared);
     } else if matches!(sink, Sink::Large(..)) {
         // Only the leader may read this answer. The clients that waited each ask the origin, all at once and not in
@@ -103,7 +112,9 @@ fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -
         None => judge(core, request, arrived, bans),
     };
     // What a peer has said is for one, it has not stored either.
-    let storing = storing.filter(|_| !arrived.is_for_one);
+    let is_wanted = |storing: &Storing| storing.is_kept || entry.is_waited_for(core);
+    let storing = storing.filter(|storing| !arrived.is_for_one && is_wanted(storing));
+    let is_for_waiters = storing.as_ref().is_some_and(|storing| !storing.is_kept);
     if arrived.is_for_one && response.is_stored() {
         response.standing = Standing::Refused { too_large: false };
     }
@@ -112,8 +123,9 @@ fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -
     if let Some(storing) = &storing
         && own.is_none()
         && request.block.is_none()
+        && storing.is_kept
         && block::takes(&arrived.head.head(), response.length, blocks_from(core))
-        && store_head(core, &response, storing, entry)
+        && store_head(core, request, arrived, &response, storing, entry)
     {
         return None;
     }
@@ -128,14 +140,22 @@ fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -
                     response.standing = Standing::Refused { too_large: false };
                 }
             }
+            if is_for_waiters {
+                core.count(Counter::SharedLate);
+                arrived.is_kept = false;
+            }
             reserved
         }
         refused => {
             if let Some(Err(refused)) = refused {
                 core.count(Counter::of_refusal(refused));
-                note_refusal(core, request, refused, bans);
+                if !is_for_waiters {
+                    note_refusal(core, request, refused, bans);
+                }
                 for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
-                    response.standing = Standing::Refused { too_large: refused == Refused::TooLarge };
+                    if !is_for_waiters {
+                        response.standing = Standing::Refused { too_large: refused == Refused::TooLarge };
+                    }
                 }
             }
             let window = core.window();
@@ -161,7 +181,7 @@ fn blocks_from(core: &Core) -> u64 {
 fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judged {
     let expires_s = block.kept_until_s(core.store_now_s());
     let key = request.key.clone();
-    let storing = Storing { hash: request.hash, key, expires_s, is_shared_by_age: false };
+    let storing = Storing { hash: request.hash, key, expires_s, is_kept: true, is_shared_by_age: false };
     let meta = block.meta(bans);
     let response = Response {
         head: Vec::new(),
@@ -171,16 +191,25 @@ fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judged 
         tags: Vec::new(),
         tag_words: Vec::new(),
         variant: None,
+        may_be_late: false,
     };
     Judged { response, own: None, storing: Some(storing) }
 }
 
 /// Stores an answer without its content.
-fn store_head(core: &Core, response: &Response, object: &Storing, entry: &Entry) -> bool {
+fn store_head(
+    core: &Core,
+    request: &Request,
+    arrived: &Arrived,
+    response: &Response,
+    object: &Storing,
+    entry: &Entry,
+) -> bool {
     if entry.is_forgotten(core) || !response.meta.fits() {
         return false;
     }
-    let meta = response.meta.in_blocks();
+    let member = revalidate::member_of(core, request, arrived).unwrap_or_default();
+    let meta = StoredMeta { member, ..response.meta.in_blocks() };
     let extra = response.extra();
     let new = new_object(core, response, object, meta, &extra, BodyLength::Exact(0));
     match core.shard_mut().insert(new, &[], &[]) {
@@ -383,7 +412,8 @@ fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, 
     let extra = response.extra();
     let body = response.length.map_or(BodyLength::Unknown, BodyLength::Exact);
     let new = new_object(core, response, object, response.meta, &extra, body);
-    if response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
+    if object.is_kept
+        && response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
         && let Some(large) = Large::begin(core, &new)
     {
         let window = core.window();

@@ -22,7 +22,7 @@ use engine::{
 
 use crate::{
     arriving::{self, Content},
-    block::{Block, Fit, Version},
+    block::{BLOCK_BYTES, Block, Fit, Version},
     core::{Core, store_s, with_core},
     counters::Counter,
     downstream::{Broken, Downstream},
@@ -37,6 +37,10 @@ use crate::{
 
 /// How often a block is looked for again that was said to be there.
 const LOOKS_MAX: usize = 3;
+/// Blocks that a request for several ranges may have fetched in any case …
+const WIDE_BLOCKS_MAX: usize = 4;
+/// … and beyond that, how many times the bytes that it asks for.
+const WIDE_TIMES: u64 = 4;
 /// Whether all blocks are there is not asked beyond so many: it would take the turn of others.
 const LOOKED_FOR_MAX: u32 = 64;
 
@@ -119,6 +123,28 @@ pub(crate) async fn open(
         });
     }
     Ok(Opened { blocks, was_stored })
+}
+
+/// Whether these ranges lie so far apart that their blocks, as far as those are not stored, are many and many times what is
+/// asked for: 32 ranges of a byte each would have 14 MB fetched.
+pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Request>) -> bool {
+    let InBlocks { version, range } = found;
+    let (version, range, request) = (version.clone(), range.clone(), Arc::clone(request));
+    let blocks = Blocks { request, version, range, number: 0, at_hand: None };
+    let mut numbers: Vec<u32> = ranges
+        .iter()
+        .flat_map(|range| Version::number_at(range.start)..=Version::number_at(range.end - 1))
+        // A range that has that many blocks asks for them.
+        .take(LOOKED_FOR_MAX as usize)
+        .collect();
+    numbers.dedup();
+    let now_s = clock::unix_s();
+    let missing = with_core(|core| {
+        let turn = core.reader.turn();
+        numbers.iter().filter(|number| blocks.find(&turn, **number, now_s).is_none()).count()
+    });
+    let asked_bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    missing > WIDE_BLOCKS_MAX && missing as u64 * BLOCK_BYTES > WIDE_TIMES * asked_bytes
 }
 
 impl Blocks {

@@ -159,7 +159,8 @@ pub struct Limits {
     pub origin_idle_time_max: Duration,
     /// Idle connections to the origin kept per core.
     pub origin_idle_connections_max: usize,
-    /// Exchanges with the origin per core; more requests wait in a queue. A quarter is for misses that will be stored.
+    /// Exchanges with a server of an origin per core; more requests wait in a queue. A quarter is for misses that will be
+    /// stored; and while more than half is in use, a client has a quarter at most.
     pub origin_connections_max: usize,
     /// Requests per core that wait for one of these; more are answered 503.
     pub origin_queue_max: usize,
@@ -176,6 +177,9 @@ pub struct Limits {
     /// are refused.
     pub connection_bytes_max: usize,
 }
+
+/// Exchanges with a server of an origin per core, where the process may open as many files.
+pub const ORIGIN_CONNECTIONS_MAX: usize = 4096;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -216,7 +220,8 @@ impl Default for Limits {
             origin_idle_time_max: Duration::from_secs(20),
             // As many as may be busy: a kept connection costs a descriptor, a new one some 50 µs of our processor.
             origin_idle_connections_max: 256,
-            origin_connections_max: 256,
+            // So many slow pages at once cost nothing but descriptors; a quarter is one client's where they are wanted.
+            origin_connections_max: ORIGIN_CONNECTIONS_MAX,
             origin_queue_max: 1024,
             origin_lasting_max: 1024,
             pipe_idle_time_max: Duration::from_secs(600),

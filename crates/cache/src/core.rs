@@ -58,6 +58,7 @@ use crate::{
     places::Places,
     policy::RequestFacts,
     purge_book::Book,
+    queries::Queries,
     rates::TooMany,
     request::Request,
     response::Response,
@@ -212,6 +213,12 @@ pub(crate) const READ_BYTES: usize = 64 * 1024;
 /// Room for answers from the start, so that no hit makes it grow: what is gathered, and one answer more.
 const OUT_BYTES: usize = 512 * 1024;
 
+/// For how long nobody waits for a fetch after requests have waited for one in vain, in milliseconds.
+const VAIN_MS: u64 = 60_000;
+
+/// Within which time the second loss of an object in blocks leaves a note, in milliseconds.
+const VERSIONS_DIFFER_MS: u64 = 600_000;
+
 /// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, eviction ahead of
 /// need.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
@@ -263,6 +270,10 @@ pub(crate) struct Own {
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
+    /// Requests waited for these in vain: who comes meanwhile does not wait for a fetch, which is for its own client alone.
+    pub(crate) vain: Lately,
+    /// Objects in blocks that were dropped because another version came for a block: the next time that is noted.
+    pub(crate) versions_differ: Lately,
     /// Other accelerators that share keys with this one.
     pub(crate) peers: Option<Arc<Peers>>,
     /// When they were asked for an address, by its hash.
@@ -277,6 +288,8 @@ pub(crate) struct Own {
     pub(crate) coders: Option<Coders>,
     /// How many variants of an address were stored.
     pub(crate) variants: Variants,
+    /// How much the queries of a path have taken of the store.
+    pub(crate) queries: Queries,
     pub(crate) invalidations: Invalidations,
     pub(crate) book: Arc<Book>,
     pub(crate) sender: Sender<Message>,
@@ -421,6 +434,8 @@ impl Core {
             terms,
             samples: RefCell::default(),
             lately: Lately::default(),
+            vain: Lately::lasting(VAIN_MS),
+            versions_differ: Lately::lasting(VERSIONS_DIFFER_MS),
             asked_of_peers: Places::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
             changed_here: Places::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
             peers,
@@ -428,6 +443,7 @@ impl Core {
             coded_lately: Lately::default(),
             coders,
             variants: Variants::default(),
+            queries: Queries::default(),
             invalidations: Invalidations::new(purged),
             book,
             sender,
@@ -721,7 +737,14 @@ impl OfSite {
     pub(crate) fn of(request: &Request) -> Self {
         let group = Arc::clone(request.in_force.sites.group(request.site));
         let wish = group.wish(request.primary(), &request.head());
-        Self { group, wish }
+        let block_of = request.block.as_ref().map_or(0, |block| block.of.meta.member);
+        Self { group, wish: Wish { block_of, ..wish } }
+    }
+
+    /// The same where an object in blocks is asked about, which stays with its member (0: any).
+    pub(crate) fn with_member_of(self, member: u32) -> Self {
+        let block_of = if member > 0 { member } else { self.wish.block_of };
+        Self { wish: Wish { block_of, ..self.wish }, ..self }
     }
 }
 
@@ -762,6 +785,7 @@ pub(crate) fn count_http2(told: Told) {
             Told::Silent => core.count(Counter::OriginHttp2Silent),
             Told::Request => core.count(Counter::OriginHttp2Requests),
             Told::Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
+            Told::LongWait => core.count(Counter::OriginLongWaits),
         }
         core.gauge(Counter::OriginHttp2Open, open.get());
     });

@@ -73,6 +73,8 @@ engine::counters! {
         HeardStale => Counter, "cache_heard_stale", None, "Stored answers that are stale because the origin said otherwise to HEAD.";
         FetchesBehind => Counter, "cache_fetches_behind", None, "Fetched answers that waited for hits, because a round of the loop had taken in as many as it may.";
         FetchesGivenUp => Counter, "cache_fetches_given_up", None, "Fetches not stored and not read by anyone any more.";
+        WaitsInVain => Counter, "cache_waits_in_vain", None, "Answers that requests waited for and may not have, because they are to be validated each time, or had expired on arrival; for a minute such requests go to the origin side by side.";
+        SharedLate => Counter, "cache_shared_late", None, "Answers that had expired on arrival, and were given to those who waited for them, as if they had come at once.";
         Uncacheable => Counter, "cache_uncacheable", None, "Answers to fetches that may not be stored.";
         WithoutFreshness => Counter, "cache_without_freshness", None, "Pages fetched that do not say how long they are fresh, and allow no guess.";
         NotesLeft => Counter, "cache_notes_left", None, "Notes that what comes for an address is not to be stored, so that requests for it pass at once.";
@@ -128,6 +130,9 @@ engine::counters! {
         OriginInvalid => Counter, "cache_origin_invalid", None, "The origin's answer broke the protocol.";
         OriginHeadTooLarge => Counter, "cache_origin_head_too_large", None, "The head of the origin's answer was over the limit.";
         OriginBodyShort => Counter, "cache_origin_body_short", None, "The origin ended a body before its stated end.";
+        OriginLongWaits => Counter, "cache_origin_long_waits", None, "Requests that waited for more than a second for an exchange with a server of an origin.";
+        WideRanges => Counter, "cache_wide_ranges", None, "Requests for ranges that were passed because far more than they ask for would have been fetched for the store, or read and dropped.";
+        QueriesTooMany => Counter, "cache_queries_too_many", None, "Answers not stored because other queries of their path have their share of the store; they are when they are asked for again.";
         OriginBusy => Counter, "cache_origin_busy", None, "No connection to the origin became free in time.";
         BadRequests => Counter, "cache_bad_requests", None, "Requests refused because they break the protocol.";
         TrailersDropped => Counter, "cache_trailers_dropped", None, "Trailers of origins and clients that were dropped, because none may have their name (RFC 9110 section 6.5.1).";
@@ -182,10 +187,11 @@ impl Counter {
             | OriginError::FirstByteTimeout(_)
             | OriginError::BodyStalled(_) => Self::OriginTimeouts,
             OriginError::TooSlow(_) => Self::OriginTooSlow,
-            OriginError::Busy(_) | OriginError::Queue(_) => Self::OriginBusy,
+            OriginError::Busy(_) | OriginError::Queue(_) | OriginError::NoSocket(_) => Self::OriginBusy,
             OriginError::StreamsBusy(_) => Self::OriginStreamsBusy,
             OriginError::Closed
             | OriginError::Reset
+            | OriginError::Broken(_)
             | OriginError::HeadShort
             | OriginError::Unprocessed
             | OriginError::Http1Required => Self::OriginClosed,

@@ -32,11 +32,19 @@ impl Entry {
         with_core(|core| core.in_flight.borrow_mut().announce(self.number, shared));
     }
 
-    /// Nobody else is to have the body: who waited asks alone.
-    pub(crate) fn go_alone(&self) {
-        for other in with_core(|core| core.in_flight.borrow_mut().go_alone(self.number)) {
+    /// Whether requests wait for its answer.
+    pub(crate) fn is_waited_for(&self, core: &Core) -> bool {
+        core.in_flight.borrow().is_waited_for(self.number)
+    }
+
+    /// Nobody else is to have the body: who waited asks alone. Answers whether somebody did.
+    pub(crate) fn go_alone(&self) -> bool {
+        let waited = with_core(|core| core.in_flight.borrow_mut().go_alone(self.number));
+        let has_waited = !waited.is_empty();
+        for other in waited {
             answer(other, Start::Alone);
         }
+        has_waited
     }
 
     /// Whether it was purged or became invalid meanwhile, or is so old that bans which are not kept any more may be about

@@ -28,6 +28,7 @@ use wire::http1::{
 
 use crate::{
     askers::Asker,
+    block::{NO_RANGES, VERSIONS_DIFFER},
     config::{CookieRule, SiteRules},
     core::{Core, Message, Unasked, store_s},
     explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step},
@@ -581,17 +582,33 @@ impl Walk<'_> {
         if let Some(note) = note {
             let until = arithmetic::date(note.until_s);
             let why = policy::Why::ALL.iter().find(|why| why.name() == note.reason);
-            let words = why.map_or("The answer is larger than the store takes", |why| why.words());
-            let section = why.map_or("bound", |why| why.section());
+            let (words, section) = match (why, note.reason) {
+                (Some(why), _) => (why.words(), why.section()),
+                (None, NO_RANGES) => ("The origin does not send parts as it said", "RFC 9110 §14.3"),
+                (None, VERSIONS_DIFFER) => {
+                    ("The servers of the origin have different versions, so that its blocks do not fit", "")
+                }
+                (None, _) => ("The answer is larger than the store takes", "bound"),
+            };
+            let is_waited_for = why == Some(&policy::Why::Expired);
             let mut words =
                 format!("the last answer was not to be stored, which holds until {until}: {words}");
             if why == Some(&policy::Why::NoFreshness) {
                 words.push_str(" (default-ttl says how long such answers are)");
             }
-            let decision = if note.is_due { "over" } else { "not-stored" };
+            let decision = match (is_waited_for, note.is_due) {
+                (true, _) => "expired-on-arrival",
+                (false, true) => "over",
+                (false, false) => "not-stored",
+            };
+            if is_waited_for {
+                words = "the last answer had expired on arrival: it took its origin longer than it is fresh. Those who \
+                         waited got it, and nobody who came later (default-ttl and a path's ttl count from the arrival)"
+                    .to_owned();
+            }
             let step = self.say("note", decision, words, section);
             step.text("reason", note.reason).number("until_s", note.until_s);
-            if !note.is_due && !self.only_if_cached {
+            if !note.is_due && !is_waited_for && !self.only_if_cached {
                 let words = format!("it goes to the origin, {origin}, at once and beside all others");
                 self.say("now", "pass", words, section);
                 return;

@@ -79,6 +79,8 @@ pub(crate) async fn ask(
 pub(crate) fn begin(core: &Core, want: Want) {
     let core = &*core.of_request(&want.request);
     let mut in_flight = core.in_flight.borrow_mut();
+    let is_in_vain = core.vain.has(want.request.hash, clock::monotonic_ms());
+    let want = Want { alone: want.alone || is_in_vain, ..want };
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
     // What a fetch brings that began before somebody asked may have been purged before they did, and nobody here knows.
     let may_join = core.among.membership.may_serve();
@@ -227,6 +229,9 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
                         revalidate::freshen(core, &request, &known, &arrived, entry.bans())
                     };
                     arrived.finish(&OfCore, &core.config.limits);
+                    if matches!(freshened, Freshened::Yes { .. }) {
+                        core.vain.forget(request.hash);
+                    }
                     freshened
                 });
                 if let Freshened::Yes { set_cookie } = freshened {
@@ -282,6 +287,16 @@ fn unfit(
         let facts = core.facts_of(request);
         note::leave(core, request.primary(), &facts, block::NO_RANGES, clock::unix_s(), bans, None);
     }
+    if fit == Fit::OtherVersion {
+        // The first time its origin has changed it. Again and again, its servers have different ones, or it is made anew
+        // each time: it is passed for a while.
+        let now_ms = clock::monotonic_ms();
+        if core.versions_differ.has(block.object, now_ms) {
+            let facts = core.facts_of(request);
+            note::leave(core, request.primary(), &facts, block::VERSIONS_DIFFER, clock::unix_s(), bans, None);
+        }
+        core.versions_differ.note(block.object, now_ms);
+    }
     let key = block.key_of_object(&request.key);
     let is_there = || {
         let shard = core.shard.borrow();
@@ -334,6 +349,7 @@ async fn exchange(
     let asked = Asked {
         head: &head,
         wanted: Wanted::Storing,
+        client: request.client(),
         answered: Answered::Other,
         is_idempotent: true,
         why,
@@ -342,7 +358,7 @@ async fn exchange(
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let arrived = origin::ask(
-        &OfSite::of(request),
+        &OfSite::of(request).with_member_of(known.map_or(0, Known::member)),
         &config.limits,
         &asked,
         &mut Leader { reply: Some(reply), is_of_peer: false },

@@ -160,7 +160,12 @@ impl InFlight {
         }
         let is_purged =
             under_way.started.as_ref().is_some_and(|shared| !is_still_good(&want.request, &shared.response));
-        if is_purged {
+        // Nobody joins what is for those who waited: the next who asks begins the next fetch, and others wait for that.
+        let is_over = under_way
+            .started
+            .as_ref()
+            .is_some_and(|shared| shared.response.is_for_waiters() && !shared.response.is_fresh(now_s));
+        if is_purged || is_over {
             self.fetches.remove(&want.request.hash);
             return Place::Vacant(want);
         }
@@ -223,6 +228,13 @@ impl InFlight {
                 std::mem::take(&mut under_way.waiting)
             })
             .unwrap_or_default()
+    }
+
+    /// Whether requests wait for a fetch.
+    pub(crate) fn is_waited_for(&self, number: Number) -> bool {
+        self.fetches
+            .get(&number.hash)
+            .is_some_and(|under_way| under_way.number == number.number && !under_way.waiting.is_empty())
     }
 
     /// The answer may be shared: tells who waited, and leaves it for those to come. (Who waited when it was purged has

@@ -13,7 +13,7 @@ use crate::{
         self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, request::Method,
         vary::Vary,
     },
-    query,
+    queries, query,
     request::Request,
     response::{Response, Standing, Variant},
     response_head::{Flags, For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head, stored_values},
@@ -27,6 +27,8 @@ pub(crate) struct Storing {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) expires_s: u32,
+    /// Requests that come later find it. Otherwise it is read by those who wait, and dropped.
+    pub(crate) is_kept: bool,
     /// Its visitor had a cookie, and it does not say that all others may have it too: its max-age alone does.
     pub(crate) is_shared_by_age: bool,
 }
@@ -92,8 +94,12 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
         };
         note_freshness(core, request, is_without);
     }
+    let at_once = || at_once(core, request, &asked, &facts, times);
     match storable {
-        Ok((freshness, tags)) => {
+        Ok((mut freshness, tags)) => {
+            if answer.peer.is_some() {
+                freshness = of_peer(freshness);
+            }
             let mut judged = keep(core, request, head, (&asked, &facts), &freshness, times, length);
             let origin_ms = clock::unix_ms().saturating_sub(answer.requested_ms);
             judged.response.meta.origin_ms =
@@ -101,6 +107,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
             judged.response.meta.bans = bans;
             judged.response.tags = tags.unwrap_or_default();
             judged.response.tag_words = tag_words(core, head);
+            judged.response.may_be_late = at_once().is_some();
             if freshness.omits_fields && judged.storing.is_some() {
                 let omit = omitted(core, request.site, &[]);
                 judged.own = Some(kept(core, head, &omit, &freshness, times, length));
@@ -109,14 +116,39 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
         }
         Err(why) => {
             core.count(Counter::Uncacheable);
-            if note::is_lasting(why, head.status) {
+            // A note of what had expired on arrival is for `explain`: requests wait for the next answer all the same.
+            if note::is_lasting(why, head.status) || why == Why::Expired && head.status < 400 {
                 let sent = request.head();
                 let manner = core.manner(request.site);
                 let fields = SentFields { head: &sent, visitor: request.visitor, manner };
                 let varies = facts.vary.as_ref().ok().map(|vary| (vary.spec(), &fields));
                 note::leave(core, request.primary(), &asked, why.name(), times.response_s, bans, varies);
             }
-            let response = forwarded(core, head, times, length, Standing::NotStorable(Some(why)));
+            let standing = Standing::NotStorable(Some(why));
+            let late = (why == Why::Expired).then(at_once).flatten();
+            let tags = || tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)).ok();
+            if let Some((freshness, tags)) = late.and_then(|freshness| Some((freshness, tags()?))) {
+                let mut response = with_freshness(core, head, times, length, standing, &freshness);
+                response.meta.bans = bans;
+                response.tags = tags.unwrap_or_default();
+                response.may_be_late = true;
+                response.variant =
+                    facts.vary.as_ref().ok().map(Vary::spec).filter(|spec| !spec.is_empty()).map(|spec| {
+                        // Nothing is stored under this key: it is compared with those of the requests that wait.
+                        let mut key = request.primary().to_vec();
+                        let sent = request.head();
+                        let manner = core.manner(request.site);
+                        let fields = SentFields { head: &sent, visitor: request.visitor, manner };
+                        key::append_variant(&mut key, 0, spec, &fields);
+                        Variant { spec: spec.to_vec(), generation: 0, key }
+                    });
+                let own = staying(core, request, answer, forwarded(core, head, times, length, standing));
+                let (hash, key) = (request.hash, request.key.clone());
+                let expires_s = store_s(times.response_s);
+                let storing = Storing { hash, key, expires_s, is_kept: false, is_shared_by_age: false };
+                return Judged { response, own: Some(own), storing: Some(storing) };
+            }
+            let response = forwarded(core, head, times, length, standing);
             let response = staying(core, request, answer, response);
             Judged { response, own: None, storing: None }
         }
@@ -128,6 +160,85 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
 pub(crate) fn omitted(core: &Core, site: SiteId, said: &[Box<str>]) -> Vec<Box<str>> {
     let by_rule = core.sites.rules(site).removes_set_cookie.then(|| Box::from("set-cookie"));
     said.iter().cloned().chain(by_rule).collect()
+}
+
+/// The freshness of a response that had expired on arrival, for requests that waited for it: they get it as if it had come
+/// at once, where it would have been fresh then, no credentials are in play, and the response does not insist on being
+/// validated. With `--cookies rfc` the letter of RFC 9111 §4.2.3 holds, by which the time that the origin takes is age.
+fn at_once(
+    core: &Core,
+    request: &Request,
+    asked: &RequestFacts,
+    facts: &ResponseFacts,
+    times: Times,
+) -> Option<Freshness> {
+    let said = &facts.directives;
+    let insists = said.no_cache || said.must_revalidate || said.proxy_revalidate;
+    let is_by_the_letter = core.config.cookies == CookieRule::Rfc;
+    if insists || is_by_the_letter || asked.authorization || names_certificate(core, facts) {
+        return None;
+    }
+    let at_once = Times { response_s: times.request_s, ..times };
+    match policy::storable(asked, facts, &rules(core, request.site), at_once) {
+        Storable::Yes(freshness) if freshness.ttl_s() > 0 => {
+            let initial_age_s = policy::freshness::initial_age_s(&facts.dates, times);
+            Some(Freshness { initial_age_s: u32::try_from(initial_age_s).unwrap_or(u32::MAX), ..freshness })
+        }
+        Storable::Yes(_) | Storable::No(_) => None,
+    }
+}
+
+/// Bytes that an answer of unknown length counts as.
+const UNKNOWN_BYTES: u64 = 64 << 10;
+
+/// Whether an answer may be stored although its path has many queries ([`queries`](crate::queries)).
+fn has_room_for_query(
+    core: &Core,
+    request: &Request,
+    response: &Response,
+    (hash, key): (Hash, &[u8]),
+    now_s: u64,
+) -> bool {
+    let bytes = response.head.len() as u64 + response.length.unwrap_or(UNKNOWN_BYTES);
+    let primary = request.primary();
+    let Some(path_bytes) = memchr::memchr(b'?', primary) else {
+        core.queries.others_take(bytes);
+        return true;
+    };
+    // What is fetched in blocks takes room as these come; what is there already has its place.
+    let is_large = response.length.is_some_and(|length| length > core.store.object_bytes_max());
+    if is_large || core.shard_mut().lookup_owned(hash, key).is_some() {
+        return true;
+    }
+    let path = core.store.hash(&primary[..path_bytes]);
+    let all_bytes = match core.config.store {
+        Some(_) => core.config.store_bytes,
+        None => core.config.memory_bytes,
+    };
+    let capacity = all_bytes / core.store.cores() as u64;
+    match core.queries.may_add(path, hash, bytes, capacity, now_s) {
+        queries::Stored::Yes => true,
+        queries::Stored::Refused { percent, is_to_be_said } => {
+            if is_to_be_said {
+                tracing::warn!(
+                    path = %String::from_utf8_lossy(&primary[..path_bytes]).replace('\0', ""),
+                    "queries of one path have {percent} % of the store, others are stored when they are asked for again \
+                     (ignore-query leaves out parameters that change nothing)"
+                );
+            }
+            false
+        }
+    }
+}
+
+/// The freshness of what a peer sent. An operator's lifetime counted from the arrival there, and does not begin anew; what
+/// the peer took for fresh is fresh for a second here, so that those who wait for it get it.
+pub(crate) fn of_peer(freshness: Freshness) -> Freshness {
+    if !freshness.source.is_operators() {
+        return freshness;
+    }
+    let ttl_s = freshness.lifetime_s.saturating_sub(freshness.initial_age_s);
+    Freshness { lifetime_s: ttl_s.max(freshness.initial_age_s.saturating_add(1)), ..freshness }
 }
 
 /// Takes in whether a page says how long it is fresh ([`Unfresh`](crate::unfresh::Unfresh)).
@@ -262,11 +373,31 @@ fn forwarded(
     length: Option<u64>,
     standing: Standing,
 ) -> Response {
+    with_freshness(core, head, times, length, standing, &NO_FRESHNESS)
+}
+
+fn with_freshness(
+    core: &Core,
+    head: &ResponseHead<'_, '_>,
+    times: Times,
+    length: Option<u64>,
+    standing: Standing,
+    freshness: &Freshness,
+) -> Response {
     let mut bytes = Vec::with_capacity(1024);
     let left_out = LeftOut { omit: &[], tags: &core.config.tags };
     let outline = append_origin_head(&mut bytes, head, For::Forward, left_out, times.response_s);
-    let meta = StoredMeta::of_response(head, &outline, &NO_FRESHNESS, times, length);
-    Response { head: bytes, meta, length, standing, tags: Vec::new(), tag_words: Vec::new(), variant: None }
+    let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    Response {
+        head: bytes,
+        meta,
+        length,
+        standing,
+        tags: Vec::new(),
+        tag_words: Vec::new(),
+        variant: None,
+        may_be_late: false,
+    }
 }
 
 /// An answer that is kept, with its head as the store has it but for the fields in `omit`.
@@ -300,6 +431,7 @@ pub(crate) fn kept(
         tags: Vec::new(),
         tag_words: Vec::new(),
         variant: None,
+        may_be_late: false,
     }
 }
 
@@ -374,8 +506,15 @@ fn keep(
             }
         }
     };
+    if !has_room_for_query(core, request, &response, (hash, &key), times.response_s) {
+        core.count(Counter::QueriesTooMany);
+        let standing = Standing::NotStorable(Some(Why::TooManyQueries));
+        let response = forwarded(core, head, times, length, standing);
+        return Judged { response, own: None, storing: None };
+    }
     let response = Response { variant, ..response };
     core.book.ports.note(request.primary());
     let is_shared_by_age = core.config.cookies == CookieRule::Safe && !freshness.said_for_all && asked.cookie;
-    Judged { response, own: None, storing: Some(Storing { hash, key, expires_s, is_shared_by_age }) }
+    let storing = Storing { hash, key, expires_s, is_kept: true, is_shared_by_age };
+    Judged { response, own: None, storing: Some(storing) }
 }

@@ -11,29 +11,37 @@ const PLACES: usize = 1024;
 /// For how long: a failing origin is asked for an object once in this time by each core.
 const FOR_MS: u64 = 1000;
 
-/// Until when it was a moment ago, by the object.
-pub(crate) struct Lately(Places<u64>);
+/// Objects to which something happened a moment ago, each with the end of that moment.
+pub(crate) struct Lately {
+    until_ms: Places<u64>,
+    for_ms: u64,
+}
 
 impl Default for Lately {
     fn default() -> Self {
-        Self(Places::new(PLACES))
+        Self::lasting(FOR_MS)
     }
 }
 
 impl Lately {
-    /// The origin is being asked for an object.
+    /// A table whose moments last so long.
+    pub(crate) fn lasting(for_ms: u64) -> Self {
+        Self { until_ms: Places::new(PLACES), for_ms }
+    }
+
+    /// It happens to an object now.
     pub(crate) fn note(&self, hash: Hash, now_ms: u64) {
-        self.0.set(hash, now_ms + FOR_MS);
+        self.until_ms.set(hash, now_ms + self.for_ms);
     }
 
-    /// It is not, after all.
+    /// It did not happen, after all.
     pub(crate) fn forget(&self, hash: Hash) {
-        self.0.set(hash, 0);
+        self.until_ms.set(hash, 0);
     }
 
-    /// Whether it was within the last second.
+    /// Whether it happened a moment ago.
     pub(crate) fn has(&self, hash: Hash, now_ms: u64) -> bool {
-        self.0.get(hash).is_some_and(|until_ms| now_ms < until_ms)
+        self.until_ms.get(hash).is_some_and(|until_ms| now_ms < until_ms)
     }
 }
 

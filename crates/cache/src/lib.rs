@@ -95,6 +95,7 @@ mod ports;
 mod purge;
 mod purge_book;
 mod put;
+mod queries;
 mod query;
 mod rates;
 mod request;

@@ -8,15 +8,17 @@ use wire::http1::{fields::EntityTag, head::Headers};
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
     arriving::Content,
+    block,
     coding::Coding,
     core::{with_core, with_core_of},
+    counters::Counter,
     downstream::Downstream,
     error_page::Fault,
     fetch, hit,
     in_flight::Start,
     policy::{self, Verdict, accept::Accepted},
     request::Request,
-    response::Response,
+    response::{Misfit, Response},
     response_head::{CacheStatus, CodedHead, Flags, Fwd, is_bodiless},
     state::{State, Step, Trust, Undecoded},
     twins,
@@ -33,18 +35,29 @@ pub(crate) async fn miss(
     match fetch::ask(request, anew, alone, client).await {
         Start::Body { response, cursor, collapsed } => {
             // Who joined may have asked after a purge that it began before.
-            let is_ours = || {
+            let misfit = || {
                 with_core_of(request, |core| {
                     let (facts, cookies) = (core.facts_of(request), core.config.cookies);
                     let manner = core.manner(request.site);
-                    response.fits(request, &facts, (cookies, manner), clock::unix_s())
-                        && core.is_still_good(&response, request)
+                    let fits = response.fits(request, &facts, (cookies, manner), clock::unix_s());
+                    fits.err().or_else(|| (!core.is_still_good(&response, request)).then_some(Misfit::Other))
                 })
             };
-            if !collapsed || is_ours() {
+            let misfit = if collapsed { misfit() } else { None };
+            if misfit == Some(Misfit::Stale) {
+                // The next one would be waited for in vain, too.
+                let look = Look { alone: true, ..Look::of(Trust::Fresh, None) };
+                return look_again(request, anew, fwd, look);
+            }
+            if misfit.is_none() && is_far_behind(request, &response) {
+                // Its origin sends the range alone; what has come of the rest is given up with its connection.
+                with_core(|core| core.count(Counter::WideRanges));
+                return Step::Then(State::Pass(Some(RANGE_ALONE)));
+            }
+            if misfit.is_none() {
                 let status = CacheStatus {
                     stored: response.is_stored(),
-                    detail: response.not_stored(),
+                    detail: response.not_stored().or_else(|| response.was_late()),
                     collapsed,
                     ..CacheStatus::fwd(fwd)
                 };
@@ -72,6 +85,24 @@ pub(crate) async fn miss(
     }
     // It may be stored by now, perhaps under the key of a variant.
     look_again(request, anew, fwd, Look::of(Trust::Fresh, None))
+}
+
+/// What Cache-Status says of a range that was asked for by itself, since the whole is not stored.
+pub(crate) const RANGE_ALONE: &str = "range-alone";
+
+/// Bytes of an answer that may be read and dropped to get at a range of it.
+const SKIPPED_BYTES_MAX: u64 = block::BLOCK_BYTES;
+
+/// Whether a request asks for a range that far behind in an answer which is not stored: all before it would be read for
+/// nothing.
+fn is_far_behind(request: &Request, response: &Response) -> bool {
+    if response.is_stored() || request.is_of_peer || request.block.is_some() {
+        return false;
+    }
+    let validators = response.meta.validators(&response.head);
+    let (head, status) = (request.head(), response.meta.status);
+    let verdict = policy::evaluate(&head.headers, head.method == "GET", status, &validators, response.length);
+    matches!(verdict, Verdict::Partial { first, .. } if first > SKIPPED_BYTES_MAX)
 }
 
 /// Shows what is stored although it is stale, where that is allowed if the origin fails: it is not to be asked.
@@ -106,7 +137,7 @@ fn bytes_max() -> u64 {
 pub(crate) async fn decode(request: &Arc<Request>, undecoded: Undecoded, fwd: Fwd, is_last: bool) -> Step {
     let Undecoded { trust, said, set_cookie, refresh } = undecoded;
     let as_sent = !twins::decode(request).await || is_last;
-    let step = look_again(request, false, fwd, Look { trust, said, as_sent, set_cookie });
+    let step = look_again(request, false, fwd, Look { as_sent, set_cookie, ..Look::of(trust, said) });
     match step {
         Step::Answer(mut answer) => {
             answer.refresh = answer.refresh.or(refresh);
@@ -129,17 +160,19 @@ struct Look {
     as_sent: bool,
     /// `Set-Cookie` lines that the answer gets beside those of its head.
     set_cookie: Vec<u8>,
+    /// If it is a miss again, nobody is waited for.
+    alone: bool,
 }
 
 impl Look {
     const fn of(trust: Trust, said: Option<CacheStatus>) -> Self {
-        Self { trust, said, as_sent: false, set_cookie: Vec::new() }
+        Self { trust, said, as_sent: false, set_cookie: Vec::new(), alone: false }
     }
 }
 
 /// Looks a request up once more, as the hit path does. What the origin was asked about is no hit, whoever has the bytes.
 fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step {
-    let Look { trust, said, as_sent, set_cookie } = look;
+    let Look { trust, said, as_sent, set_cookie, alone: is_alone } = look;
     with_core_of(request, |core| {
         let (mut key, mut stored_head) = (Vec::new(), Vec::new());
         let turn = core.reader.turn();
@@ -163,7 +196,7 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step 
         };
         let state = match slow.state {
             State::Miss { anew: again, alone, only_if_cached } => {
-                State::Miss { anew: anew || again, alone, only_if_cached }
+                State::Miss { anew: anew || again, alone: alone || is_alone, only_if_cached }
             }
             State::Decode(undecoded) => State::Decode(Box::new(Undecoded { said, set_cookie, ..*undecoded })),
             State::Parts(mut found) => {

@@ -15,7 +15,7 @@ use engine::store::{BodyLength, Hash, Lookup, NewObject, Object, Shard, Turn};
 use smallvec::SmallVec;
 
 use crate::{
-    block::NO_RANGES,
+    block::{NO_RANGES, VERSIONS_DIFFER},
     core::{Core, store_s},
     counters::Counter,
     invalidations::Verdict,
@@ -185,7 +185,9 @@ pub(crate) fn of(
         Lookup::Hit(note) => Some(note),
         Lookup::Miss | Lookup::Contended => None,
     };
+    // What had expired on arrival is remembered for who explains, and waited for as before.
     find(core, primary, (facts, fields), now_s, look, |key| turn.hash(key), key)
+        .filter(|note| note.reason != Why::Expired.name())
 }
 
 /// As [`of`], for who only looks. Runs on the owner's core.
@@ -255,6 +257,6 @@ fn reason(bytes: &[u8]) -> Option<&'static str> {
     Why::ALL
         .iter()
         .map(|why| why.name())
-        .chain([TOO_LARGE, NO_RANGES])
+        .chain([TOO_LARGE, NO_RANGES, VERSIONS_DIFFER])
         .find(|known| known.as_bytes() == bytes)
 }

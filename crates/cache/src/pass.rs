@@ -1,7 +1,7 @@
 //! *pass*: a request that goes to the origin past the store, with its body, and an answer for its client only; and one that asks for
 //! a WebSocket.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use engine::cores::clock;
 use wire::http1::{
@@ -33,6 +33,9 @@ use crate::{
     websocket,
 };
 
+/// How long a client may send nothing of its request's body before its place among the exchanges is given to others.
+const UPLOAD_SILENCE_MAX: Duration = Duration::from_secs(1);
+
 /// *pass*: this very request goes to the origin, and its answer to this client only. `None`: the client is gone.
 pub(crate) async fn pass(
     request: &Arc<Request>,
@@ -58,6 +61,7 @@ pub(crate) async fn pass(
     let asked = Asked {
         head: &head,
         wanted: Wanted::Passing,
+        client: request.client(),
         answered: Answered::of_method(method),
         is_idempotent: is_idempotent(method),
         why: "pass",
@@ -104,7 +108,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     with_core(|core| core.count(Counter::Passes));
     let nonce = match websocket::nonce_of(request) {
         Ok(nonce) => nonce,
-        Err(error) => return Some(Step::Then(State::OriginFailed(OriginError::from_io(&error)))),
+        Err(error) => return Some(Step::Then(State::OriginFailed(OriginError::NoSocket(error.to_string())))),
     };
     let (config, head) = with_core_of(request, |core| {
         (Arc::clone(&core.config), request.for_switch(nonce.as_deref(), core.manner(request.site)))
@@ -112,6 +116,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     let asked = Asked {
         head: &head,
         wanted: Wanted::Switching,
+        client: request.client(),
         answered: Answered::of_method("GET"),
         is_idempotent: false,
         why: "pipe",
@@ -187,13 +192,23 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
         let is_chunked = request.framing == Framing::Chunked;
         let mut piece = Vec::with_capacity(READ_BYTES);
         loop {
-            let more = tokio::select! {
-                read = client.read(&mut piece) => read.map_err(SendError::Ours)?,
-                // It may answer without waiting for the rest.
-                early = exchange.answered_early(limits) => {
-                    return early.map(|()| Handed::Answered).map_err(SendError::Origin);
+            let more = {
+                let read = client.read(&mut piece);
+                let silence = tokio::time::sleep(UPLOAD_SILENCE_MAX);
+                tokio::pin!(read, silence);
+                loop {
+                    tokio::select! {
+                        read = &mut read => break read.map_err(SendError::Ours)?,
+                        // It may answer without waiting for the rest.
+                        early = exchange.answered_early(limits) => {
+                            return early.map(|()| Handed::Answered).map_err(SendError::Origin);
+                        }
+                        () = &mut silence, if !silence.is_elapsed() => exchange.pause(),
+                    }
                 }
             };
+            let at_most = limits.origin_first_byte_time_max;
+            exchange.resume(at_most).await.map_err(SendError::Origin)?;
             *has_begun = true;
             Trace::add_content(request.trace.as_ref(), piece.len());
             let trailers = if is_chunked && !more {

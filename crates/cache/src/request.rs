@@ -20,6 +20,7 @@ use crate::{
     in_force::InForce,
     key,
     keyed::Keyed,
+    origin::Client,
     sent::{Manner, SentFields},
     site::SiteId,
     transaction::Trace,
@@ -159,6 +160,11 @@ impl Request {
     /// Whether its origin is told of its client's certificate.
     pub(crate) fn is_of_certificate(&self) -> bool {
         self.is_known
+    }
+
+    /// Whose exchange with an origin is counted that is made for it.
+    pub(crate) fn client(&self) -> Client {
+        Client::at(self.visitor.address)
     }
 
     /// A body follows.
@@ -344,6 +350,23 @@ mod tests {
         let passed =
             format!("GET /a?b&utm_x=1&a HTTP/1.1\r\nHost: app.internal:81\r\nCookie: theme=dark\r\n{ours}");
         assert_eq!(sent_by(head, Wanted::Passing, rules()), passed);
+    }
+
+    #[test]
+    fn conditions_named_in_connection_stay_on_their_hop() {
+        for (name, value) in [
+            ("Range", "bytes=0-1"),
+            ("If-Range", "\"x\""),
+            ("If-Match", "\"x\""),
+            ("If-None-Match", "\"x\""),
+            ("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ] {
+            let head = format!("POST / HTTP/1.1\nHost: a\nConnection: {name}\n{name}: {value}");
+            assert_eq!(sent(&head, Wanted::Passing), format!("POST / HTTP/1.1\r\nHost: a\r\n{OWN}"));
+            let head = format!("POST / HTTP/1.1\nHost: a\n{name}: {value}");
+            assert!(sent(&head, Wanted::Passing).contains(&format!("{name}: {value}\r\n")), "{name}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::{
     downstream::Downstream,
     error_page::Fault,
     fetch,
-    miss::{decode, miss, stand_in},
+    miss::{RANGE_ALONE, decode, miss, stand_in},
     parts::{self, Unsent},
     pass,
     pipe::Pipe,
@@ -92,6 +92,14 @@ pub(crate) async fn respond(
                         Step::Then(State::Miss { anew: true, alone: false, only_if_cached })
                     }
                 }
+            }
+            State::Blocks(found)
+                if !found.only_if_cached
+                    && let Some(plan) = &found.several
+                    && blocks::are_wide(&found.blocks, plan.ranges(), &request) =>
+            {
+                with_core(|core| core.count(Counter::WideRanges));
+                Step::Then(State::Pass(Some(RANGE_ALONE)))
             }
             State::Blocks(found) => {
                 let FoundInBlocks { answer, blocks, several, only_if_cached } = *found;

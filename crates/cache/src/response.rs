@@ -25,6 +25,18 @@ pub(crate) struct Response {
     pub(crate) tag_words: Vec<u8>,
     /// Where it varies: the names of the headers, and the key of the variant that it is.
     pub(crate) variant: Option<Variant>,
+    /// A request that waited for it gets it although it had expired on arrival: it would have been fresh had it come at
+    /// once, and nothing forbids that (`judge::at_once`).
+    pub(crate) may_be_late: bool,
+}
+
+/// Why a response does not answer a request that waited for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    /// It is stale for that request: whatever else is waited for will be, too.
+    Stale,
+    /// It is another variant, or not meant for such visitors.
+    Other,
 }
 
 /// Why what is larger than an object may be is not stored.
@@ -90,24 +102,57 @@ impl Response {
         u64::from(self.meta.lifetime_s) > self.meta.age_s(now_s)
     }
 
-    /// Whether this response also answers a request that joined the fetch before the response came: it may be another
-    /// variant, not be meant for visitors with cookies, or too old for what the request asks.
+    /// Whether the response was expired on arrival, in a word for Cache-Status and the log.
+    pub(crate) fn was_late(&self) -> Option<&'static str> {
+        (self.is_stored() && self.meta.was_late()).then(|| Why::Expired.name())
+    }
+
+    /// Whether only those who waited for this response read it, and nobody who asks later.
+    pub(crate) fn is_for_waiters(&self) -> bool {
+        self.may_be_late && self.standing == Standing::NotStorable(Some(Why::Expired))
+    }
+
+    /// Whether this response also answers a request that joined the fetch before the response came.
+    ///
+    /// # Errors
+    /// It may be another variant, not be meant for visitors with cookies, or too old for what the request asks.
     pub(crate) fn fits(
         &self,
         request: &Request,
         facts: &RequestFacts,
         (cookies, manner): (CookieRule, Manner<'_>),
         now_s: u64,
-    ) -> bool {
+    ) -> Result<(), Misfit> {
         if !policy::may_share(!self.meta.flags.has(Flags::NOT_FOR_COOKIES), facts.cookie, cookies) {
-            return false;
+            return Err(Misfit::Other);
         }
         if facts.certificate && !self.meta.flags.has(Flags::FOR_ALL) {
-            return false;
+            return Err(Misfit::Other);
         }
-        if !matches!(policy::may_reuse(self.meta.stored(now_s), &facts.directives), Reuse::Fresh { .. }) {
-            return false;
+        if !self.is_of_variant(request, manner) {
+            return Err(Misfit::Other);
         }
+        let reuse = policy::may_reuse(self.meta.stored(now_s), &facts.directives);
+        if matches!(reuse, Reuse::Fresh { .. }) || self.is_in_time(facts, now_s) {
+            Ok(())
+        } else {
+            Err(Misfit::Stale)
+        }
+    }
+
+    /// Whether a request that waited gets this response as if that had come at once. What the request itself says of
+    /// ages counts all the same.
+    fn is_in_time(&self, facts: &RequestFacts, now_s: u64) -> bool {
+        let said = &facts.directives;
+        let is_young = |max_s: u32| max_s > 0 && self.meta.age_s(now_s) <= u64::from(max_s);
+        self.may_be_late
+            && !facts.authorization
+            && !said.no_cache
+            && said.min_fresh_s.is_none()
+            && said.max_age_s.is_none_or(is_young)
+    }
+
+    fn is_of_variant(&self, request: &Request, manner: Manner<'_>) -> bool {
         let Some(variant) = &self.variant else { return true };
         let mut key = request.primary().to_vec();
         let fields = SentFields { head: &request.head(), visitor: request.visitor, manner };

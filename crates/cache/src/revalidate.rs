@@ -98,6 +98,11 @@ impl Known {
         self.meta.has_validator()
     }
 
+    /// The member of the origin that an object in blocks stays with; 0: any.
+    pub(crate) fn member(&self) -> u32 {
+        if self.meta.flags.has(Flags::IN_BLOCKS) { self.meta.member } else { 0 }
+    }
+
     /// Those of its fetch, as lines.
     pub(crate) fn conditions(&self) -> Vec<u8> {
         conditions(&self.meta, &self.head)
@@ -162,7 +167,7 @@ pub(crate) fn freshen(
     }
     let stores_cookies = core.config.cookies == CookieRule::Rfc;
     if with_updated(known, head, stores_cookies, |head| {
-        store(core, request, known, head, (answer.requested_ms, bans))
+        store(core, request, known, head, (answer, bans))
     }) {
         core.count(Counter::Revalidated);
         let mut set_cookie = Vec::new();
@@ -204,19 +209,27 @@ fn with_updated(
     }
 }
 
+/// The tag of the member that answered; `None`: a peer did.
+pub(crate) fn member_of(core: &Core, request: &Request, answer: &Arrived) -> Option<u32> {
+    answer.peer.is_none().then(|| core.sites.group(request.site).tag(answer.member()))
+}
+
 fn store(
     core: &Core,
     request: &Request,
     known: &Known,
     head: &ResponseHead<'_, '_>,
-    (requested_ms, bans): (u64, u64),
+    (answer, bans): (&Arrived, u64),
 ) -> bool {
-    let times = judge::times(requested_ms);
+    let times = judge::times(answer.requested_ms);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
     let asked = judge::asked(core, request);
-    let Ok((freshness, tags)) = judge::storable(core, request.site, &asked, head, &facts, times) else {
+    let Ok((mut freshness, tags)) = judge::storable(core, request.site, &asked, head, &facts, times) else {
         return false;
     };
+    if answer.peer.is_some() {
+        freshness = judge::of_peer(freshness);
+    }
     // Tags were not stored with the head: these are the answer's, if it has any.
     let words = judge::tag_words(core, head);
     let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
@@ -226,6 +239,7 @@ fn store(
     let meta = StoredMeta {
         origin_ms: known.meta.origin_ms,
         schemes: known.meta.schemes,
+        member: member_of(core, request, answer).unwrap_or(known.meta.member),
         site: known.meta.site,
         bans,
         ..meta

@@ -64,6 +64,11 @@ impl Plan {
         self.ranges.first().cloned().unwrap_or(0..0)
     }
 
+    /// The ranges.
+    pub(crate) fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
     /// What is before a range's bytes.
     fn before(&self, at: usize) -> Vec<u8> {
         let mut before = if at == 0 { Vec::new() } else { b"\r\n".to_vec() };

@@ -22,7 +22,10 @@ pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'s
         OriginError::Refused | OriginError::Connect(_) | OriginError::Tls(_) => Fault::OriginRefused,
         OriginError::NobodyUp => Fault::OriginDown,
         OriginError::ConnectTimeout(_) => Fault::OriginConnectTimeout,
-        OriginError::Busy(_) | OriginError::Queue(_) | OriginError::StreamsBusy(_) => Fault::Overloaded,
+        OriginError::Busy(_)
+        | OriginError::Queue(_)
+        | OriginError::StreamsBusy(_)
+        | OriginError::NoSocket(_) => Fault::Overloaded,
         OriginError::Closed
         | OriginError::HeadShort
         | OriginError::Unprocessed
@@ -33,7 +36,10 @@ pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'s
         OriginError::Switched | OriginError::NotSwitched | OriginError::UnaskedNotModified => {
             Fault::OriginInvalid(Rule::Head(HeadRule::StatusCode))
         }
-        OriginError::Reset | OriginError::BodyShort | OriginError::BodyStalled(_) => Fault::OriginReset,
+        OriginError::Reset
+        | OriginError::Broken(_)
+        | OriginError::BodyShort
+        | OriginError::BodyStalled(_) => Fault::OriginReset,
     };
     page(Some(request), fault, Some(error))
 }

@@ -20,6 +20,7 @@ use crate::{
     admin::Operated,
     certificates::{CertificateSaid, Certificates},
     clustered::Clustered,
+    descriptors,
     failure::{Failure, Fault},
     savings::Savings,
     settings::{Section, Setting, Settings},
@@ -120,12 +121,17 @@ impl Accelerator {
     ) -> Result<Arc<Self>, Failure> {
         let config = settings.accelerator(origin_of(settings))?;
         let memory_bytes = config.memory_bytes;
-        let config = Config {
+        let mut config = Config {
             tls: certificates.as_ref().map(|certificates| certificates.tls.clone()),
             challenges: certificates.as_ref().and_then(|certificates| certificates.challenges.clone()),
             ..config
         };
         check_authorities(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let cores = match config.cores.len() {
+            0 => engine::cores::available().map_or(1, |cores| cores.len()),
+            cores => cores,
+        };
+        descriptors::fit(&mut config, descriptors::raise(), cores);
         let clustered = settings.cluster.config(settings);
         let clustered = clustered.map_err(|fault| Failure::Configuration(vec![fault]))?.map(Clustered::new);
         let among = clustered.as_ref().map(Clustered::among).unwrap_or_default();

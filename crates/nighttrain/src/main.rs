@@ -24,6 +24,7 @@ mod cluster_table;
 mod clustered;
 mod crawler_settings;
 mod demo;
+mod descriptors;
 mod effective;
 mod explained;
 mod failure;

@@ -42,6 +42,9 @@ on_one_core_and_on_two! {
     a39_blocks_survive_a_kill,
     a39_only_if_cached_asks_nobody,
     a6_several_ranges_come_out_of_memory_and_out_of_blocks,
+    blocks_stay_with_their_member,
+    versions_that_differ_again_leave_a_note,
+    ranges_far_apart_fetch_no_blocks,
 }
 
 const MIB: u64 = 1 << 20;
@@ -58,6 +61,8 @@ struct Film {
     fails_from: AtomicU64,
     sends_no_parts: AtomicBool,
     max_age_s: u64,
+    /// Another server has another entity tag for the same bytes.
+    server: usize,
 }
 
 impl Film {
@@ -74,7 +79,13 @@ impl Film {
             fails_from: AtomicU64::new(u64::MAX),
             sends_no_parts: AtomicBool::new(false),
             max_age_s,
+            server: 0,
         })
+    }
+
+    /// As another server has it.
+    fn of_server(self: Arc<Self>, server: usize) -> Arc<Self> {
+        Arc::new(Self { server, ..Arc::into_inner(self).expect("nobody else has it") })
     }
 
     fn shown_by(self: &Arc<Self>, origin: &ScriptedOrigin) {
@@ -84,7 +95,10 @@ impl Film {
 
     fn answer(&self, asked: &Seen, reply: &mut Reply<'_>) -> io::Result<Next> {
         let version = self.version.load(Ordering::SeqCst);
-        let tag = format!("\"v{version}\"");
+        let tag = match self.server {
+            0 => format!("\"v{version}\""),
+            server => format!("\"v{version}-{server}\""),
+        };
         let with = |answer: Answer| {
             answer
                 .header("Cache-Control", &format!("max-age={}", self.max_age_s))
@@ -530,4 +544,90 @@ fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
         client.send(&Request::get("/small").header("Range", "bytes=0-1,5000-5001").bytes());
         assert_eq!(byteranges::parts(&client.response("GET").expect_status(206), 100_000).len(), 2);
     }
+}
+
+/// Servers of one origin whose entity tags differ, as Apache's do that are made of inodes.
+fn blocks_stay_with_their_member(cores: &str) {
+    const BYTES: u64 = 20 << 20;
+    let servers: Vec<_> = (0..3)
+        .map(|server| {
+            let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES).of_server(server));
+            film.shown_by(&origin);
+            (origin, film)
+        })
+        .collect();
+    let urls: Vec<String> = servers.iter().map(|(origin, _)| origin.url()).collect();
+    for balance in ["round-robin", "random", "least-busy"] {
+        let running =
+            Accelerator::before(&urls.join(",")).flag("--cores", cores).flag("--balance", balance).start();
+        for _ in 0..3 {
+            let (got, end) = whole_film(&running);
+            assert_eq!((got, end), (BYTES, End::Complete), "{balance}");
+        }
+        let stat = running.stat();
+        assert_eq!(stat.count("requests.blocks_lost"), 0, "{balance}");
+        assert_eq!(
+            stat.count("requests.blocks_fetched"),
+            BYTES.div_ceil(BLOCK),
+            "{balance}: each block once"
+        );
+    }
+    let from: Vec<usize> = servers.iter().map(|(_, film)| film.parts()).collect();
+    assert_eq!(from.iter().sum::<usize>() as u64, 3 * BYTES.div_ceil(BLOCK), "{from:?}");
+}
+
+/// How many bytes of the film came, and how it ended.
+fn whole_film(running: &Accelerator) -> (u64, End) {
+    let mut client = running.connect();
+    client.send(&Request::get("/film").bytes());
+    assert_eq!(client.head("GET").status, 200);
+    client.drain_body()
+}
+
+/// What has another version for each block is passed, after it was tried twice.
+fn versions_that_differ_again_leave_a_note(cores: &str) {
+    const BYTES: u64 = 3 * BLOCK;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    let asked = AtomicU64::new(0);
+    let in_origin = Arc::clone(&film);
+    origin.on("/film", move |request, reply| {
+        // Each answer is of a version of its own.
+        in_origin.version.store(asked.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+        in_origin.answer(request, reply)
+    });
+    let running = setup(&origin, cores).start();
+    let mut whole = 0;
+    for _ in 0..6 {
+        let mut client = running.connect();
+        client.send(&Request::get("/film").bytes());
+        assert_eq!(client.head("GET").status, 200);
+        whole += u64::from(client.drain_body() == (BYTES, End::Complete));
+    }
+    assert!(whole >= 4, "{whole} of six came whole");
+    let said = running.ask(&["explain", "http://site.test/film"]);
+    let words = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(words.contains("different versions"), "{words}");
+}
+
+/// 32 ranges of a byte each, in 32 blocks.
+fn ranges_far_apart_fetch_no_blocks(cores: &str) {
+    const BYTES: u64 = 40 * BLOCK;
+    let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
+    let in_origin = Arc::clone(&film);
+    origin.on("/film", move |asked, reply| match asked.header("range") {
+        Some(range) if range.contains(',') => {
+            let parts = Answer::new(206, "parts").header("ETag", "\"v0\"");
+            reply.answer(&parts.header("Content-Type", "multipart/byteranges; boundary=b"))
+        }
+        _ => in_origin.answer(asked, reply),
+    });
+    let running = setup(&origin, cores).start();
+    let ranges: Vec<String> = (0..32).map(|block| format!("{0}-{0}", block * BLOCK)).collect();
+    let got = running.fetch(&ranged(&ranges.join(","))).expect_status(206).whole();
+    assert_eq!((got.text().as_str(), film.parts()), ("parts", 0));
+    assert!(status_of(&got).contains("detail=range-alone"), "{got:?}");
+    // What is stored is sent from there; a few blocks are fetched as before.
+    let two = running.fetch(&ranged(&format!("0-0,{BLOCK}-{BLOCK}"))).expect_status(206).whole();
+    assert!(two.header("content-type").is_some_and(|said| said.contains("multipart")), "{two:?}");
+    assert_eq!(film.parts(), 2);
 }

@@ -80,6 +80,7 @@ mod siege;
 mod site_recipes;
 mod site_wordpress;
 mod sites;
+mod slow_pages;
 mod stale;
 mod store_crash;
 mod store_disk_full;

@@ -24,6 +24,10 @@ on_one_core_and_on_two! {
     an_accelerator_before_another_is_no_circle,
     what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead,
     connections_to_the_origin_are_closed_when_they_are_old,
+    one_address_leaves_exchanges_to_others,
+    a_silent_upload_holds_no_exchange,
+    long_waits_for_an_origin_are_told,
+    a_far_range_is_not_read_up_to,
 }
 
 fn slow_uploads_do_not_keep_pages_from_the_others(cores: &str) {
@@ -249,4 +253,123 @@ fn connections_to_the_origin_are_closed_when_they_are_old(cores: &str) {
     });
     accelerator.get("/x").expect_status(200);
     assert_eq!(asked.join().expect("the origin"), Ok(0), "closed, although nobody asks");
+}
+
+/// A client asks for slow URLs, more of them than there are exchanges; whoever comes from elsewhere does not wait for it.
+fn one_address_leaves_exchanges_to_others(cores: &str) {
+    const EXCHANGES: usize = 16;
+    let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
+    let in_script = gate.clone();
+    origin.on("/slow", move |_, reply| {
+        in_script.pass();
+        reply.answer(&Answer::new(200, "slow").header("Cache-Control", "no-store"))
+    });
+    origin.answers("/page", Answer::new(200, "page").header("Cache-Control", "max-age=600"));
+    origin.answers("/mine", Answer::new(200, "mine").header("Cache-Control", "no-store"));
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--trusted-proxies", "127.0.0.1")
+        .limit("origin_connections_max", &EXCHANGES.to_string())
+        .limit("origin_first_byte_time_max", "120s")
+        .start();
+    let loops = cores.split(',').count();
+    let from = |address: &str, target: &str| Request::get(target).header("X-Forwarded-For", address);
+    let mut slow: Vec<Client> = (0..6 * EXCHANGES * loops)
+        .map(|number| {
+            let mut client = accelerator.connect();
+            client.send(&from("192.0.2.1", &format!("/slow?{number}")).bytes());
+            client
+        })
+        .collect();
+    eventually("it has half of the exchanges", || origin.count("/slow") == EXCHANGES * loops / 2);
+    for number in 0..40 {
+        let page = accelerator.fetch(&from("192.0.2.2", &format!("/page?{number}"))).expect_status(200);
+        assert_eq!(page.text(), "page");
+        let mine = from("198.51.100.7", "/mine").header("Cookie", "s=1");
+        assert_eq!(accelerator.fetch(&mine).expect_status(200).text(), "mine");
+    }
+    assert_eq!(origin.count("/slow"), EXCHANGES * loops / 2, "and has no more while others want some");
+    gate.open();
+    let answered = slow.iter_mut().map(|client| client.response("GET").status());
+    assert!(answered.into_iter().all(|status| status == 200), "all of them in the end");
+}
+
+fn a_silent_upload_holds_no_exchange(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.answers("/up", Answer::new(200, "taken"));
+    origin.answers("/mine", Answer::new(200, "mine").header("Cache-Control", "no-store"));
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .limit("origin_connections_max", "1")
+        .limit("origin_first_byte_time_max", "120s")
+        .start();
+    let mut uploads: Vec<Client> = (0..8)
+        .map(|_| {
+            let mut client = accelerator.connect();
+            client.send(b"POST /up HTTP/1.1\r\nHost: site.test\r\nContent-Length: 10\r\n\r\nhello");
+            client
+        })
+        .collect();
+    eventually("each has a connection", || origin.connections() >= 8);
+    for _ in 0..4 {
+        let mine = Request::new("POST", "/mine").body(b"q");
+        assert_eq!(accelerator.fetch(&mine).expect_status(200).text(), "mine");
+    }
+    for upload in &mut uploads {
+        upload.send(b"world");
+        assert_eq!(upload.response("POST").expect_status(200).text(), "taken");
+    }
+    assert!(origin.seen("/up").iter().all(|seen| seen.body == b"helloworld"));
+}
+
+fn long_waits_for_an_origin_are_told(_: &str) {
+    let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
+    let in_script = gate.clone();
+    origin.on("/slow", move |_, reply| {
+        in_script.pass();
+        reply.answer(&Answer::new(200, "slow").header("Cache-Control", "no-store"))
+    });
+    origin.answers("/mine", Answer::new(200, "mine").header("Cache-Control", "no-store"));
+    let accelerator = Accelerator::before(&origin.url()).limit("origin_connections_max", "1").start();
+    let mut slow = accelerator.connect();
+    slow.send(&Request::get("/slow").bytes());
+    eventually("it is asked", || origin.count("/slow") == 1);
+    let mut waiting = accelerator.connect();
+    waiting.send(&Request::new("POST", "/mine").body(b"q").bytes());
+    std::thread::sleep(Duration::from_millis(1_200));
+    gate.open();
+    slow.response("GET").expect_status(200);
+    waiting.response("POST").expect_status(200);
+    assert_eq!(accelerator.stat().count("limits.origin_long_waits"), 1);
+    eventually("the log says so", || accelerator.printed().contains("origin busy"));
+}
+
+/// The first range of a page that turns out not to be stored.
+fn a_far_range_is_not_read_up_to(cores: &str) {
+    const BYTES: u64 = 256 << 20;
+    let origin = ScriptedOrigin::start();
+    let sent = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let in_script = std::sync::Arc::clone(&sent);
+    origin.on("/big", move |asked, reply| {
+        let with = |answer: Answer| answer.header("Cache-Control", "no-store");
+        if asked.header("range").is_some() {
+            let said = format!("bytes {}-{}/{BYTES}", BYTES - 10, BYTES - 1);
+            return reply.answer(&with(Answer::new(206, "0123456789")).header("Content-Range", &said));
+        }
+        let head = with(Answer::until_close(200, "")).header("Content-Length", &BYTES.to_string());
+        reply.send(&head.head_bytes())?;
+        let piece = vec![0; 64 << 10];
+        for _ in 0..BYTES / piece.len() as u64 {
+            reply.send(&piece)?;
+            in_script.fetch_add(piece.len() as u64, std::sync::atomic::Ordering::SeqCst);
+        }
+        Ok(Next::Close)
+    });
+    let accelerator = Accelerator::before(&origin.url()).flag("--cores", cores).start();
+    let far = Request::get("/big").header("Range", &format!("bytes={}-", BYTES - 10));
+    let got = accelerator.fetch(&far).expect_status(206).whole();
+    assert_eq!(got.text(), "0123456789");
+    let read = sent.load(std::sync::atomic::Ordering::SeqCst);
+    assert!(read < BYTES / 8, "{read} bytes were read for ten");
+    assert_eq!(accelerator.stat().count("requests.wide_ranges"), 1);
 }

@@ -23,18 +23,33 @@ pub(super) fn source(
     if facts.directives.no_cache {
         return (meta.lifetime_s == 0).then_some(Source::NoCache);
     }
-    if path_ttl_s == Some(meta.lifetime_s) {
+    // An operator's lifetime counts from the arrival.
+    let is_of = |ttl_s: u32| ttl_s.saturating_add(u32::from(meta.arrived_age_s)) == meta.lifetime_s;
+    if path_ttl_s.is_some_and(is_of) {
         return Some(Source::Path);
     }
     let by_status = is_heuristically_cacheable(facts.status) || facts.directives.public;
     let found =
         lifetime(&facts.directives, &facts.dates, !facts.targeted, by_status, default_ttl_s, meta.date_s);
-    found.filter(|(lifetime_s, _)| *lifetime_s == meta.lifetime_s).map(|(_, source)| source)
+    let found =
+        found.filter(
+            |(lifetime_s, source)| {
+                if source.is_operators() { is_of(*lifetime_s) } else { *lifetime_s == meta.lifetime_s }
+            },
+        );
+    found.map(|(_, source)| source)
 }
 
 /// The sum; `meta` is as it was stored, `lifetime_s` what a purge has left of it.
 pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, now_s: u64) -> String {
-    let by = source.map_or_else(|| "as it was decided then".to_owned(), |source| source.name().to_owned());
+    let by = match source {
+        None => "as it was decided then".to_owned(),
+        Some(source) if source.is_operators() && meta.arrived_age_s > 0 => {
+            let ttl_s = meta.lifetime_s - u32::from(meta.arrived_age_s).min(meta.lifetime_s);
+            format!("{}, {ttl_s} s from its arrival", source.name())
+        }
+        Some(source) => source.name().to_owned(),
+    };
     let ended = match lifetime_s == meta.lifetime_s {
         true => String::new(),
         false => format!(", ended by a purge after {lifetime_s} s"),
@@ -51,6 +66,7 @@ pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, no
         Some(left_s) => format!("fresh for {left_s} s more"),
         None => format!("stale for {} s", age_s - u64::from(lifetime_s)),
     };
+    let left = if meta.was_late() { format!("{left}; it had expired on arrival") } else { left };
     format!("lifetime {} s ({by}){ended} - age {age_s} s{of_it} = {left}", meta.lifetime_s)
 }
 

@@ -124,16 +124,35 @@ struct Known {
     asked: Asked,
 }
 
+/// How far a head was searched for its end: one that comes in crumbs is parsed once, and not after each.
+#[derive(Default)]
+struct HeadEnd {
+    searched: usize,
+}
+
+impl HeadEnd {
+    /// Whether a head may be whole with what came since the last call, or is too long.
+    fn may_be_here(&mut self, came: &[u8], bytes_max: usize) -> bool {
+        const END: &[u8] = b"\r\n\r\n";
+        let from = self.searched.saturating_sub(END.len() - 1);
+        self.searched = came.len();
+        came.len() > bytes_max || memchr::memmem::find(&came[from..], END).is_some()
+    }
+}
+
 impl Serving {
     /// Reads until there is a whole head; its length. `None`: there will be none.
     async fn head(&mut self, came: &mut Vec<u8>) -> Option<usize> {
+        let mut end = HeadEnd::default();
         loop {
-            match parse_request(came, &mut HeaderSlots::new(), &self.limits) {
-                Ok(Progress::Complete((_, head_bytes))) => return Some(head_bytes),
-                Ok(Progress::NeedMore) => {}
-                Err(error) => {
-                    with_core(|core| core.count(Counter::of_head_error(&error)));
-                    return None;
+            if end.may_be_here(came, self.limits.head_bytes_max) {
+                match parse_request(came, &mut HeaderSlots::new(), &self.limits) {
+                    Ok(Progress::Complete((_, head_bytes))) => return Some(head_bytes),
+                    Ok(Progress::NeedMore) => {}
+                    Err(error) => {
+                        with_core(|core| core.count(Counter::of_head_error(&error)));
+                        return None;
+                    }
                 }
             }
             let Client { transport, watch, .. } = &mut self.client;
@@ -435,5 +454,24 @@ impl Downstream for Waiting {
     async fn interim(&mut self, head: &[u8]) {
         // What comes faster than it can be sent is not told: nobody needs it.
         let _ = self.0.try_send(head.to_vec());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dribbled_head_is_parsed_once() {
+        let head = [&b"GET / HTTP/1.1\r\n"[..], &b"X: y\r\n".repeat(1000), b"\r\n"].concat();
+        for crumb in [1, 2, 3, 4, 5, 1000] {
+            let (mut end, mut parsed, mut came) = (HeadEnd::default(), 0, Vec::new());
+            for crumb in head.chunks(crumb) {
+                came.extend_from_slice(crumb);
+                parsed += usize::from(end.may_be_here(&came, usize::MAX));
+            }
+            assert_eq!((parsed, came.len()), (1, head.len()), "crumbs of {crumb}");
+        }
+        assert!(HeadEnd::default().may_be_here(&head[..100], 99), "one that is too long is refused at once");
     }
 }

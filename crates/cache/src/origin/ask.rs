@@ -10,6 +10,7 @@ use super::{
     begin::{Over, begin},
     exchange::{Arrived, Exchange, Handed, Heard, Patience, Switched},
     group::{MemberId, Tried},
+    shares::Client,
     upstream::Upstreams,
 };
 use crate::{
@@ -63,6 +64,8 @@ pub(crate) struct Asked<'a> {
     /// The head as it is sent.
     pub(crate) head: &'a [u8],
     pub(crate) wanted: Wanted,
+    /// Whose exchange it is.
+    pub(crate) client: Client,
     /// What decides whether the answer has a body.
     pub(crate) answered: framing::Answered,
     /// It may be sent again although the origin may have seen it (RFC 9110 §9.2.2).
@@ -75,6 +78,11 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Of what its permit is.
+    fn by(&self) -> (Wanted, Client) {
+        (self.wanted, self.client)
+    }
+
     /// What the log will say of asking a server.
     fn draft(&self, upstreams: &impl Upstreams, member: MemberId) -> Draft {
         if self.trace.is_none() {
@@ -165,7 +173,7 @@ impl<U: Upstreams> Attempt<'_, U> {
         let (mut is_again, mut unprocessed) = (false, 0);
         loop {
             let mut draft = asked.draft(*upstreams, *member);
-            let begun = begin(*upstreams, *member, limits, asked.wanted, over, *patience).await;
+            let begun = begin(*upstreams, *member, limits, asked.by(), over, *patience).await;
             let mut exchange = begun.map_err(|error| {
                 draft.failed(&error);
                 Failed::before(error)
@@ -200,7 +208,7 @@ impl<U: Upstreams> Attempt<'_, U> {
                     arrived.is_logged_by(draft);
                     return Ok(arrived);
                 }
-                Err(error) if reused && is_repeatable && !is_again && !is_told && error.is_end() => {
+                Err(error) if reused && is_repeatable && !is_again && !is_told && error.is_cut() => {
                     draft.failed(&error);
                     (is_again, over) = (true, Over::Fresh);
                 }
@@ -221,7 +229,7 @@ impl<U: Upstreams> Attempt<'_, U> {
                 }
                 Err(error) => {
                     draft.failed(&error);
-                    let is_cut = error.is_end() || error == OriginError::HeadShort;
+                    let is_cut = error.is_cut() || error == OriginError::HeadShort;
                     if is_cut || error.is_silence() {
                         upstreams.fared(*member, false);
                     }
@@ -263,7 +271,7 @@ pub(crate) async fn switch<S: RequestSender>(
         let mut draft = asked.draft(upstreams, member);
         // Over HTTP/2 it would be asked for otherwise (RFC 8441), and few origins have that.
         let patience = Patience::of(limits);
-        let begun = begin(upstreams, member, limits, asked.wanted, Over::Http1, patience).await;
+        let begun = begin(upstreams, member, limits, asked.by(), Over::Http1, patience).await;
         let mut exchange = match begun {
             Ok(exchange) => exchange,
             Err(error) => {

@@ -23,6 +23,7 @@ use super::{
     http1, http2,
     line::Line,
     member::{Member, Spoken},
+    shares::Client,
     upstream::{Permit, Upstream, Upstreams},
 };
 use crate::{config::Limits, request::Wanted};
@@ -43,13 +44,15 @@ pub(super) async fn begin(
     upstreams: &impl Upstreams,
     id: MemberId,
     limits: &Limits,
-    wanted: Wanted,
+    (wanted, client): (Wanted, Client),
     over: Over,
     patience: Patience,
 ) -> Result<Exchange, OriginError> {
-    let (permits, member) =
-        of(upstreams, id, |upstream| (upstream.permits.clone(), Arc::clone(&upstream.member)))?;
-    let mut permit = permits.acquire(wanted, limits.origin_first_byte_time_max).await?;
+    let (permits, member, tell) = of(upstreams, id, |upstream| {
+        (Arc::clone(&upstream.permits), Arc::clone(&upstream.member), upstream.tell)
+    })?;
+    let at_most = limits.origin_first_byte_time_max;
+    let mut permit = permits.acquire(wanted, client, at_most, (&member, tell)).await?;
     permit.busy = Some(member.begin());
     if over != Over::Http1 && member.may_speak_http2() {
         let shared = Shared { upstreams, id, member: &member, limits, wanted, over, patience };
@@ -74,9 +77,16 @@ pub(super) async fn begin(
                 .map(|place| of_place(place, id, permit, false, patience))
         }
         Err(error) => {
-            upstreams.fared(id, false);
+            not_connected(upstreams, id, &error);
             Err(error)
         }
+    }
+}
+
+/// A server could not be connected to, which counts against it unless our own system is at its limits.
+fn not_connected(upstreams: &impl Upstreams, id: MemberId, error: &OriginError) {
+    if !matches!(error, OriginError::NoSocket(_)) {
+        upstreams.fared(id, false);
     }
 }
 
@@ -181,7 +191,7 @@ impl<U: Upstreams> Shared<'_, U> {
                 .await
                 .map(|place| of_place(place, id, permit, false, patience)),
             Err(error) => {
-                upstreams.fared(id, false);
+                not_connected(upstreams, id, &error);
                 Err(error)
             }
         };

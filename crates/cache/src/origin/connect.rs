@@ -14,7 +14,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// for a while.
 pub(super) async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, OriginError> {
     if let [only] = addresses {
-        return TcpStream::connect(only).await.map_err(|error| OriginError::from_io(&error));
+        return TcpStream::connect(only).await.map_err(|error| OriginError::of_connect(&error));
     }
     let mut trying = JoinSet::new();
     let mut waiting = addresses.iter().copied();
@@ -37,7 +37,7 @@ pub(super) async fn connect_any(addresses: &[SocketAddr]) -> Result<TcpStream, O
             match tried {
                 Some(Ok(Ok(stream))) => return Ok(stream),
                 Some(Ok(Err(error))) => {
-                    failed = Some(OriginError::from_io(&error));
+                    failed = Some(OriginError::of_connect(&error));
                     if !is_last {
                         break;
                     }

@@ -232,6 +232,16 @@ impl Exchange {
         }
     }
 
+    /// Gives its place among the exchanges to others, while its client sends nothing of the request's body.
+    pub(crate) fn pause(&mut self) {
+        self.permit.pause();
+    }
+
+    /// Takes a place again.
+    pub(crate) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
+        self.permit.resume(at_most).await
+    }
+
     /// Waits until the origin answers although it does not have the whole request (RFC 9112 §9.5, RFC 9113 §8.1).
     /// Nothing is lost where the wait is given up.
     pub(crate) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {

@@ -79,6 +79,16 @@ pub(crate) struct Wish {
     pub(crate) hash: u64,
     /// The seed of the member that its visitor stays with.
     pub(crate) stays_with: Option<u64>,
+    /// The tag of the member that has the version of which a block is wanted; 0: any may have it.
+    pub(crate) block_of: u32,
+}
+
+/// Bits of a seed by which a stored object knows the member that sent it.
+const TAG_BITS: u64 = (1 << 24) - 1;
+
+/// The tag of a member by its seed; never 0.
+fn tag_of(seed: u64) -> u32 {
+    (seed & TAG_BITS).max(1) as u32
 }
 
 fn seed_of(server: &Server) -> u64 {
@@ -143,8 +153,13 @@ impl Group {
 
     fn place_of(&self, wish: Wish, tried: Tried, turns: &mut [i64], now_ms: u64) -> Option<usize> {
         let is_left = |at: usize| tried.members >> at & 1 == 0;
-        if let Some(seed) = wish.stays_with {
-            let its = self.places.iter().position(|place| place.seed == seed);
+        if wish.block_of > 0 || wish.stays_with.is_some() {
+            // Another member may have another version: a block goes before its visitor's member.
+            let is_its = |place: &Place| match wish.block_of {
+                0 => Some(place.seed) == wish.stays_with,
+                tag => tag_of(place.seed) == tag,
+            };
+            let its = self.places.iter().position(is_its);
             let can = |at: &usize| {
                 let standing = self.places[*at].member.standing(now_ms);
                 is_left(*at) && matches!(standing, Standing::Up | Standing::Warming(_) | Standing::Drained)
@@ -181,7 +196,15 @@ impl Group {
     pub(crate) fn wish(&self, page: &[u8], head: &RequestHead<'_, '_>) -> Wish {
         let hash = if self.balance == Balance::Hash { Hash::seeded(page, 0).word() } else { 0 };
         let stays_with = self.sticky.as_deref().and_then(|name| stays_with(head, name));
-        Wish { hash, stays_with }
+        Wish { hash, stays_with, block_of: 0 }
+    }
+
+    /// By which a stored object knows the member that sent it; 0: there is no other that could be asked.
+    pub(crate) fn tag(&self, member: MemberId) -> u32 {
+        if self.places.len() < 2 {
+            return 0;
+        }
+        self.places.iter().find(|place| place.member.id == member).map_or(0, |place| tag_of(place.seed))
     }
 
     /// The cookie by which a visitor stays with the member that answered, where it does not have it yet.

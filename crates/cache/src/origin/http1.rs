@@ -96,7 +96,7 @@ impl Talk {
         }
         // On the heap, because it is rare: every exchange would be larger by it.
         match Box::pin(timeout(at_most, write_all(&mut self.line, bytes))).await {
-            Ok(sent) => sent.map_err(|error| OriginError::from_io(&error)),
+            Ok(sent) => sent.map_err(|error| OriginError::of_exchange(&error)),
             Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
         }
     }
@@ -139,7 +139,7 @@ impl Talk {
             biased;
             heard = hear(&mut reader, received, limits) => heard.map(|()| Handed::Answered),
             sent = timeout(at_most, write_all(&mut writer, bytes)) => match sent {
-                Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::from_io(&error)),
+                Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::of_exchange(&error)),
                 Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
             }
         }
@@ -198,7 +198,7 @@ impl Talk {
                 Ok(Ok(0)) if buffer.is_empty() => return Err(OriginError::Closed),
                 Ok(Ok(0)) => return Err(OriginError::HeadShort),
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(OriginError::from_io(&error)),
+                Ok(Err(error)) => return Err(OriginError::of_exchange(&error)),
             }
         }
     }
@@ -227,7 +227,7 @@ async fn hear(
             Ok(0) if received.is_empty() => return Err(OriginError::Closed),
             Ok(0) => return Err(OriginError::HeadShort),
             Ok(_) => {}
-            Err(error) => return Err(OriginError::from_io(&error)),
+            Err(error) => return Err(OriginError::of_exchange(&error)),
         }
     }
 }

@@ -30,6 +30,7 @@ mod pool;
 mod probe;
 mod resolve;
 mod said;
+mod shares;
 mod upstream;
 
 use std::{io, time::Duration};
@@ -49,9 +50,10 @@ pub(crate) use pool::Pool;
 pub(crate) use probe::probe;
 pub(crate) use resolve::{NameCounter, Names};
 pub(crate) use said::Servers;
+pub(crate) use shares::Client;
 pub(crate) use upstream::{Permit, Pools, Upstream, Upstreams};
 
-/// What becomes of connections of HTTP/2, for whoever counts it.
+/// What becomes of connections of HTTP/2, and of requests that wait, for whoever counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     /// One is there.
@@ -64,6 +66,8 @@ pub(crate) enum Told {
     Request,
     /// The origin did not take a request, which is sent again.
     Unprocessed,
+    /// A request waited long for an exchange with a server.
+    LongWait,
 }
 
 /// Who is told.
@@ -108,6 +112,12 @@ pub(crate) enum OriginError {
     /// Every connection is busy and the queue's time is up.
     #[error("no connection to the origin became free within {0:?}")]
     Busy(Duration),
+    /// The system gave us no connection: no descriptor, no port, no memory.
+    #[error("no connection to the origin could be opened here: {0}")]
+    NoSocket(String),
+    /// An established connection failed in another way than by its end.
+    #[error("the connection to the origin broke: {0}")]
+    Broken(String),
     /// It closed the connection before it had answered.
     #[error("the origin closed the connection before it had answered")]
     Closed,
@@ -168,6 +178,8 @@ impl OriginError {
             | Self::TooSlow(_)
             | Self::Queue(_)
             | Self::Busy(_)
+            | Self::NoSocket(_)
+            | Self::Broken(_)
             | Self::Closed
             | Self::Reset
             | Self::FirstByteTimeout(_)
@@ -187,20 +199,62 @@ impl OriginError {
         self.is_end() || matches!(self, Self::FirstByteTimeout(_))
     }
 
-    pub(super) fn of_connect(error: &io::Error) -> Self {
+    /// Whether the exchange ended with its connection, in whichever way; on a kept connection perhaps before the request
+    /// came.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_end() || matches!(self, Self::Broken(_))
+    }
+
+    /// Of connecting.
+    pub(crate) fn of_connect(error: &io::Error) -> Self {
         match error.kind() {
             // A Unix socket that nobody has made yet, or that nobody listens at.
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Refused,
+            _ if is_ours(error) => Self::NoSocket(error.to_string()),
             _ => Self::Connect(error.to_string()),
         }
     }
 
-    pub(crate) fn from_io(error: &io::Error) -> Self {
+    /// Of an exchange on an established connection. None of these says that the origin cannot be reached.
+    pub(crate) fn of_exchange(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::ConnectionRefused => Self::Refused,
             io::ErrorKind::ConnectionReset => Self::Reset,
             io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => Self::Closed,
-            _ => Self::Connect(error.to_string()),
+            _ => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+/// Whether a connection was refused by our own system: it says nothing of the origin.
+fn is_ours(error: &io::Error) -> bool {
+    // ENOMEM, ENFILE, EMFILE, ENOBUFS (errno(3)); EADDRNOTAVAIL: no port is left.
+    const OURS: [i32; 4] = [12, 23, 24, 105];
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error().is_some_and(|errno| OURS.contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_odd_error_ejects_no_origin() {
+        let of = io::Error::from_raw_os_error;
+        // EIO, EHOSTUNREACH, ETIMEDOUT, EPROTO in the middle of an exchange.
+        for errno in [5, 113, 110, 71] {
+            let error = OriginError::of_exchange(&of(errno));
+            assert!(matches!(error, OriginError::Broken(_)), "{errno}: {error}");
+            assert!(!error.is_unreachable() && !error.is_silence() && error.is_cut(), "{errno}");
+        }
+        // What our own system refuses is no fault of the origin.
+        for errno in [12, 23, 24, 99, 105] {
+            let error = OriginError::of_connect(&of(errno));
+            assert!(matches!(error, OriginError::NoSocket(_)), "{errno}: {error}");
+            assert!(!error.is_unreachable() && !error.is_cut(), "{errno}");
+        }
+        // EHOSTUNREACH, ETIMEDOUT, ECONNREFUSED while connecting.
+        for errno in [113, 110, 111] {
+            assert!(OriginError::of_connect(&of(errno)).is_unreachable(), "{errno}");
         }
     }
 }

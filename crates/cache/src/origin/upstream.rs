@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -15,11 +15,12 @@ use tokio::{
 };
 
 use super::{
-    OriginError, Tell,
+    OriginError, Tell, Told,
     group::{MemberId, Tried},
     http2::{Connection, Place},
     line::Line,
     member::{Busy, Member},
+    shares::{Client, Share, Shares},
 };
 use crate::{config::Limits, request::Wanted};
 
@@ -40,7 +41,7 @@ pub(crate) struct Upstream {
     /// Those that many exchanges share, busy or not.
     shared: Vec<Connection>,
     idle_time_max: Duration,
-    pub(super) permits: Permits,
+    pub(super) permits: Arc<Permits>,
     pub(super) streams: Streams,
     /// Who connects to a server that may speak HTTP/2; others wait, because they can all use what comes of it.
     pub(super) connecting: Arc<Semaphore>,
@@ -124,41 +125,63 @@ impl Streams {
 /// for a permit finds an idle connection as soon as there is one.
 ///
 /// Bounds: `origin_connections_max` exchanges, of which a share is for the store; `origin_lasting_max` passed answers
-/// whose head has been sent; `origin_queue_max` who wait.
-#[derive(Clone)]
+/// whose head has been sent; `origin_queue_max` who wait. While more than half of one of these is in use, a client has a
+/// quarter of it at most ([`Shares`]). An upload whose client is silent holds no permit ([`Permit::pause`]).
 pub(super) struct Permits {
     places: Places,
     lasting: Arc<Semaphore>,
-    queued: Arc<AtomicUsize>,
-    queue_max: usize,
+    of_exchanges: Shares,
+    of_lasting: Shares,
+    of_queue: Shares,
+    /// When it was last said that requests wait, in milliseconds of the monotonic clock.
+    said_ms: AtomicU64,
 }
+
+/// Requests that wait longer than this for an exchange are counted and logged.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+/// How often that is logged at most, for each server and core.
+const SAID_EVERY_MS: u64 = 10_000;
 
 /// Leave to talk to the origin, while it is held.
 pub(crate) struct Permit {
-    _held: OwnedSemaphorePermit,
-    lasting: Arc<Semaphore>,
+    /// None while its upload is silent.
+    held: Option<Held>,
+    permits: Arc<Permits>,
+    wanted: Wanted,
+    client: Client,
     /// What is counted as the server's work.
     pub(super) busy: Option<Busy>,
+}
+
+struct Held {
+    _place: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl Permit {
     /// Counts the exchange among those that last, if there is room; its place is free for another.
     pub(crate) fn outlast(&mut self) -> bool {
-        let held = Arc::clone(&self.lasting).try_acquire_owned();
-        let is_room = held.is_ok();
-        if let Ok(held) = held {
-            self._held = held;
+        let permits = &self.permits;
+        let Some(share) = permits.of_lasting.take(self.client) else { return false };
+        let place = Arc::clone(&permits.lasting).try_acquire_owned();
+        let is_room = place.is_ok();
+        if let Ok(place) = place {
+            self.held = Some(Held { _place: place, _share: share });
         }
         is_room
     }
-}
 
-/// One who waits for a permit.
-struct Queued(Arc<AtomicUsize>);
+    /// Gives its place to others for as long as its client sends nothing of its request's body.
+    pub(crate) fn pause(&mut self) {
+        self.held = None;
+    }
 
-impl Drop for Queued {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    /// Takes a place again, where it has none; waits for it as a new exchange does.
+    pub(crate) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
+        if self.held.is_none() {
+            self.held = Some(self.permits.held(self.wanted, self.client, at_most).await?);
+        }
+        Ok(())
     }
 }
 
@@ -167,22 +190,72 @@ impl Permits {
         Self {
             places: Places::new(limits.origin_connections_max),
             lasting: Arc::new(Semaphore::new(limits.origin_lasting_max)),
-            queued: Arc::new(AtomicUsize::new(0)),
-            queue_max: limits.origin_queue_max,
+            of_exchanges: Shares::new(limits.origin_connections_max),
+            of_lasting: Shares::new(limits.origin_lasting_max),
+            of_queue: Shares::new(limits.origin_queue_max),
+            said_ms: AtomicU64::new(0),
         }
     }
 
-    /// Waits for leave, in a queue of bounded length.
-    pub(super) async fn acquire(&self, wanted: Wanted, at_most: Duration) -> Result<Permit, OriginError> {
-        let permit = |held| Permit { _held: held, lasting: Arc::clone(&self.lasting), busy: None };
-        if let Some(held) = self.places.take_now(wanted) {
+    /// Waits for leave, in a queue of bounded length. `member` is called so in the log; `tell` is told of a long wait.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        wanted: Wanted,
+        client: Client,
+        at_most: Duration,
+        (member, tell): (&Member, Tell),
+    ) -> Result<Permit, OriginError> {
+        let permit =
+            |held| Permit { held: Some(held), permits: Arc::clone(self), wanted, client, busy: None };
+        if let Some(held) = self.held_now(wanted, client) {
             return Ok(permit(held));
         }
-        let queued = Queued(Arc::clone(&self.queued));
-        if queued.0.fetch_add(1, Ordering::Relaxed) >= self.queue_max {
-            return Err(OriginError::Queue(self.queue_max));
+        let since = Instant::now();
+        // On the heap: it is rare to wait, and every request would be larger by it.
+        let held = Box::pin(self.wait(wanted, client, at_most)).await;
+        let waited = since.elapsed();
+        if waited >= LONG_WAIT {
+            tell(Told::LongWait);
+            let now_ms = clock::monotonic_ms();
+            if now_ms >= self.said_ms.load(Ordering::Relaxed) {
+                self.said_ms.store(now_ms + SAID_EVERY_MS, Ordering::Relaxed);
+                tracing::warn!(
+                    origin = %member.name(),
+                    waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+                    exchanges = self.of_exchanges.used(),
+                    waiting = self.of_queue.used(),
+                    "origin busy: a request waited more than a second for an exchange (origin-connections-max)"
+                );
+            }
         }
-        self.places.take(wanted, at_most).await.map(permit).ok_or(OriginError::Busy(at_most))
+        held.map(permit)
+    }
+
+    fn held_now(&self, wanted: Wanted, client: Client) -> Option<Held> {
+        let share = self.of_exchanges.take(client)?;
+        let place = self.places.take_now(wanted)?;
+        Some(Held { _place: place, _share: share })
+    }
+
+    async fn held(&self, wanted: Wanted, client: Client, at_most: Duration) -> Result<Held, OriginError> {
+        match self.held_now(wanted, client) {
+            Some(held) => Ok(held),
+            None => Box::pin(self.wait(wanted, client, at_most)).await,
+        }
+    }
+
+    /// Waits: first for the client's share, which others need not wait for, then for a place.
+    async fn wait(&self, wanted: Wanted, client: Client, at_most: Duration) -> Result<Held, OriginError> {
+        let Some(_queued) = self.of_queue.take(client).filter(|_| self.of_queue.used() <= self.of_queue.max)
+        else {
+            return Err(OriginError::Queue(self.of_queue.max));
+        };
+        let until = Instant::now() + at_most;
+        let share = timeout(at_most, self.of_exchanges.wait(client)).await;
+        let share = share.map_err(|_| OriginError::Busy(at_most))?;
+        let left = until.saturating_duration_since(Instant::now());
+        let place = self.places.take(wanted, left).await.ok_or(OriginError::Busy(at_most))?;
+        Ok(Held { _place: place, _share: share })
     }
 }
 
@@ -195,7 +268,7 @@ impl Upstream {
             idle: Vec::new(),
             shared: Vec::new(),
             idle_time_max: limits.origin_idle_time_max,
-            permits: Permits::new(limits),
+            permits: Arc::new(Permits::new(limits)),
             streams,
             connecting: Arc::new(Semaphore::new(1)),
             attempts: Attempts::default(),

@@ -18,7 +18,9 @@ use crate::{
     counters::Counter,
     fetch::Leader,
     in_flight::{Reply, Want},
-    origin::{self, Arrived, Asked, MemberId, OriginError, Pools, SendError, Tried, Upstream, Upstreams},
+    origin::{
+        self, Arrived, Asked, Client, MemberId, OriginError, Pools, SendError, Tried, Upstream, Upstreams,
+    },
     request::{Request, Wanted},
     revalidate::Known,
 };
@@ -129,6 +131,7 @@ async fn once(
     let asked = Asked {
         head: &head,
         wanted: Wanted::Storing,
+        client: Client::NOBODY,
         answered: Answered::Other,
         is_idempotent: true,
         why: "peer",
@@ -200,12 +203,15 @@ fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box
 
 /// It is left out, if that was its fault.
 fn failed(peer: &Peer, error: &OriginError) {
-    let is_ours = matches!(error, OriginError::Queue(_) | OriginError::Busy(_));
+    let is_ours = matches!(error, OriginError::Queue(_) | OriginError::Busy(_) | OriginError::NoSocket(_));
     with_core(|core| {
         core.count(if is_ours { Counter::PeersBusy } else { Counter::PeerFailures });
     });
     // What an origin says may be too much for us by what a peer adds to it: no reason to leave that out.
-    if error.is_unreachable() || error.is_silence() || matches!(error, OriginError::HeadShort) {
+    if error.is_unreachable()
+        || error.is_silence()
+        || matches!(error, OriginError::HeadShort | OriginError::Broken(_))
+    {
         peer.failed(&error.to_string());
     }
 }

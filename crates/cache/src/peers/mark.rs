@@ -141,28 +141,9 @@ impl Signing {
         (head, mac)
     }
 
-    /// What a whole head says that came to `owner`, whose process is `epoch`.
-    ///
-    /// # Errors
-    /// It is none of a peer's.
-    pub(crate) fn asked<'h>(
-        &self,
-        head: &'h [u8],
-        owner: &str,
-        epoch: u64,
-        numbers: &mut Numbers,
-    ) -> Result<(Ask<'h>, Mac), Refused> {
-        let (ask, mac) = self.asked_by(head, owner).ok_or(Refused::Forged)?;
-        if ask.epoch != epoch {
-            return Err(Refused::Epoch(mac));
-        }
-        if !numbers.is_new(ask.id, ask.number) {
-            return Err(Refused::Replayed);
-        }
-        Ok((ask, mac))
-    }
-
-    fn asked_by<'h>(&self, head: &'h [u8], owner: &str) -> Option<(Ask<'h>, Mac)> {
+    /// What a whole head says that came to `owner`; `None`: no peer has signed it. Whether it is for this process and has
+    /// not come before, [`Numbers`] say.
+    pub(crate) fn asked_by<'h>(&self, head: &'h [u8], owner: &str) -> Option<(Ask<'h>, Mac)> {
         let at = memmem::rfind(head, BEGINNING)?;
         // Nothing follows it that would not be signed.
         let value = head[at + BEGINNING.len()..].strip_suffix(b"\r\n\r\n")?;
@@ -240,6 +221,17 @@ impl Numbers {
         self.0.len() >= ASKERS_MAX
     }
 
+    /// Takes in a request that was for the process `epoch`.
+    ///
+    /// # Errors
+    /// It was for another process, or has come before.
+    pub(crate) fn take(&mut self, ask: &Ask<'_>, mac: &Mac, epoch: u64) -> Result<(), Refused> {
+        if ask.epoch != epoch {
+            return Err(Refused::Epoch(*mac));
+        }
+        if self.is_new(ask.id, ask.number) { Ok(()) } else { Err(Refused::Replayed) }
+    }
+
     /// Takes in a number; whether it has not come before.
     fn is_new(&mut self, id: u64, number: u64) -> bool {
         let words = usize::try_from(NUMBERS_KEPT / 64).unwrap_or_default();
@@ -289,6 +281,17 @@ mod tests {
         Ask { asker: "web1", id: 5, number, epoch: 0xe, sequence: 42, is_anew: number.is_multiple_of(2) }
     }
 
+    fn asked<'h>(
+        signing: &Signing,
+        head: &'h [u8],
+        owner: &str,
+        epoch: u64,
+        numbers: &mut Numbers,
+    ) -> Result<(Ask<'h>, Mac), Refused> {
+        let (ask, mac) = signing.asked_by(head, owner).ok_or(Refused::Forged)?;
+        numbers.take(&ask, &mac, epoch).map(|()| (ask, mac))
+    }
+
     fn signed(number: u64) -> (Vec<u8>, Mac) {
         Signing::new(b"secret").ask(HEAD.to_vec(), "web2", &ask(number))
     }
@@ -298,11 +301,11 @@ mod tests {
         let (signing, mut numbers) = (Signing::new(b"secret"), Numbers::default());
         let (head, mac) = signed(7);
         assert!(head.starts_with(&HEAD[..HEAD.len() - 2]) && head.ends_with(b"\r\n\r\n"));
-        assert_eq!(signing.asked(&head, "web2", 0xe, &mut numbers), Ok((ask(7), mac)));
-        assert_eq!(signing.asked(&head, "web2", 0xe, &mut numbers), Err(Refused::Replayed));
+        assert_eq!(asked(&signing, &head, "web2", 0xe, &mut numbers), Ok((ask(7), mac)));
+        assert_eq!(asked(&signing, &head, "web2", 0xe, &mut numbers), Err(Refused::Replayed));
         let (next, next_mac) = signed(8);
-        assert_eq!(signing.asked(&next, "web2", 0xe, &mut numbers), Ok((ask(8), next_mac)));
-        assert_eq!(signing.asked(&next, "web2", 0xf, &mut numbers), Err(Refused::Epoch(next_mac)));
+        assert_eq!(asked(&signing, &next, "web2", 0xe, &mut numbers), Ok((ask(8), next_mac)));
+        assert_eq!(asked(&signing, &next, "web2", 0xf, &mut numbers), Err(Refused::Epoch(next_mac)));
     }
 
     #[test]
@@ -312,7 +315,7 @@ mod tests {
         for at in 0..head.len() {
             let mut other = head.clone();
             other[at] ^= 1;
-            let refused = signing.asked(&other, "web2", 0xe, &mut numbers);
+            let refused = asked(&signing, &other, "web2", 0xe, &mut numbers);
             assert_eq!(refused.err(), Some(Refused::Forged), "byte {at}");
         }
         let longer = [&head[..head.len() - 2], b"X: y\r\n\r\n"].concat();
@@ -322,7 +325,7 @@ mod tests {
             (&head, "web3", "secret"),
             (&head, "web2", "Secret"),
         ] {
-            let asked = Signing::new(secret.as_bytes()).asked(head, owner, 0xe, &mut numbers);
+            let asked = asked(&Signing::new(secret.as_bytes()), head, owner, 0xe, &mut numbers);
             assert_eq!(asked.err(), Some(Refused::Forged));
         }
     }

@@ -79,20 +79,15 @@ pub(crate) struct Peers {
     id: u64,
     numbers: AtomicU64,
     table: Lock<Arc<Table>>,
-    /// To those who ask us.
-    heard: Lock<Heard>,
+    /// Of those who ask us.
+    heard: Lock<Numbers>,
+    /// Which process we are: what was signed for another one is not for us. Changed while `heard` is locked.
+    epoch: AtomicU64,
     serving: Arc<Semaphore>,
     /// Keys that we fetch.
     fetching: Arc<AtomicUsize>,
     /// Limits on peers, as on an origin.
     pub(crate) limits: Arc<Limits>,
-}
-
-/// What is known of those who ask us.
-struct Heard {
-    /// Which process we are: what was signed for another one is not for us.
-    epoch: u64,
-    numbers: Numbers,
 }
 
 /// Who there is. It is replaced as a whole.
@@ -123,7 +118,8 @@ impl Peers {
             id: number()?,
             numbers: AtomicU64::new(0),
             table: Lock::default(),
-            heard: Lock::new(Heard { epoch: number()?, numbers: Numbers::default() }),
+            heard: Lock::default(),
+            epoch: AtomicU64::new(number()?),
             serving: Arc::new(Semaphore::new(rules.requests_max)),
             fetching: Arc::default(),
             limits: Arc::new(limits),
@@ -216,19 +212,22 @@ impl Peers {
     /// # Errors
     /// None has.
     pub(crate) fn asked<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), Refused> {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        if heard.numbers.is_full() {
+        // The MAC is compared before the lock is taken: a stranger's requests hold nobody up.
+        let (ask, mac) = self.signing.asked_by(head, &self.rules.name).ok_or(Refused::Forged)?;
+        let mut numbers = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if numbers.is_full() {
             // Who asked before learns of it, and asks again.
-            let epoch = engine::random::number().unwrap_or_else(|_| heard.epoch.wrapping_add(1));
-            *heard = Heard { epoch, numbers: Numbers::default() };
+            let next = self.epoch.load(Relaxed).wrapping_add(1);
+            self.epoch.store(engine::random::number().unwrap_or(next), Relaxed);
+            *numbers = Numbers::default();
         }
-        let Heard { epoch, numbers } = &mut *heard;
-        self.signing.asked(head, &self.rules.name, *epoch, numbers)
+        numbers.take(&ask, &mac, self.epoch.load(Relaxed))?;
+        Ok((ask, mac))
     }
 
     /// The lines by which a peer knows our answer.
     pub(crate) fn tell(&self, how: mark::How, sequence: u64, of: &Mac) -> String {
-        let epoch = self.heard.lock().unwrap_or_else(PoisonError::into_inner).epoch;
+        let epoch = self.epoch.load(Relaxed);
         self.signing.tell(&Told { how, sequence, load: self.fetching(), epoch }, of)
     }
 

@@ -37,6 +37,7 @@ pub(crate) async fn resume(
     let asked = Asked {
         head: &head,
         wanted: Wanted::Storing,
+        client: request.client(),
         answered: Answered::Other,
         is_idempotent: true,
         why: "resume",

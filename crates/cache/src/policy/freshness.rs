@@ -53,6 +53,11 @@ impl Source {
         matches!(self, Source::SMaxAge | Source::MaxAge | Source::Expires | Source::NoCache)
     }
 
+    /// Whether the operator stated it. Such a lifetime counts from the arrival of the response.
+    pub const fn is_operators(self) -> bool {
+        matches!(self, Source::DefaultTtl | Source::Path)
+    }
+
     /// A stable name, for `explain`.
     pub const fn name(self) -> &'static str {
         match self {

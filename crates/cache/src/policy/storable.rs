@@ -146,7 +146,10 @@ whys! {
     TooManyTags "too-many-tags" "bound" "The response has more tags than it could be purged by",
     TooManyVariants "too-many-variants" "bound"
         "So many different answers to this address are stored that another is only when it is asked for again",
-    Expired "expired" "RFC 9111 §4.2" "The response was stale when it arrived, and has nothing to validate it by",
+    TooManyQueries "too-many-queries" "bound"
+        "Other queries of this path have their share of the store, so that another is only stored when it is asked for again",
+    Expired "expired-on-arrival" "RFC 9111 §4.2"
+        "The response had expired on arrival, since the time that it takes counts, and has nothing to validate it by",
 }
 
 /// Decides whether the response to a request may be stored. If several rules forbid it, the one that tells most is
@@ -217,6 +220,9 @@ fn judge(
     let (lifetime_s, source) = by_path(request, response, rules).or(said).ok_or(Why::NoFreshness)?;
     let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(response, rules);
     let initial_age_s = u32::try_from(initial_age_s(&response.dates, times)).unwrap_or(u32::MAX);
+    // An operator's lifetime counts from the arrival: a page that takes longer than that is stored all the same.
+    let before_s = if source.is_operators() { initial_age_s } else { 0 };
+    let lifetime_s = lifetime_s.saturating_add(before_s).min(DELTA_SECONDS_MAX);
     let is_fresh = initial_age_s < lifetime_s;
     // Visitors with cookies share what its origin says is fresh, and not what the operator says.
     let is_said_fresh = said.is_some_and(|(s, source)| source.is_explicit() && initial_age_s < s);

@@ -7,10 +7,10 @@
 //! | 1 | 0–31 `lifetime_s`: with `born_s`, until when it is fresh; 32–47 status, 48–55 coding, 56–57 scheme, rest zero |
 //! | 2 | 0–31 flags, 32–63 site |
 //! | 3 | 0–23 `head_bytes`, 24–47 offset of the entity tag's value in the head, 48–63 its length (0: none) |
-//! | 4 | 0–47 `body_bytes`: `Content-Length` as the origin gave it, or all ones where it gave none; rest zero |
+//! | 4 | 0–47 `body_bytes`: `Content-Length` as the origin gave it, or all ones where it gave none; 48–63 `arrived_age_s` |
 //! | 5 | 0–39 `date_s`: `Date`, or the time of arrival; 40–63 `stale_while_revalidate_s` |
 //! | 6 | 0–39 `last_modified_s`, or all ones for none; 40–63 `stale_if_error_s` |
-//! | 7 | 0–39 `bans`: number of the youngest purge that was known when its fetch began; rest zero |
+//! | 7 | 0–39 `bans`: number of the youngest purge that was known when its fetch began; 40–63 `member` |
 //!
 //! Until when it is *kept* is the store's own (`expires_s` of its record), so that what is not fresh any more is still
 //! there to be revalidated, or shown while that is done.
@@ -129,6 +129,11 @@ pub struct StoredMeta {
     pub born_s: u64,
     /// `Date`, or the time of arrival.
     pub date_s: u64,
+    /// How old it was when it arrived, in seconds; `u16::MAX`: at least so old.
+    pub arrived_age_s: u16,
+    /// Of an object in blocks, the server of its origin that sent the head, by 24 bits of a hash of its address;
+    /// 0: not known.
+    pub member: u32,
     /// How long the origin took to answer, in milliseconds; what each hit saves. At most 2^24 - 1 (4.6 hours).
     pub origin_ms: u32,
     /// `Last-Modified`.
@@ -166,6 +171,8 @@ pub struct StoredMeta {
 pub(crate) const BLANK: StoredMeta = StoredMeta {
     born_s: 0,
     date_s: 0,
+    arrived_age_s: 0,
+    member: 0,
     origin_ms: 0,
     last_modified_s: None,
     body_bytes: Some(0),
@@ -200,6 +207,7 @@ impl StoredMeta {
             born_s: freshness.born_s(times.response_s).min(BITS_40),
             // A date 30,000 years from now is no date; it counts as the last one that there is room for.
             date_s: dates.date_s.unwrap_or(times.response_s).min(BITS_40),
+            arrived_age_s: u16::try_from(freshness.initial_age_s).unwrap_or(u16::MAX),
             last_modified_s: dates.last_modified_s.filter(|at_s| *at_s < BITS_40),
             body_bytes,
             head_bytes: outline.head_bytes,
@@ -245,6 +253,11 @@ impl StoredMeta {
         Self { flags: self.flags.without(codings).with(Flags::IN_BLOCKS), coding: Coding::AsSent, ..self }
     }
 
+    /// Whether it was stale when it arrived, although it has a lifetime.
+    pub fn was_late(&self) -> bool {
+        self.lifetime_s > 0 && u32::from(self.arrived_age_s) >= self.lifetime_s
+    }
+
     /// Until when it is fresh.
     #[inline]
     pub fn fresh_until_s(&self) -> u64 {
@@ -279,6 +292,7 @@ impl StoredMeta {
             "stale times are within their bits"
         );
         assert!(self.last_modified_s.is_none_or(|at_s| at_s < BITS_40), "all ones mean none");
+        assert!(u64::from(self.member) <= BITS_24, "a member has 24 bits");
         [
             self.born_s | u64::from(self.origin_ms) << 40,
             u64::from(self.lifetime_s)
@@ -287,10 +301,10 @@ impl StoredMeta {
                 | (self.schemes as u64) << 56,
             u64::from(self.flags.0) | u64::from(self.site) << 32,
             u64::from(self.head_bytes) | u64::from(self.etag_at) << 24 | u64::from(self.etag_bytes) << 48,
-            self.body_bytes.unwrap_or(BITS_48),
+            self.body_bytes.unwrap_or(BITS_48) | u64::from(self.arrived_age_s) << 48,
             self.date_s | u64::from(self.stale_while_revalidate_s) << 40,
             self.last_modified_s.unwrap_or(BITS_40) | u64::from(self.stale_if_error_s) << 40,
-            self.bans,
+            self.bans | u64::from(self.member) << 40,
         ]
     }
 
@@ -303,6 +317,8 @@ impl StoredMeta {
         let meta = Self {
             born_s: born & BITS_40,
             date_s: date & BITS_40,
+            arrived_age_s: (body >> 48) as u16,
+            member: (bans >> 40) as u32,
             origin_ms: (born >> 40) as u32,
             last_modified_s: option(last_modified, BITS_40),
             body_bytes: option(body, BITS_48),
@@ -422,14 +438,15 @@ mod tests {
     use super::*;
 
     /// Bits that mean nothing yet, in each word.
-    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffc0, 0, 0xffff << 48, 0, 0, !BITS_40];
+    const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffc0, 0, 0, 0, 0, 0];
 
     prop_compose! {
         fn meta()(
             times in any::<[u64; 2]>(),
             stale in any::<u64>(),
             (bans, site) in (0..=BITS_40, any::<u32>()),
-            (schemes, coding) in (0u64..3, 0u64..5),
+            (schemes, coding, arrived_age_s, member)
+                in (0u64..3, 0u64..5, any::<u16>(), 0..=BITS_24 as u32),
             last_modified_s in proptest::option::of(0..BITS_40),
             body_bytes in proptest::option::of(0..BITS_48),
             head_bytes in 0u32..1 << 24,
@@ -446,6 +463,8 @@ mod tests {
             StoredMeta {
                 born_s: times[0] & BITS_40,
                 date_s: times[1] & BITS_40,
+                arrived_age_s,
+                member,
                 origin_ms: (times[1] >> 40) as u32,
                 last_modified_s,
                 body_bytes,

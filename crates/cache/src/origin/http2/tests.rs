@@ -55,6 +55,7 @@ impl Only {
         let asked = Asked {
             head: head.as_bytes(),
             wanted: Wanted::Passing,
+            client: crate::origin::Client::NOBODY,
             answered: Answered::of_method(method),
             is_idempotent: method != "POST",
             why: "test",

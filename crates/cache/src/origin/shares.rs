@@ -1,0 +1,240 @@
+//! How much of a number of places each client has, so that one client cannot make all others wait.
+//!
+//! *A share binds only under want:* while at most half of the places are in use, nobody is refused. Beyond, a client has a
+//! quarter of them at most. *Bounds:* an entry for each client that has a place, so as many as there are places.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "a miss's path, of one core: held for the time of a lookup, never waited for"
+)]
+type Lock<T> = std::sync::Mutex<T>;
+
+/// One in so many of the places is a client's under want.
+const SHARE: usize = 4;
+
+/// Who uses places: an address, or a network of IPv6 that one subscriber has (/64); `None`: nobody in particular, who has
+/// no share of its own, such as this machine itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Client(Option<IpAddr>);
+
+impl Client {
+    /// Nobody in particular.
+    pub(crate) const NOBODY: Self = Self(None);
+
+    /// Whoever has this address.
+    pub(crate) fn at(address: IpAddr) -> Self {
+        const NETWORK: u128 = !0 << 64;
+        match address.to_canonical() {
+            address if address.is_loopback() => Self::NOBODY,
+            IpAddr::V6(address) => Self(Some(Ipv6Addr::from_bits(address.to_bits() & NETWORK).into())),
+            address => Self(Some(address)),
+        }
+    }
+}
+
+/// Who has how many of the places.
+pub(super) struct Shares {
+    pub(super) max: usize,
+    used: Arc<Lock<Used>>,
+}
+
+#[derive(Default)]
+struct Used {
+    max: usize,
+    all: usize,
+    by_client: HashMap<IpAddr, Of>,
+}
+
+/// What a client has.
+#[derive(Default)]
+struct Of {
+    places: usize,
+    /// Requests of its that wait for its share.
+    waiting: usize,
+    /// One of those may look again.
+    freed: Arc<Notify>,
+}
+
+impl Used {
+    fn is_scarce(&self) -> bool {
+        self.all >= self.max.div_ceil(2)
+    }
+
+    /// Places of a client at most, under want.
+    fn most(&self) -> usize {
+        (self.max / SHARE).max(1)
+    }
+
+    /// Counts a place as the client's, if it may have one more.
+    fn take(&mut self, Client(address): Client) -> bool {
+        if let Some(address) = address {
+            let (is_scarce, most) = (self.is_scarce(), self.most());
+            let of = self.by_client.entry(address).or_default();
+            if of.places >= most && is_scarce {
+                return false;
+            }
+            of.places += 1;
+        }
+        self.all += 1;
+        true
+    }
+
+    fn give_back(&mut self, client: Client) {
+        self.all -= 1;
+        // Whoever waits has its share; it may have more as soon as half of all are free.
+        if self.all + 1 == self.max.div_ceil(2) {
+            self.by_client.values().filter(|of| of.waiting > 0).for_each(|of| of.freed.notify_one());
+        }
+        self.change(client, |of| {
+            of.places -= 1;
+            of.freed.notify_one();
+        });
+    }
+
+    /// Changes what a client has; who has nothing and waits for nothing is forgotten.
+    fn change(&mut self, Client(address): Client, change: impl FnOnce(&mut Of)) {
+        if let Some(address) = address
+            && let Some(of) = self.by_client.get_mut(&address)
+        {
+            change(of);
+            if of.places == 0 && of.waiting == 0 {
+                self.by_client.remove(&address);
+            }
+        }
+    }
+}
+
+fn with<R>(used: &Lock<Used>, with: impl FnOnce(&mut Used) -> R) -> R {
+    with(&mut used.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A place that a client has, while it has it.
+pub(super) struct Share {
+    used: Arc<Lock<Used>>,
+    client: Client,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        with(&self.used, |used| used.give_back(self.client));
+    }
+}
+
+/// A request that waits for its client's share, while it does.
+struct Waiting<'a> {
+    used: &'a Lock<Used>,
+    client: Client,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        with(self.used, |used| used.change(self.client, |of| of.waiting -= 1));
+    }
+}
+
+impl Shares {
+    /// Of so many places.
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, used: Arc::new(Lock::new(Used { max, ..Used::default() })) }
+    }
+
+    /// Places in use.
+    pub(super) fn used(&self) -> usize {
+        with(&self.used, |used| used.all)
+    }
+
+    /// Counts a place as the client's; `None`: it has its share already, and more than half of all are in use. Whether there
+    /// is a place at all, somebody else says.
+    pub(super) fn take(&self, client: Client) -> Option<Share> {
+        let is_taken = with(&self.used, |used| used.take(client));
+        is_taken.then(|| Share { used: Arc::clone(&self.used), client })
+    }
+
+    /// Waits for one that the client may have.
+    pub(super) async fn wait(&self, client: Client) -> Share {
+        let freed = with(&self.used, |used| {
+            client.0.map(|address| {
+                let of = used.by_client.entry(address).or_default();
+                of.waiting += 1;
+                Arc::clone(&of.freed)
+            })
+        });
+        let _waiting = Waiting { used: &self.used, client };
+        loop {
+            match (self.take(client), &freed) {
+                (Some(share), _) => return share,
+                // What is given back in between is remembered by `freed`.
+                (None, Some(freed)) => freed.notified().await,
+                (None, None) => unreachable!("nobody in particular has no share to wait for"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(text: &str) -> Client {
+        Client::at(text.parse().expect("an address"))
+    }
+
+    fn take(shares: &Shares, client: Client, most: usize) -> Vec<Share> {
+        (0..most).map_while(|_| shares.take(client)).collect()
+    }
+
+    #[test]
+    fn a_share_binds_only_under_want() {
+        let shares = Shares::new(64);
+        let (one, other) = (client("192.0.2.1"), client("192.0.2.2"));
+        let mut of_one = take(&shares, one, 100);
+        assert_eq!(of_one.len(), 32, "alone it has half before anybody could want");
+        assert_eq!(take(&shares, other, 100).len(), 16, "a quarter for each other one");
+        of_one.truncate(15);
+        let of_other = take(&shares, other, 10);
+        assert_eq!((of_other.len(), take(&shares, one, 3).len()), (10, 3));
+        assert_eq!(shares.used(), 25);
+        drop((of_one, of_other));
+        assert_eq!(shares.used(), 0);
+        assert!(with(&shares.used, |used| used.by_client.is_empty()));
+    }
+
+    #[test]
+    fn a_subscriber_of_ipv6_is_one_client() {
+        let shares = Shares::new(64);
+        let held = take(&shares, client("2001:db8:0:1::1"), 100);
+        assert!(held.len() == 32 && shares.take(client("2001:db8:0:1:ffff::2")).is_none());
+        assert!(shares.take(client("2001:db8:0:2::1")).is_some());
+        assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
+        assert_eq!(take(&shares, client("127.0.0.1"), 100).len(), 100, "this machine has no share");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_share_gets_it_when_it_is_free() {
+        let shares = Shares::new(4);
+        let one = client("192.0.2.1");
+        let mut held = take(&shares, one, 100);
+        assert_eq!(held.len(), 2);
+        let waiting = shares.wait(one);
+        tokio::pin!(waiting);
+        let is_pending = futures_poll(waiting.as_mut()).await;
+        assert!(is_pending);
+        held.clear();
+        drop(waiting.await);
+        assert_eq!(shares.used(), 0);
+        assert!(with(&shares.used, |used| used.by_client.is_empty()));
+    }
+
+    /// Polls once; whether it is not ready.
+    async fn futures_poll(mut future: std::pin::Pin<&mut impl Future>) -> bool {
+        std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+    }
+}

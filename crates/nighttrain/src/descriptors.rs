@@ -1,0 +1,60 @@
+//! How many files the process may open, and how many of them exchanges with origins may be.
+
+use cache::config::{Config, ORIGIN_CONNECTIONS_MAX};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What origins are left at least where few files may be opened: what they had before.
+const EXCHANGES_MIN: u64 = 256;
+
+/// Raises the limit of open files as far as the process may; how many it may open then.
+pub(crate) fn raise() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // Where that is refused, the lower limit holds.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Lowers what exchanges with origins may take by default, so that half of the files are left to clients and to the store;
+/// says so.
+pub(crate) fn fit(config: &mut Config, files: u64, cores: usize) {
+    let asked = config.limits.origin_connections_max;
+    let fits = fitting(asked, files, cores);
+    if fits < asked {
+        config.limits.origin_connections_max = fits;
+        tracing::warn!(
+            "origin-connections-max is {fits} a server and core, and not {asked}: the process may open {files} files \
+             (raise LimitNOFILE, or ulimit -n)"
+        );
+    }
+}
+
+fn fitting(asked: usize, files: u64, cores: usize) -> usize {
+    // What somebody has asked for is theirs to know.
+    if asked != ORIGIN_CONNECTIONS_MAX {
+        return asked;
+    }
+    let each = (files / 2 / cores.max(1) as u64).max(EXCHANGES_MIN);
+    usize::try_from(each).map_or(asked, |each| each.min(asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_files_leave_few_exchanges() {
+        for (asked, files, cores, want) in [
+            (ORIGIN_CONNECTIONS_MAX, 1 << 20, 2, ORIGIN_CONNECTIONS_MAX),
+            (ORIGIN_CONNECTIONS_MAX, u64::MAX, 64, ORIGIN_CONNECTIONS_MAX),
+            (ORIGIN_CONNECTIONS_MAX, 4096, 2, 1024),
+            (ORIGIN_CONNECTIONS_MAX, 1024, 1, 512),
+            (ORIGIN_CONNECTIONS_MAX, 256, 8, 256),
+            (9000, 1024, 1, 9000),
+            (1, 1024, 1, 1),
+        ] {
+            assert_eq!(fitting(asked, files, cores), want, "{asked} {files} {cores}");
+        }
+    }
+}
