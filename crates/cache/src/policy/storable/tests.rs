@@ -380,6 +380,8 @@ proptest! {
         line("Age", age.map(|s| s.to_string()));
 
         let date_value = date_at.unwrap_or(0);
+        let apparent_age = (0 - date_value).max(0);
+        let initial_age = apparent_age.max(age.unwrap_or(0) + delay);
         let lifetime = if let Some(s) = s_maxage.or(max_age) {
             Some(s)
         } else if let Some(at) = expires {
@@ -387,10 +389,9 @@ proptest! {
         } else if let Some(at) = modified.filter(|&at| at <= date_value - 10) {
             Some((date_value - at) / 10)
         } else {
-            Some(default_ttl).filter(|&s| s > 0)
+            // An operator's counts from the arrival.
+            Some(default_ttl).filter(|&s| s > 0).map(|s| s + initial_age)
         };
-        let apparent_age = (0 - date_value).max(0);
-        let initial_age = apparent_age.max(age.unwrap_or(0) + delay);
         let want = match lifetime {
             None => Err(Why::NoFreshness),
             // What was last changed at a time that it names can be validated, unless its lifetime was a guess.
