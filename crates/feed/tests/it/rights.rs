@@ -491,7 +491,7 @@ fn an_account_has_its_own_limits() {
         let (of_b, mut b) = third("b");
         assert_eq!(of_b, Got::Pong);
         b.send(b"SUB a 1\r\nSUB b 2\r\nPUB x 11\r\n01234567890\r\n");
-        assert_eq!(shown(b.until_pong()), [String::new(); 0]);
+        assert!(shown(b.until_pong()).is_empty());
         one.send(b"SUB a 1\r\nSUB b 2\r\nPUB x 10\r\n0123456789\r\n");
         assert_eq!(shown(one.until_pong()), ["maximum subscriptions exceeded"]);
         one.send(b"PUB x 11\r\n01234567890\r\n");
