@@ -105,6 +105,14 @@ impl Latencies {
         self.uncorrected.saturating_record(answered_ns.saturating_sub(sent_ns));
     }
 
+    /// A request that was due and never sent: by now it has waited so long to be sent. From when it was sent there is no
+    /// latency, and none is made up.
+    pub fn record_unsent(&mut self, due_ns: u64, now_ns: u64) {
+        let waited = now_ns.saturating_sub(due_ns);
+        self.clipped += u64::from(waited > HIGHEST_NS);
+        self.corrected.saturating_record(waited);
+    }
+
     /// Adds what another thread or round recorded.
     pub fn add(&mut self, other: &Self) {
         #[expect(clippy::expect_used, reason = "both were made by `histogram`")]
@@ -123,10 +131,16 @@ impl Latencies {
         self.clipped = 0;
     }
 
-    /// How many were recorded.
+    /// How many were recorded, with those that were never sent.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.corrected.len()
+    }
+
+    /// How many of them were sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.uncorrected.len()
     }
 
     /// How many took longer than [`HIGHEST_NS`] and are counted as that.
@@ -151,14 +165,14 @@ impl Latencies {
     #[must_use]
     pub fn percentiles(&self, from: From) -> Percentiles {
         let [p50, p90, p99, p99_9, p99_99, p99_999] = QUANTILES.map(|quantile| self.quantile(from, quantile));
-        let worst = if self.count() == 0 { 0 } else { self.of(from).max() };
+        let worst = if self.of(from).is_empty() { 0 } else { self.of(from).max() };
         Percentiles { p50, p90, p99, p99_9, p99_99, p99_999, worst }
     }
 
     /// The curve of a percentile plot: "one in how many" and the value in nanoseconds, denser towards the tail.
     #[must_use]
     pub fn curve(&self, from: From) -> Vec<(f64, u64)> {
-        let count = self.count();
+        let count = self.of(from).len();
         if count == 0 {
             return Vec::new();
         }
@@ -347,6 +361,26 @@ mod tests {
             assert!(near || quantile == 0.99, "filled in at {quantile}: {filled} against {value}");
         }
         assert!(ours.quantile(From::Due, 0.995) > 50 * ms && ours.quantile(From::Sent, 0.999) < ms);
+    }
+
+    #[test]
+    fn what_was_never_sent_has_no_latency_from_sending() {
+        let mut latencies = Latencies::new();
+        latencies.record(0, 1_000, 3_000);
+        for due in 0..99 {
+            latencies.record_unsent(due, 1_000_000);
+        }
+        assert_eq!((latencies.count(), latencies.sent()), (100, 1));
+        // Half of them "took 0 ns" when they counted as sent at the end.
+        assert_eq!(latencies.quantile(From::Sent, 0.5), 2_000);
+        assert!(latencies.quantile(From::Due, 0.5) > 990_000);
+        let never = {
+            let mut never = Latencies::new();
+            never.record_unsent(0, 5);
+            never
+        };
+        assert_eq!(never.percentiles(From::Sent), Percentiles::default());
+        assert!(never.curve(From::Sent).is_empty());
     }
 
     #[test]

@@ -33,6 +33,10 @@ pub(super) struct Connection {
     pub(super) waiting: VecDeque<Sent>,
     /// When it last became able to take a request.
     pub(super) free_ns: u64,
+    /// It was asked something.
+    pub(super) is_used: bool,
+    /// It answered something.
+    pub(super) is_answered: bool,
 }
 
 /// A request that waits for its answer.
@@ -89,7 +93,17 @@ impl Connection {
         let depth_max = target.depth_max();
         let mut out = Vec::new();
         client.greet(&mut out);
-        Ok(Self { transport, client, depth_max, out, left: 0, waiting: VecDeque::new(), free_ns: 0 })
+        Ok(Self {
+            transport,
+            client,
+            depth_max,
+            out,
+            left: 0,
+            waiting: VecDeque::new(),
+            free_ns: 0,
+            is_used: false,
+            is_answered: false,
+        })
     }
 
     /// Its socket alone; what TLS and the protocol knew of it is gone.
@@ -117,10 +131,12 @@ impl Connection {
     pub(super) fn request(&mut self, sent: Sent) {
         self.client.request(&mut self.out);
         self.waiting.push_back(sent);
+        self.is_used = true;
     }
 
     /// The request that an answer has come for; each answer is asked about once.
     pub(super) fn take_answered(&mut self) -> Option<Sent> {
+        self.is_answered = true;
         let place = self.client.next_answered();
         self.waiting.remove(place)
     }

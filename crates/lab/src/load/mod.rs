@@ -39,6 +39,8 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 const LATENESS_SHARE: f64 = 0.1;
 /// See [`LATENESS_SHARE`].
 const LATENESS_NS: u64 = 20_000;
+/// A single lateness below this is no stall.
+const STALL_NS: u64 = 1_000_000;
 
 /// How much is asked, how fast.
 #[derive(Debug, Clone)]
@@ -73,13 +75,36 @@ impl Default for Plan {
     }
 }
 
+/// What became of the connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Connections {
+    /// Those that were opened, again and again where one broke.
+    pub opened: u64,
+    /// Those that a request went out on.
+    pub used: u64,
+    /// Those that an answer came on.
+    pub answered: u64,
+    /// Those that the server ended before any answer.
+    pub refused: u64,
+}
+
+impl Connections {
+    fn note(&mut self, connection: &connection::Connection) {
+        self.opened += 1;
+        self.used += u64::from(connection.is_used);
+        self.answered += u64::from(connection.is_answered);
+    }
+}
+
 /// What a run came to.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// What was asked for, a second.
     pub offered: f64,
-    /// What was answered, a second, until the last answer.
+    /// What was answered, a second, until the last answer; with what the warm-up had left behind.
     pub achieved: f64,
+    /// What became of the connections.
+    pub connections: Connections,
     /// Requests that were due after the warm-up.
     pub due: u64,
     /// Those that were answered.
@@ -118,6 +143,7 @@ pub struct Figures {
     lost: u64,
     unanswered: u64,
     reconnects: u64,
+    connections: Connections,
     corrected_ns: crate::latency::Percentiles,
     uncorrected_ns: crate::latency::Percentiles,
     generator_lateness_ns: crate::latency::Percentiles,
@@ -131,6 +157,13 @@ impl Outcome {
     pub fn is_disturbed(&self) -> bool {
         let own = self.lateness.quantile(From::Due, 0.99);
         own > LATENESS_NS && own as f64 > LATENESS_SHARE * self.latencies.quantile(From::Due, 0.99) as f64
+    }
+
+    /// The generator stood still once, for a time that is a good part of the worst that is told of the server.
+    #[must_use]
+    pub fn has_stalled(&self) -> bool {
+        let own = self.lateness.percentiles(From::Due).worst;
+        own > STALL_NS && own as f64 > LATENESS_SHARE * self.latencies.percentiles(From::Due).worst as f64
     }
 
     /// The server did not keep up: more than one in fifty was unanswered or lost.
@@ -149,6 +182,22 @@ impl Outcome {
                  machine or a lower rate would tell more",
                 readable(self.lateness.quantile(From::Due, 0.99)),
                 self.preempted
+            ));
+        }
+        if self.has_stalled() && !self.is_disturbed() {
+            let own = self.lateness.percentiles(From::Due);
+            warnings.push(format!(
+                "the generator itself stood still for up to {} (99% within {}; put off its core {} times): what is told \
+                 beyond the 99th percentile is as much its own as the server's",
+                readable(own.worst),
+                readable(own.p99),
+                self.preempted
+            ));
+        }
+        let Connections { opened, used, answered, .. } = self.connections;
+        if answered < used {
+            warnings.push(format!(
+                "of {opened} connections {used} were used and {answered} were answered: the server does not serve all"
             ));
         }
         if self.unanswered > 0 {
@@ -187,6 +236,7 @@ impl Outcome {
             lost: self.lost,
             unanswered: self.unanswered,
             reconnects: self.reconnects,
+            connections: self.connections,
             corrected_ns: self.latencies.percentiles(From::Due),
             uncorrected_ns: self.latencies.percentiles(From::Sent),
             generator_lateness_ns: self.lateness.percentiles(From::Due),

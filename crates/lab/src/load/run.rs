@@ -1,6 +1,7 @@
 //! The generator's loop.
 
 use std::{
+    collections::VecDeque,
     fs, io,
     net::TcpStream,
     time::{Duration, Instant},
@@ -16,7 +17,7 @@ use rustix::{
 };
 
 use super::{
-    Arrivals, CONNECTIONS_MAX, Outcome, Plan, SLEEP_NS, Schedule,
+    Arrivals, CONNECTIONS_MAX, Connections, Outcome, Plan, SLEEP_NS, Schedule,
     connection::{Arrived, Connection, READ_BYTES, Sent, Tls},
     target::{Target, TargetError},
 };
@@ -124,8 +125,8 @@ struct Generator<'t> {
     connections: Vec<Option<Connection>>,
     /// Whether the kernel was asked to say when a connection can be written.
     watching_writes: Vec<bool>,
-    /// Connections that can take a request; each at most once.
-    free: Vec<usize>,
+    /// Connections that can take a request, each at most once: whoever was asked longest ago first, so that all are used.
+    free: VecDeque<usize>,
     is_in_free: Vec<bool>,
     clock: Instant,
     buffer: Vec<u8>,
@@ -138,8 +139,13 @@ struct Generator<'t> {
 struct Tally {
     latencies: Latencies,
     lateness: Latencies,
+    /// From then on all counts.
+    recorded_from_ns: u64,
     due: u64,
     answered: u64,
+    /// Answers that came while it counted, those to requests of the warm-up among them: what the server did meanwhile.
+    served: u64,
+    connections: Connections,
     lost: u64,
     first_loss: Option<String>,
     reconnects: u64,
@@ -169,7 +175,7 @@ impl<'t> Generator<'t> {
             tls,
             epoll,
             watching_writes: vec![false; plan.connections],
-            free: Vec::with_capacity(plan.connections),
+            free: VecDeque::with_capacity(plan.connections),
             is_in_free: vec![false; plan.connections],
             connections,
             clock: Instant::now(),
@@ -237,6 +243,7 @@ impl<'t> Generator<'t> {
         let recorded_from = start + plan.warm_up.as_nanos() as u64;
         let end = recorded_from + plan.duration.as_nanos() as u64;
         let drained = end + plan.drain.as_nanos() as u64;
+        self.tally.recorded_from_ns = recorded_from;
         let mut schedule = Schedule::new(plan.arrivals, plan.rate, start, plan.seed);
         loop {
             let now = self.now();
@@ -274,18 +281,18 @@ impl<'t> Generator<'t> {
             if due_ns > now || due_ns >= end {
                 break;
             }
-            // The same connection for as long as it takes more; `free` holds it meanwhile, on top.
-            let Some(&at) = self.free.last() else { break };
+            // The same connection for as long as it takes more; `free` holds it meanwhile, in front.
+            let Some(&at) = self.free.front() else { break };
             if let Some((other, requests)) = together
                 && other != at
             {
                 self.leave(other, requests)?;
                 together = None;
-                // Leaving may have put that connection, or another in its place, on top.
+                // Leaving may have taken the connection in front away.
                 continue;
             }
             let Some(connection) = &mut self.connections[at] else {
-                self.free.pop();
+                self.free.pop_front();
                 self.is_in_free[at] = false;
                 continue;
             };
@@ -293,7 +300,7 @@ impl<'t> Generator<'t> {
             let warm_up = due_ns < recorded_from;
             connection.request(Sent { due_ns, sent_ns: now, warm_up });
             if !connection.is_free() {
-                self.free.pop();
+                self.free.pop_front();
                 self.is_in_free[at] = false;
             }
             together = Some((at, together.map_or(1, |(_, requests)| requests + 1)));
@@ -307,12 +314,17 @@ impl<'t> Generator<'t> {
     /// Writes the last so many requests of a connection, which count as sent just before.
     fn leave(&mut self, at: usize, requests: usize) -> Result<(), LoadError> {
         let now = self.now();
+        // The next requests are another's, even if this one could take more.
+        if self.free.front() == Some(&at) {
+            self.free.rotate_left(1);
+        }
         if let Some(connection) = &mut self.connections[at] {
             let free_ns = connection.free_ns;
             for sent in connection.waiting.iter_mut().rev().take(requests) {
                 sent.sent_ns = now;
-                if !sent.warm_up {
-                    self.tally.due += 1;
+                self.tally.due += u64::from(!sent.warm_up);
+                // What the warm-up leaves behind is sent late, too.
+                if now >= self.tally.recorded_from_ns {
                     // It could have left when it was due and had a connection, not earlier.
                     let possible_ns = sent.due_ns.max(free_ns);
                     self.tally.lateness.record(possible_ns, possible_ns, now);
@@ -399,7 +411,7 @@ impl<'t> Generator<'t> {
         }
         if connection.is_free() && !self.is_in_free[at] {
             self.is_in_free[at] = true;
-            self.free.push(at);
+            self.free.push_back(at);
         }
     }
 
@@ -435,7 +447,7 @@ impl<'t> Generator<'t> {
             && !self.is_in_free[at]
         {
             self.is_in_free[at] = true;
-            self.free.push(at);
+            self.free.push_back(at);
         } else if self.connections[at].as_ref().is_some_and(Connection::wants_write) {
             self.settle(at);
         }
@@ -459,6 +471,7 @@ impl<'t> Generator<'t> {
         let mut unanswered = 0;
         for connection in std::mem::take(&mut self.connections).iter().flatten() {
             self.tally.note_refusals(connection);
+            self.tally.connections.note(connection);
             for sent in connection.waiting.iter().filter(|sent| !sent.warm_up) {
                 self.tally.latencies.record(sent.due_ns, sent.sent_ns, now);
                 unanswered += 1;
@@ -470,7 +483,7 @@ impl<'t> Generator<'t> {
             if due >= recorded_from {
                 self.tally.due += 1;
                 unanswered += 1;
-                self.tally.latencies.record(due, now, now);
+                self.tally.latencies.record_unsent(due, now);
             }
             schedule.advance();
         }
@@ -481,7 +494,8 @@ impl<'t> Generator<'t> {
                 Arrivals::Constant => plan.rate,
                 Arrivals::Poisson => tally.due as f64 / plan.duration.as_secs_f64(),
             },
-            achieved: tally.answered as f64 / seconds,
+            achieved: tally.served as f64 / seconds,
+            connections: tally.connections,
             due: tally.due,
             answered: tally.answered,
             refused: tally.refused,
@@ -507,9 +521,12 @@ impl Tally {
         let was_full = !connection.is_free() || connection.waiting.len() == count;
         for _ in 0..count {
             let Some(sent) = connection.take_answered() else { break };
+            if now >= self.recorded_from_ns {
+                self.served += 1;
+                self.last_answer_ns = now;
+            }
             if !sent.warm_up {
                 self.answered += 1;
-                self.last_answer_ns = now;
                 self.latencies.record(sent.due_ns, sent.sent_ns, now);
             }
         }
@@ -520,6 +537,8 @@ impl Tally {
 
     fn close(&mut self, connection: &Connection, reason: Option<String>) {
         self.note_refusals(connection);
+        self.connections.note(connection);
+        self.connections.refused += u64::from(!connection.is_answered);
         self.broken_in_a_row += 1;
         let lost = connection.waiting.len() as u64;
         let recorded = connection.waiting.iter().filter(|sent| !sent.warm_up).count() as u64;

@@ -279,3 +279,54 @@ fn plans_that_make_no_sense_are_refused() {
         assert!(matches!(run(&target, &plan), Err(LoadError::Plan(_))));
     }
 }
+
+/// Far more is asked for than the server answers, so that the warm-up's requests fill the whole run: what was answered
+/// meanwhile is the rate that was reached, and not nothing.
+#[test]
+fn overload_tells_the_rate_reached() {
+    let answers = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&answers);
+    let address = server_of_http(move || {
+        thread::sleep(Duration::from_millis(1));
+        counted.fetch_add(1, SeqCst);
+    });
+    let target = Target::parse(&format!("http://{address}/"), 1, true).unwrap();
+    let plan = Plan {
+        connections: 4,
+        warm_up: Duration::from_millis(300),
+        drain: Duration::from_millis(100),
+        ..plan(100_000.0, 0.5)
+    };
+    let outcome = run(&target, &plan).unwrap();
+    let in_all = answers.load(SeqCst) as f64;
+    assert_eq!(outcome.answered, 0, "all that was answered was due in the warm-up");
+    assert!(outcome.achieved > 0.0 && outcome.achieved <= in_all / 0.5, "{} of {in_all}", outcome.achieved);
+    assert!(outcome.is_overloaded());
+    let said = outcome.warnings().join("\n");
+    assert!(said.contains("100000 a second were asked for") && !said.contains(" 0 reached"), "{said}");
+    assert_eq!(outcome.connections.used, 4);
+}
+
+/// A server that takes three connections and lets the others wait.
+#[test]
+fn requests_are_spread_over_all_connections() {
+    let taken = AtomicU64::new(0);
+    let address = server(move |mut stream| {
+        if taken.fetch_add(1, SeqCst) >= 3 {
+            return thread::sleep(Duration::from_secs(60));
+        }
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = stream.read(&mut buffer) {
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+        }
+    });
+    let target = Target::parse(&format!("http://{address}/"), 1, true).unwrap();
+    let plan = Plan { connections: 8, drain: Duration::from_millis(300), ..plan(400.0, 0.5) };
+    let outcome = run(&target, &plan).unwrap();
+    let connections = outcome.connections;
+    assert_eq!((connections.opened, connections.used, connections.answered), (8, 8, 3), "{connections:?}");
+    let said = outcome.warnings().join("\n");
+    assert!(said.contains("of 8 connections 8 were used and 3 were answered"), "{said}");
+}

@@ -68,7 +68,8 @@ pub struct Run {
 /// What came of it.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Both latencies of each message; those that were due and never sent count with what they had waited.
+    /// Both latencies of each message; those that were due and never sent count from when they were due alone, with what
+    /// they had waited.
     pub latencies: Latencies,
     /// Messages a second that came back.
     pub achieved: f64,
@@ -192,7 +193,7 @@ fn ask(peer: &Peer, run: Run) -> io::Result<Round> {
     let achieved = latencies.count() as f64 * 1e9 / (answered_ns - start).max(1) as f64;
     let mut unsent = 0;
     while run.rate.is_some() && schedule.due_ns() < end {
-        latencies.record(schedule.due_ns(), answered_ns, answered_ns);
+        latencies.record_unsent(schedule.due_ns(), answered_ns);
         unsent += 1;
         schedule.advance();
     }

@@ -96,6 +96,25 @@ fn knee(found: &Found) -> (Option<&AtRate>, Option<&AtRate>) {
     (held.map(|at| &found.rates[at]), broke)
 }
 
+/// A rate that held above one that did not: then chance decides which rate is the last that held.
+fn is_monotone(found: &Found) -> bool {
+    let first_that_broke = found.rates.iter().position(|rate| !rate.holds());
+    first_that_broke.is_none_or(|at| !found.rates[at..].iter().any(AtRate::holds))
+}
+
+/// In words, the rate that broke below one that held.
+fn not_monotone(found: &Found) -> Option<String> {
+    let broke = found.rates.iter().find(|rate| !rate.holds()).filter(|_| !is_monotone(found))?;
+    let held = knee(found).0?;
+    Some(format!(
+        "{} k/s reached {} k/s with a median of {}, and {} k/s held: the machine was busy with something else",
+        broke.offered / 1e3,
+        (broke.achieved / 1e3).round(),
+        readable(broke.corrected.p50),
+        held.offered / 1e3
+    ))
+}
+
 fn sweep_figure(found: &Found, report: &mut Report) {
     let curve = |pick: fn(&AtRate) -> u64| -> Vec<(f64, f64)> {
         found.rates.iter().map(|rate| (rate.offered / 1e3, pick(rate) as f64 / 1e3)).collect()
@@ -117,6 +136,7 @@ fn sweep_figure(found: &Found, report: &mut Report) {
         references,
     };
     let title = match (held, broke) {
+        _ if !is_monotone(found) => "A rate broke below one that held: too noisy to say".to_owned(),
         (Some(held), Some(broke)) => format!(
             "It holds {} k/s and breaks down at {} k/s; measured from sending, nothing is seen of that",
             held.offered / 1e3,
@@ -169,6 +189,9 @@ fn omission_figure(found: &Found, report: &mut Report) {
 fn judge_rates(found: &Found, report: &mut Report) {
     let article = "100 k/s: 6.6 µs median, 317 µs worst; 140 k/s breaks down";
     let (held, broke) = knee(found);
+    if let Some(noise) = not_monotone(found) {
+        return report.judge("C17", article, noise, Verdict::TooNoisyToSay);
+    }
     let (verdict, ours) = match (held, broke) {
         (Some(held), Some(broke)) => {
             let same = (80e3..140e3).contains(&held.offered) && held.corrected.p50 < 20_000;
@@ -203,6 +226,9 @@ const HIDDEN: u64 = 10;
 
 fn judge_omission(found: &Found, report: &mut Report) {
     let article = "23.3 µs median at 80 k/s without the wait, 6.0 s with it";
+    if let Some(noise) = not_monotone(found) {
+        return report.judge("C18", article, noise, Verdict::TooNoisyToSay);
+    }
     let Some(broke) = knee(found).1 else {
         report.judge("C18", article, "no rate that was tried broke it down", Verdict::CannotBeTestedHere);
         return;
@@ -217,6 +243,7 @@ fn judge_omission(found: &Found, report: &mut Report) {
     report.judge("C18", article, ours, if hides { Verdict::Holds } else { Verdict::DoesNotHoldHere });
     // N messages, service time S, offered at distances of 1/R: the last one waits N·(S − 1/R).
     let served = 1e9 / broke.achieved.max(1.0);
+    // Those that were sent and those that waited when the run was given up.
     let messages = broke.latencies.count() as f64;
     let predicted = messages * (served - 1e9 / broke.offered);
     report.note(format!(
@@ -232,6 +259,13 @@ fn judge_inverse(found: &Found, report: &mut Report) {
     let article = "the sustainable rate is about the inverse of the service time";
     let inverse = 1e9 / found.service_ns;
     let (held, broke) = knee(found);
+    if let Some(noise) = not_monotone(found) {
+        return report.judge("C19", article, noise, Verdict::TooNoisyToSay);
+    }
+    if held.is_none() {
+        let ours = "not even the lowest rate held: the machine is busy";
+        return report.judge("C19", article, ours, Verdict::TooNoisyToSay);
+    }
     let (Some(held), Some(broke)) = (held, broke) else {
         report.judge("C19", article, "no knee among the rates that were tried", Verdict::CannotBeTestedHere);
         return;
@@ -243,7 +277,13 @@ fn judge_inverse(found: &Found, report: &mut Report) {
         held.offered / 1e3,
         broke.offered / 1e3
     );
-    report.judge("C19", article, ours, about(inverse, held.offered, broke.offered));
+    // Less than a fraction of it held: what is measured here is the machine.
+    let verdict = if held.offered < inverse / LEAST {
+        Verdict::TooNoisyToSay
+    } else {
+        about(inverse, held.offered, broke.offered)
+    };
+    report.judge("C19", article, ours, verdict);
 }
 
 /// Whether an inverse is about the knee between these rates.
@@ -390,6 +430,21 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_not_called_a_slow_server() {
-        assert_eq!(verdicts(&planted(500_000))[0], Verdict::TooNoisyToSay);
+        let verdicts = verdicts(&planted(500_000));
+        assert_eq!((verdicts[0], verdicts[2]), (Verdict::TooNoisyToSay, Verdict::TooNoisyToSay));
+    }
+
+    /// 100 k/s reached 82 k/s while 140 k/s held: which of the two is the knee nobody knows.
+    #[test]
+    fn rates_that_are_not_monotone_say_nothing() {
+        let mut found = planted(1_000);
+        found.rates[2] = ideal(100e3, 12_200, 100_000);
+        let report = report(&found);
+        let judged: Vec<_> = report.verdicts.iter().map(|one| one.verdict).collect();
+        assert_eq!(judged[..3], [Verdict::TooNoisyToSay; 3]);
+        assert!(report.verdicts[0].ours.contains("100 k/s reached 82 k/s"), "{:?}", report.verdicts[0].ours);
+        assert!(
+            is_monotone(&planted(8_000)) && is_monotone(&planted(1_000)) && is_monotone(&planted(500_000))
+        );
     }
 }

@@ -87,6 +87,8 @@ pub struct Period {
     /// The same, of 99 in a hundred: the median of eight equal parts of the period, because one second in which
     /// the disk serves somebody else would decide it alone.
     pub p99_us: f64,
+    /// Those of the eight parts, in order of size.
+    pub p99_parts_us: Vec<f64>,
     /// The longest.
     pub worst_us: f64,
 }
@@ -96,6 +98,24 @@ impl Period {
     #[must_use]
     pub fn faults_a_delivery(&self) -> f64 {
         self.delivery_faults as f64 / self.deliveries.max(1) as f64
+    }
+
+    /// Between which values they lie with 95%: a count varies by twice its square root.
+    #[must_use]
+    pub fn faults_interval(&self) -> (f64, f64) {
+        let (faults, deliveries) = (self.delivery_faults as f64, self.deliveries.max(1) as f64);
+        let spread = 2.0 * faults.max(1.0).sqrt();
+        ((faults - spread).max(0.0) / deliveries, (faults + spread) / deliveries)
+    }
+
+    /// Between which values the 99th percentile lies with 93%: the second and the last but one of eight parts (the
+    /// median is outside of them if seven of eight fall on one side).
+    #[must_use]
+    pub fn p99_interval(&self) -> (f64, f64) {
+        match &self.p99_parts_us[..] {
+            [_, low, .., high, _] => (*low, *high),
+            _ => (self.p99_us, self.p99_us),
+        }
     }
 }
 
@@ -274,7 +294,8 @@ impl Objects {
 impl Delivered {
     fn beside(&self, expiries_per_s: f64, expiries: &Expiries) -> Period {
         let slice = self.latencies_us.len().div_ceil(SLICES).max(1);
-        let p99s: Vec<f64> = self.latencies_us.chunks(slice).map(|part| quantile(part, 0.99)).collect();
+        let mut p99s: Vec<f64> = self.latencies_us.chunks(slice).map(|part| quantile(part, 0.99)).collect();
+        p99s.sort_by(f64::total_cmp);
         Period {
             expiries_per_s,
             expiries: expiries.done,
@@ -284,6 +305,7 @@ impl Delivered {
             delivery_faults: self.faults,
             p50_us: quantile(&self.latencies_us, 0.5),
             p99_us: quantile(&p99s, 0.5),
+            p99_parts_us: p99s,
             worst_us: quantile(&self.latencies_us, 1.0),
         }
     }
@@ -317,5 +339,6 @@ mod tests {
         // Eight parts of 25, whose 99th percentile is their greatest; the fourth of these is the median.
         assert_eq!((period.p50_us, period.p99_us, period.worst_us), (100.0, 100.0, 200.0));
         assert!((period.faults_a_delivery() - 0.25).abs() < 1e-12);
+        assert_eq!(period.p99_interval(), (50.0, 175.0));
     }
 }
