@@ -15,7 +15,10 @@ use std::{
 };
 
 use engine::{
-    cores::{Rounds, behind::Behind, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{
+        Rounds, SteadyClock, behind::Behind, clock, fair::Fair, listener::Balance, mesh::Sender,
+        watch::Watches,
+    },
     io::Reads,
     journal::Scribe,
     log,
@@ -259,6 +262,7 @@ pub(crate) struct Own {
     pub(crate) behind: Arc<Behind>,
     /// When housekeeping comes by.
     pub(crate) rounds: Arc<Rounds>,
+    expiry_clock: SteadyClock,
     /// `None` where the store is in memory alone.
     pub(crate) file: Option<FileReads>,
     pub(crate) in_flight: RefCell<InFlight>,
@@ -427,6 +431,7 @@ impl Core {
             shard: RefCell::new(shard),
             behind: Arc::default(),
             rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
+            expiry_clock: SteadyClock::new(),
             file,
             in_flight: RefCell::default(),
             pool: RefCell::new(Pool::new(&config.limits, count_http2)),
@@ -564,6 +569,11 @@ impl Core {
     /// The store's time: whole seconds.
     pub(crate) fn store_now_s(&self) -> u32 {
         store_s(clock::unix_s())
+    }
+
+    /// The time by which stored objects are dropped, in whole seconds: a step of the clock counts once it has lasted.
+    pub(crate) fn expiry_now_s(&self) -> u32 {
+        store_s(self.expiry_clock.unix_s())
     }
 
     /// What policy needs to know of a request, under its primary key.

@@ -27,7 +27,7 @@ pub(crate) async fn keep_house() {
         while more {
             more = with_core(|core| {
                 let mut shard = core.shard.borrow_mut();
-                let expired = shard.expire(core.store_now_s(), EXPIRIES_A_ROUND);
+                let expired = shard.expire(core.expiry_now_s(), EXPIRIES_A_ROUND);
                 let evicting = shard.maintain(EVICTIONS_A_ROUND);
                 let copying = shard.copy_to_file();
                 drop(shard);
@@ -51,7 +51,7 @@ fn due_in(core: &Core) -> Option<Duration> {
     }
     let file = (core.file.is_some() || is_lurking).then_some(FILE_EVERY);
     let expiry = core.shard.borrow().next_expiry_s().map(|expires_s| {
-        Duration::from_secs(u64::from(expires_s.saturating_sub(core.store_now_s()))).min(EXPIRY_LOOK_MAX)
+        Duration::from_secs(u64::from(expires_s.saturating_sub(core.expiry_now_s()))).min(EXPIRY_LOOK_MAX)
     });
     sooner(sooner(file, expiry), idle)
 }

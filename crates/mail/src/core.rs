@@ -15,7 +15,7 @@ use std::{
 };
 
 use engine::{
-    cores::{Rounds, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{Rounds, SteadyClock, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
     heap::Tide,
     journal::Scribe,
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
@@ -173,6 +173,7 @@ pub(crate) struct Core {
     pub(crate) number: usize,
     pub(crate) cores: usize,
     pub(crate) shared: Arc<Shared>,
+    clock: SteadyClock,
     pub(crate) index: RefCell<Index>,
     pub(crate) letters: RefCell<Letters>,
     pub(crate) notes: RefCell<Notes>,
@@ -278,6 +279,7 @@ impl Core {
         Self {
             number,
             cores,
+            clock: SteadyClock::new(),
             index: index.into(),
             letters: letters.into(),
             notes: notes.into(),
@@ -706,9 +708,9 @@ impl Core {
         }
     }
 
-    /// What the clock says, never less than it said before to this core's mails.
+    /// The time by which mails arrive and end: it never goes back, and a step of the clock counts once it has lasted.
     pub(crate) fn now_ms(&self) -> u64 {
-        clock::unix_ms()
+        self.clock.unix_ms()
     }
 }
 

@@ -150,9 +150,7 @@ impl Mailstore {
         let reader = self.reader()?;
         let read = read_meta(&reader, location, place.record_bytes as usize, out);
         match (self.said(read)?, record::decode(out)) {
-            (Some(()), Decoded::Whole(stored)) => {
-                Ok(stored.summary(place.id, place.record_bytes.into(), place.expires_ms))
-            }
+            (Some(()), Decoded::Whole(stored)) => Ok(summary_at(&stored, place, place.record_bytes.into())),
             _ => Ok(None),
         }
     }
@@ -236,7 +234,7 @@ impl Mailstore {
         };
         let payload = read.payload();
         let Decoded::Whole(stored) = record::decode(payload) else { return Ok(None) };
-        let Some(summary) = stored.summary(place.id, payload.len() as u64, place.expires_ms) else {
+        let Some(summary) = summary_at(&stored, place, payload.len() as u64) else {
             return Ok(None);
         };
         if !scope.contains(&summary.inbox) {
@@ -531,4 +529,10 @@ impl Mailboxes for Mailstore {
             refused: of(Counter::Refused),
         }
     }
+}
+
+/// What lists show of a mail. Its arrival is the index's, which a clock that was set back has not confused.
+fn summary_at(stored: &record::Stored<'_>, place: Place, record_bytes: u64) -> Option<Summary> {
+    let summary = stored.summary(place.id, record_bytes, place.expires_ms)?;
+    Some(Summary { arrived_ms: place.arrived_ms, ..summary })
 }

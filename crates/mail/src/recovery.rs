@@ -130,6 +130,7 @@ pub(crate) fn recover(
         }
     }
     set_torn_aside(&mut records, &parts);
+    order_arrivals(&mut records, now_ms);
     let mut writers: Vec<Writer> = (0..cores).map(|number| log.writer(number, 0)).collect();
     if let Some(writer) = writers.first_mut() {
         let age_ms = age_ms(config);
@@ -211,6 +212,21 @@ impl Record {
         (self.location, self.payload_bytes, self.body_bytes) = (location, payload_bytes, 0);
         for (entry, _) in &mut self.entries {
             (entry.location, entry.record_bytes) = (location.bits(), payload_bytes);
+        }
+    }
+}
+
+/// Puts records in the order of arrival, which their names tell also where the clock was set back between two starts, and
+/// lets no mail have arrived later than a younger one, or later than now: ages go by the order of arrival, and a mail that
+/// a clock of tomorrow dated ends no later than those of today.
+fn order_arrivals(records: &mut [Record], now_ms: u64) {
+    let name = |record: &Record| record.entries.first().map_or(0, |(entry, _)| name_without_inbox(entry.id));
+    records.sort_unstable_by_key(name);
+    let mut latest_ms = now_ms;
+    for record in records.iter_mut().rev() {
+        for (entry, _) in &mut record.entries {
+            latest_ms = latest_ms.min(entry.arrived_ms);
+            entry.arrived_ms = latest_ms;
         }
     }
 }
@@ -574,5 +590,50 @@ pub(crate) fn parts_died(reader: &Reader, parts: &[Part]) {
         if let Some(location) = Location::from_bits(*location) {
             reader.died(location, *bytes as usize);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: u64 = 1_800_000_000_000;
+    const DAY_MS: u64 = 24 * 3_600_000;
+
+    fn record(name: u64, arrived_ms: u64) -> Record {
+        let id = MailId(name << 14);
+        let entry = NewEntry {
+            id,
+            letter: id,
+            inboxes: 1,
+            location: 0,
+            record_bytes: 100,
+            mail_bytes: 50,
+            arrived_ms,
+            parts: None,
+        };
+        let inbox = Inbox { local: "ann".into(), domain: "example.org".into() };
+        let parts = Arc::from([]);
+        Record {
+            location: Location::from_bits(1 << 20).expect("a location"),
+            payload_bytes: 100,
+            body_bytes: 0,
+            parts,
+            entries: vec![(entry, inbox)],
+        }
+    }
+
+    #[test]
+    fn ages_go_by_order_of_arrival() {
+        // The second mail was dated by a clock of tomorrow, the third after it was set right.
+        let mut records = [
+            record(3, NOW_MS - 1000),
+            record(1, NOW_MS - 5000),
+            record(2, NOW_MS + DAY_MS),
+            record(4, NOW_MS + 1),
+        ];
+        order_arrivals(&mut records, NOW_MS);
+        let arrivals = records.iter().map(|record| record.arrival().0);
+        assert_eq!(arrivals.collect::<Vec<_>>(), [NOW_MS - 5000, NOW_MS - 1000, NOW_MS - 1000, NOW_MS]);
     }
 }

@@ -18,6 +18,7 @@
 //! - [`fair`]: those of one address who have much to do take turns.
 //! - [`behind`]: what is to be stored waits for what is ready to be answered.
 //! - [`clock`]: the time, and what each way of asking costs.
+//! - [`steady_clock`]: the time by which stored things end, undisturbed by a step of the clock.
 //! - [`give_way`]: threads that do what nobody waits for.
 //! - [`watch`]: deadlines of connections, without a timer for each wait.
 
@@ -34,6 +35,7 @@ mod processors;
 pub mod ring;
 pub mod rounds;
 pub mod run;
+pub mod steady_clock;
 pub mod watch;
 
 pub use causes::Causes;
@@ -41,3 +43,4 @@ pub use priority::give_way;
 pub use processors::{ListError, available, parse_list};
 pub use rounds::Rounds;
 pub use run::{CoreContext, Cores, CoresConfig, Shutdown};
+pub use steady_clock::SteadyClock;
