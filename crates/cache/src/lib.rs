@@ -148,6 +148,7 @@ pub use engine::{
 };
 pub use explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use key::urls_of_page;
+pub use memory_need::memory_limit;
 pub use objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 pub use origin::{ByHand, MemberSaid, SetUpError, Standing};
 pub use peers::{PeerSeen, PeerStanding};

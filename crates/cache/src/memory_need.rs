@@ -8,6 +8,8 @@
 
 use std::path::Path;
 
+use engine::size::Size;
+
 /// Metadata of an object that is on the file alone (`docs/decisions/006-mapped-store.md`: 33, and some more where
 /// tables are about to grow).
 const OBJECT_BYTES: u64 = 36;
@@ -68,9 +70,15 @@ impl MemoryNeed {
 /// The memory that the process may use is less than it would come to need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the process may use {limit_bytes} bytes of memory, and would come to need at least {needed_bytes}: \
-     {of_objects_bytes} for stored objects (memory), {buffer_bytes} for what is written to the file and read from it, and \
-     {rest_bytes} for itself and for what is known of {objects} objects on the file; raise the limit to {needed_bytes} bytes and some more, or lower the memory for stored objects"
+    "the process may use {} of memory, and would come to need at least {}: {} for stored objects (memory), {} for what is \
+     written to the file and read from it, and {} for itself and for what is known of {objects} objects on the file; raise \
+     the limit to {} and some more, or lower the memory for stored objects",
+    Size(*limit_bytes),
+    Size(*needed_bytes),
+    Size(*of_objects_bytes),
+    Size(*buffer_bytes),
+    Size(*rest_bytes),
+    Size(*needed_bytes)
 )]
 pub struct TooLittleMemory {
     limit_bytes: u64,
@@ -79,6 +87,22 @@ pub struct TooLittleMemory {
     buffer_bytes: u64,
     rest_bytes: u64,
     objects: u64,
+}
+
+/// What this process may use of memory: the least of its cgroups' limits and of the machine's memory with its swap;
+/// `None` where neither can be read.
+pub fn memory_limit() -> Option<u64> {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().map(|text| machine_bytes(&text));
+    [cgroup_limit(), machine.filter(|bytes| *bytes > 0)].into_iter().flatten().min()
+}
+
+/// Memory and swap, as `/proc/meminfo` has them in KiB.
+fn machine_bytes(text: &str) -> u64 {
+    let kib = |line: &str| {
+        let rest = line.strip_prefix("MemTotal:").or_else(|| line.strip_prefix("SwapTotal:"))?;
+        rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    text.lines().filter_map(kib).sum::<u64>().saturating_mul(1024)
 }
 
 /// The least of the limits of this process's memory cgroups, version 1 or 2; `None` where there is none, or none can be
@@ -139,12 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn the_machine_has_memory_and_swap() {
+        let text = "MemTotal:        2048 kB\nMemFree:  7 kB\nSwapTotal:       1024 kB\nSwapFree: 1 kB\n";
+        assert_eq!(machine_bytes(text), 3 << 20);
+        assert!(memory_limit().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
     fn what_would_do_is_said_and_does() {
         let need =
             MemoryNeed { objects_bytes: 256 << 20, objects_on_file: 10_000_000, buffer_bytes: 96 << 20 };
         let error = need.within(600 << 20).expect_err("metadata of ten million objects has no room");
         let needed = (256 << 20) + 360_000_000 + (96 << 20) + OWN_BYTES;
-        assert!(error.to_string().contains(&format!("raise the limit to {needed} bytes")), "{error}");
+        assert!(error.to_string().contains(&format!("raise the limit to {} ", Size(needed))), "{error}");
         assert_eq!(need.within(needed), Ok(()));
         assert!(need.within(needed - 1).is_err());
     }

@@ -11,6 +11,7 @@
 //! - [`heap`]: memory that was needed once, given back.
 //! - [`network`]: addresses that begin alike, as an operator lists them.
 //! - [`share`]: a bound for all cores together, of which each has a part.
+//! - [`size`]: sizes in messages.
 //! - [`random`]: numbers that nobody can guess.
 //! - [`meter`]: counters and histograms per core, summed when read.
 //! - [`sys`]: the only unsafe code; each wrapper states its contract.
@@ -32,6 +33,7 @@ pub mod meter;
 pub mod network;
 pub mod random;
 pub mod share;
+pub mod size;
 pub mod store;
 pub mod sys;
 pub mod tls;

@@ -23,6 +23,7 @@ use engine::{
     log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
     random,
+    size::Size,
     tls::{self, TlsError},
 };
 use tokio::{
@@ -73,11 +74,13 @@ pub enum StartError {
     #[error("the mail store: {0}")]
     Store(#[from] StoreError),
     /// The store is too small to be one.
-    #[error("the mail store must have at least {STORE_BYTES_MIN} bytes, and {0} were given")]
+    #[error("the mail store must have at least {}, and {} were given", Size(STORE_BYTES_MIN), Size(*.0))]
     StoreTooSmall(u64),
     /// The largest mail would be too large, or take too much of the store.
     #[error(
-        "the largest mail may have {most} bytes at most (256 MiB, and a quarter of the store), and {given} were given"
+        "the largest mail may have {} at most (256 MiB, and a quarter of the store), and {} were given",
+        Size(*most),
+        Size(*given)
     )]
     MailBytes {
         /// The most.

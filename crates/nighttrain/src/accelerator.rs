@@ -213,7 +213,7 @@ const ONLY_AT_START: &[&str] = &[
 ];
 
 /// Looks whether those who sign clients' certificates can be read.
-fn check_authorities(config: &Config) -> Result<(), Fault> {
+pub(crate) fn check_authorities(config: &Config) -> Result<(), Fault> {
     let of_sites = config.sites.iter().map(|site| &site.rules);
     let asked =
         [&config.rules].into_iter().chain(of_sites).filter_map(|rules| rules.client_certificates.as_ref());

@@ -19,6 +19,7 @@ use crate::{
     cli::FeedTask,
     failure::{Failure, Fault},
     feed_settings::FEED_ADMIN,
+    machine::Servers,
     nats_file::{join_nats_config, word_on_origins},
     operation::{Operation, Sources, admin_by_default, failed, fault},
     precedence::InForce,
@@ -41,8 +42,12 @@ pub(crate) fn feed(task: &FeedTask) -> Result<(), Failure> {
         nats.join(in_force);
         Ok(())
     };
-    let sources =
-        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(complete) };
+    let sources = Sources {
+        file: task.config.path(),
+        flags: task.settings.0.clone(),
+        complete: Box::new(complete),
+        servers: Servers::FEED,
+    };
     let (operation, access) = Operation::begin(sources)?;
     let make: Make = Box::new(|settings| settings.feed.config(None));
     // What does not go together is told before any port is taken.

@@ -32,6 +32,7 @@ use crate::{
     admin::Operated,
     cli::MailTask,
     failure::{Failure, Fault},
+    machine::Servers,
     mail_settings::MAIL_ADMIN,
     operation::{Operation, Sources, admin_by_default, failed},
     precedence::InForce,
@@ -49,8 +50,12 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
         admin_by_default(in_force, MAIL_ADMIN);
         Ok(())
     };
-    let sources =
-        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(complete) };
+    let sources = Sources {
+        file: task.config.path(),
+        flags: task.settings.0.clone(),
+        complete: Box::new(complete),
+        servers: Servers::MAIL,
+    };
     let (operation, access) = Operation::begin(sources)?;
     // What does not go together is told before any port is taken.
     config_of(operation.settings(), None)?;

@@ -38,7 +38,7 @@ pub(crate) struct MailSettings {
     /// Where pages and APIs are.
     pub http: SocketAddr,
     /// None until somebody says: then it is a file in the directory of state.
-    store: Option<Store>,
+    pub(crate) store: Option<Store>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     tls_shared: bool,

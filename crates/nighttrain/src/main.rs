@@ -17,6 +17,7 @@ mod acme_settings;
 mod admin;
 mod cache_settings;
 mod certificates;
+mod check;
 mod cli;
 mod client;
 mod cluster_settings;
@@ -24,7 +25,6 @@ mod cluster_table;
 mod clustered;
 mod crawler_settings;
 mod demo;
-mod descriptors;
 mod effective;
 mod explained;
 mod failure;
@@ -34,6 +34,7 @@ mod feed_tools;
 mod file;
 mod lab;
 mod log;
+mod machine;
 mod mail;
 mod mail_settings;
 mod mail_tools;
@@ -142,19 +143,12 @@ fn perform(task: Task) -> Result<(), Failure> {
         }
         Task::Check(cli::CheckTask { store: Some(store), .. }) => print(&store_check::verify(&store)?),
         Task::Check(task) => {
-            if let Some(file) = task.file.as_deref().filter(|file| nats_file::is_nats_file(file)) {
-                return print(&nats_file::check(file).map_err(Failure::Configuration)?);
-            }
-            let config = task.file.or(task.config).unwrap_or_default();
-            let in_force =
-                precedence::in_force(Some(&config), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
-            let text = file::read(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;
-            let (values, ..) = file::values(&config.display().to_string(), &text);
-            let mut said = format!("{} is right.\n", config.display());
-            for remark in upgrade::remarks(&values, &in_force.settings) {
-                said.push_str(&format!("{remark}\n"));
-            }
-            print(&said)
+            let nats = task.file.as_deref().filter(|file| nats_file::is_nats_file(file));
+            let text = match nats {
+                Some(file) => check::check_nats(file)?,
+                None => check::check(&task.config.or(task.file).unwrap_or_default())?,
+            };
+            print(&text)
         }
         Task::Lab(task) => lab::start(&task.arguments),
         Task::Completions(task) => {

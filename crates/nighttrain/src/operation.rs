@@ -29,6 +29,7 @@ use crate::{
     effective,
     failure::{Failure, Fault},
     log::{self, FilterHandle},
+    machine::{self, Servers},
     precedence::{self, Flags, InForce, Source},
     settings::{Setting, Settings, by_key},
 };
@@ -41,6 +42,8 @@ pub(crate) struct Sources {
     pub flags: Flags,
     /// What the server adds to what was read.
     pub complete: Complete,
+    /// Whose configuration it is.
+    pub servers: Servers,
 }
 
 /// What a server adds to what was read.
@@ -52,6 +55,13 @@ impl Sources {
             precedence::in_force(self.file.as_deref(), |name| std::env::var_os(name), &self.flags)?;
         (self.complete)(&mut in_force)?;
         Ok(in_force)
+    }
+
+    /// What was read, within what the machine gives; what it does not give is told.
+    fn read_and_fit(&self) -> Result<(InForce, Option<String>), Vec<Fault>> {
+        let mut in_force = self.read()?;
+        let warning = machine::fit_descriptors(&mut in_force.settings, self.servers);
+        Ok((in_force, warning))
     }
 }
 
@@ -73,6 +83,8 @@ pub(crate) struct Operation {
     filter: FilterHandle,
     /// Lines that the log had dropped when it was last said.
     dropped_lines: usize,
+    /// What the machine does not give, until it is told.
+    warnings: Vec<String>,
     token: Option<watch::Sender<Token>>,
     _pid_file: Option<PidFile>,
 }
@@ -103,17 +115,28 @@ impl Operation {
     /// # Errors
     /// What is wrong with them.
     pub(crate) fn begin(sources: Sources) -> Result<(Self, Access), Failure> {
-        let in_force = sources.read().map_err(Failure::Configuration)?;
+        let (in_force, few_descriptors) = sources.read_and_fit().map_err(Failure::Configuration)?;
         let settings = &in_force.settings;
+        let little_memory = machine::check_memory(settings, sources.servers)?;
         let filter = log::start(&settings.log, settings.log_file.as_deref()).map_err(Failure::Failed)?;
         let pid_file = settings.pid_file.as_deref().map(PidFile::write).transpose()?;
         stop_on_panic();
         let token = token_of(settings)?;
         let access = Access::for_address(settings.admin, token.as_ref().map(watch::Sender::subscribe))
             .map_err(|message| fault("admin", message))?;
+        let warnings = [few_descriptors, little_memory].into_iter().flatten().collect();
         let at_start = in_force.clone();
         Ok((
-            Self { in_force, at_start, sources, filter, dropped_lines: 0, token, _pid_file: pid_file },
+            Self {
+                in_force,
+                at_start,
+                sources,
+                filter,
+                dropped_lines: 0,
+                warnings,
+                token,
+                _pid_file: pid_file,
+            },
             access,
         ))
     }
@@ -121,6 +144,14 @@ impl Operation {
     /// What is in force.
     pub(crate) fn settings(&self) -> &Settings {
         &self.in_force.settings
+    }
+
+    /// Says once what the machine does not give: of a server that has started, because a start that fails says why and no
+    /// more.
+    pub(crate) fn tell_warnings(&mut self) {
+        for warning in self.warnings.drain(..) {
+            tracing::warn!("{warning}");
+        }
     }
 
     /// Says how many lines the log had to drop since it was last said.
@@ -147,7 +178,7 @@ impl Operation {
         &self,
         check: impl FnOnce(&Settings) -> Result<T, Fault>,
     ) -> Option<(InForce, T)> {
-        let read = self.sources.read().and_then(|new| {
+        let read = self.sources.read_and_fit().and_then(|(new, _)| {
             let checked = check(&new.settings).map_err(|fault| vec![fault])?;
             Ok((new, checked))
         });

@@ -11,6 +11,7 @@ use crate::{
     cli::CacheTask,
     demo,
     failure::Failure,
+    machine::Servers,
     operation::{Operation, Sources, failed},
     settings::Settings,
     shell::{self, Service, Started},
@@ -18,8 +19,12 @@ use crate::{
 
 /// Runs the accelerator until a signal ends it.
 pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
-    let sources =
-        Sources { file: task.config.path(), flags: task.settings.0.clone(), complete: Box::new(|_| Ok(())) };
+    let sources = Sources {
+        file: task.config.path(),
+        flags: task.settings.0.clone(),
+        complete: Box::new(|_| Ok(())),
+        servers: Servers::CACHE,
+    };
     let (operation, access) = Operation::begin(sources)?;
     let settings = operation.settings();
     if !task.demo && settings.origin.is_none() && settings.sites.is_empty() {

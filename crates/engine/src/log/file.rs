@@ -10,7 +10,7 @@ use std::{
     fmt,
     fs::File,
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
@@ -20,7 +20,7 @@ use rustix::fs::{Mode, OFlags, RenameFlags};
 use super::format::{
     BLOCK_BYTES, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_GIVEN, SEGMENTS_AT, VERSION, VERSION_MIN,
 };
-use crate::{random, sys::direct};
+use crate::{random, size::Size, sys::direct};
 
 /// Fewest segments of a file.
 pub const SEGMENTS_MIN: u64 = 4;
@@ -28,6 +28,8 @@ pub const SEGMENTS_MIN: u64 = 4;
 const SEGMENTS_AIM: u64 = 64;
 /// Largest segment that is chosen automatically.
 const SEGMENT_BYTES_AUTO_MAX: u64 = 4 << 20;
+/// The unit of `st_blocks`, whatever the file system's is (`stat(2)`).
+const STAT_BLOCK_BYTES: u64 = 512;
 /// A location has 40 bits of 16-byte units.
 const FILE_BYTES_MAX: u64 = 16 << 40;
 
@@ -133,29 +135,39 @@ pub enum OpenError {
     )]
     Purpose { path: PathBuf, found: String, wanted: &'static str },
     #[error(
-        "the store {} has been cut: it has {found} bytes and was made with {needed}; nothing was changed: restore it \
+        "the store {} has been cut: it has {} and was made with {}; nothing was changed: restore it \
          from a copy, or remove the file to begin anew",
-        path.display()
+        path.display(),
+        Size(*found),
+        Size(*needed)
     )]
     Truncated { path: PathBuf, found: u64, needed: u64 },
     #[error(
-        "the store {} was made with {found} bytes, and {wanted} were asked for: a store can grow but not shrink; ask \
-         for at least {found} bytes, or remove the file to begin anew",
-        path.display()
+        "the store {} was made with {}, and {} were asked for: a store can grow but not shrink; ask for at \
+         least {}, or remove the file to begin anew",
+        path.display(),
+        Size(*found),
+        Size(*wanted),
+        Size(*found)
     )]
     Shrinks { path: PathBuf, found: u64, wanted: u64 },
     #[error(
-        "{bytes} bytes are too small a store: with segments of {segment_bytes} bytes it needs at least {needed}"
+        "{} are too small a store: with segments of {} it needs at least {}",
+        Size(*bytes),
+        Size(u64::from(*segment_bytes)),
+        Size(*needed)
     )]
     TooSmall { bytes: u64, segment_bytes: u64, needed: u64 },
-    #[error("{bytes} bytes are too large a store: at most {FILE_BYTES_MAX} bytes can be addressed")]
+    #[error("{} are too large a store: at most {} can be addressed", Size(*bytes), Size(FILE_BYTES_MAX))]
     TooLarge { bytes: u64 },
     #[error("segments of {given} bytes cannot be used: a power of two from {min} to {max} is needed")]
     SegmentBytes { given: u32, min: u32, max: u32 },
     #[error(
-        "the disk has no room for the store {}: it needs {needed} bytes and {free} are free; make room there, or make \
-         the store smaller",
-        path.display()
+        "the disk has no room for the store {}: it needs {} and {} are free; make room there, or make the store \
+         smaller",
+        path.display(),
+        Size(*needed),
+        Size(*free)
     )]
     DiskFull { path: PathBuf, needed: u64, free: u64 },
     #[error("cannot {what} the store {}: {source}", path.display())]
@@ -302,13 +314,25 @@ impl FileDisk {
         self.sync_header()
     }
 
+    /// Gives the file its room. The disk is asked first: it would be filled to the last block before `fallocate` finds
+    /// that there is not enough, and whoever else writes there would be without.
     fn reserve(&self, bytes: u64) -> Result<(), OpenError> {
+        let full = |free| OpenError::DiskFull { path: self.path.clone(), needed: bytes, free };
+        let free = rustix::fs::fstatvfs(&self.file)
+            .ok()
+            // Some file systems do not tell how large they are.
+            .filter(|room| room.f_blocks > 0)
+            .map(|room| room.f_bavail.saturating_mul(room.f_frsize));
+        let has = self.file.metadata().map_or(0, |of| of.blocks().saturating_mul(STAT_BLOCK_BYTES));
+        if let Some(free) = free.filter(|free| bytes > free.saturating_add(has)) {
+            return Err(full(free));
+        }
         direct::preallocate(&self.file, bytes).map_err(|source| {
-            if source.kind() != io::ErrorKind::StorageFull {
-                return self.failed("reserve room for", source);
+            if source.kind() == io::ErrorKind::StorageFull {
+                full(free.unwrap_or(0))
+            } else {
+                self.failed("reserve room for", source)
             }
-            let free = rustix::fs::fstatvfs(&self.file).map_or(0, |room| room.f_bavail * room.f_frsize);
-            OpenError::DiskFull { path: self.path.clone(), needed: bytes, free }
         })
     }
 

@@ -7,7 +7,7 @@ use super::{
     shard::Shard,
     shared::{Local, Store},
 };
-use crate::random;
+use crate::{random, size::Size};
 
 /// Fewest segments that a core's share may have: four are open (three lifetime classes and main), the rest must be
 /// enough for eviction to have something to choose from.
@@ -82,8 +82,11 @@ pub enum StoreError {
     },
     /// Too few segments for the cores.
     #[error(
-        "{capacity_bytes} bytes are too small a store for {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments \
-         of {segment_bytes} bytes; give it at least {needed_bytes} bytes, or fewer cores"
+        "{} are too small a store for {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments of {}; give it at least \
+         {}, or fewer cores",
+        Size(*capacity_bytes),
+        Size(u64::from(*segment_bytes)),
+        Size(*needed_bytes)
     )]
     TooSmall {
         /// What was given.
@@ -97,7 +100,9 @@ pub enum StoreError {
     },
     /// Beyond what a location can say.
     #[error(
-        "{capacity_bytes} bytes are too large a store: at most {CAPACITY_BYTES_MAX} bytes can be addressed"
+        "{} are too large a store: at most {} can be addressed",
+        Size(*capacity_bytes),
+        Size(CAPACITY_BYTES_MAX)
     )]
     TooLarge {
         /// What was given.
@@ -105,8 +110,9 @@ pub enum StoreError {
     },
     /// The kernel refused memory.
     #[error(
-        "the kernel refused to reserve {bytes} bytes of address space for {what}: {source}; look at `ulimit -v` and \
-         vm.overcommit_memory, or make the store smaller"
+        "the kernel refused to reserve {} of address space for {what}: {source}; look at `ulimit -v` and \
+         vm.overcommit_memory, or make the store smaller",
+        Size(*bytes)
     )]
     Mapping {
         /// What it was for.

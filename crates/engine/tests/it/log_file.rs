@@ -354,6 +354,24 @@ fn a_full_disk_is_one_clear_error_and_leaves_nothing() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
 }
 
+/// The disk is asked before anything is allocated: until `fallocate` finds that there is not enough, all others who
+/// write there would find the disk full.
+#[test]
+fn a_store_beyond_the_disk_allocates_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let room = rustix::fs::statvfs(directory.path()).unwrap();
+    let free = room.f_bavail * room.f_frsize;
+    let path = directory.path().join("store");
+    let bytes = (free + (free / 8)).next_multiple_of(1 << 30);
+    let file = FileOptions { segment_bytes: None, ..options(bytes).file };
+    let error = Log::open(&path, Options { file, ..options(0) }).unwrap_err();
+    assert!(matches!(error, OpenError::DiskFull { .. }), "{error}");
+    assert!(!error.to_string().contains(" bytes"), "{error}");
+    let after = rustix::fs::statvfs(directory.path()).unwrap();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+    assert!(after.f_bavail * after.f_frsize > free / 2, "nothing was allocated");
+}
+
 #[test]
 fn a_log_without_a_file_works_alike() {
     let (log, _) = Recovering::anonymous(options(2 << 20)).unwrap().recover(1, |_| true).unwrap();

@@ -34,6 +34,7 @@ use crate::{
     cli::ServeTask,
     failure::{Failure, Fault},
     feed::{Feed, join_and_tell},
+    machine::Servers,
     mail::Post,
     operation::{Operation, Sources, failed, fault},
     run::origin_at,
@@ -47,6 +48,7 @@ pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
         file: task.config.path(),
         flags: task.settings.0.clone(),
         complete: Box::new(join_and_tell),
+        servers: Servers::ALL,
     };
     let (operation, access) = Operation::begin(sources)?;
     shell::run(operation, access, |settings, journal| start(settings, journal, task.demo))

@@ -162,6 +162,7 @@ pub(crate) fn run(
     port.serve(admin::pages(access, together, purges, journal), secured)
         .map_err(failed("the admin server cannot start"))?;
 
+    operation.tell_warnings();
     let announced: String = services.iter().map(|service| service.announcement()).collect();
     let version = env!("CARGO_PKG_VERSION");
     print(&format!("nighttrain {version}\n{announced}admin: listening on {scheme}://{admin}\n{hint}"))?;

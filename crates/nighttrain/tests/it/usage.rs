@@ -70,7 +70,7 @@ fn wrong_usage_is_2_and_says_what_would_be_right() {
         (&["cache", "--origin", "ftp://a"], "unknown scheme"),
         (&["purge"], "<URL>"),
         (&["config"], "--print"),
-        (&["check"], "--config"),
+        (&["check"], "<FILE>"),
         (&["completions", "csh"], "possible values"),
     ] {
         let ended = run(&mut program(arguments));

@@ -11,6 +11,7 @@ use super::{Admission, FileTier, found::OnTheFile, lifetimes::WRITERS_PER_CORE};
 use crate::{
     io::{CachedFile, Damage, DirectFile, Source},
     log::{self, FileOptions, Found, Log, OpenError, Options, Recovered, Recovering, format::SEGMENTS_AT},
+    size::Size,
     store::{
         Shard, Store, StoreConfig, StoreError,
         config::{Geometry, open_with},
@@ -56,8 +57,10 @@ pub enum OpenOnFileError {
     File(#[from] OpenError),
     /// Too few segments for the cores.
     #[error(
-        "{bytes} bytes are too small a store for {cores} cores: with segments of {segment_bytes} bytes it needs at least \
-         {needed} bytes"
+        "{} are too small a store for {cores} cores: with segments of {} it needs at least {}",
+        Size(*bytes),
+        Size(*segment_bytes),
+        Size(*needed)
     )]
     TooSmall {
         /// What was given.

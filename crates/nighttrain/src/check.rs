@@ -1,0 +1,183 @@
+//! `nighttrain check`: what a start would refuse, found before it, and what a start would warn of.
+//!
+//! Files that a configuration names are read as a start reads them; nothing is written, bound or asked for.
+
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use cache::{Certificate, Origin, memory_limit};
+use engine::tls::Shown;
+use mail::config::Store;
+
+use crate::{
+    accelerator::check_authorities,
+    admin::{Access, read_token},
+    certificates::Certificates,
+    failure::{Failure, Fault},
+    file,
+    machine::{MemorySum, Servers},
+    nats_file::{self, join_nats_config},
+    precedence::{self, InForce},
+    settings::Settings,
+    upgrade,
+};
+
+/// Checks a configuration of ours; the text that says what it comes to.
+///
+/// # Errors
+/// Everything that is wrong in it, and in the files that it names.
+pub(crate) fn check(path: &Path) -> Result<String, Failure> {
+    let in_force = precedence::in_force(Some(path), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
+    let text = file::read(path).map_err(|fault| Failure::Configuration(vec![fault]))?;
+    let (values, ..) = file::values(&path.display().to_string(), &text);
+    let remarks = upgrade::remarks(&values, &in_force.settings);
+    let said = std::iter::once(format!("{} is right.", path.display()))
+        .chain(remarks.iter().map(ToString::to_string))
+        .collect();
+    in_sum(said, in_force, Servers::ALL)
+}
+
+/// Checks a configuration of nats-server's (`*.conf`); the text that says what it comes to.
+///
+/// # Errors
+/// Everything that is wrong in it, and in the files that it names.
+pub(crate) fn check_nats(path: &Path) -> Result<String, Failure> {
+    let said = nats_file::check(path).map_err(Failure::Configuration)?;
+    let mut in_force = precedence::in_force(None, |_| None, &Vec::new()).map_err(Failure::Configuration)?;
+    in_force.settings.feed.nats_config = Some(path.to_owned());
+    join_nats_config(&mut in_force).map_err(Failure::Configuration)?;
+    in_sum(said.lines().map(str::to_owned).collect(), in_force, Servers::FEED)
+}
+
+/// Looks at what a start of these servers reads, and adds to the lines what it would warn of and the sum of its memory.
+fn in_sum(mut lines: Vec<String>, InForce { settings, .. }: InForce, servers: Servers) -> Result<String, Failure> {
+    let mut warnings = Vec::new();
+    let faults = faults_of(&settings, servers, &mut warnings);
+    if !faults.is_empty() {
+        return Err(Failure::Configuration(faults));
+    }
+    let sum = MemorySum::of(&settings, servers);
+    if let Some(limit_bytes) = settings.cache.memory_limit_bytes.or_else(memory_limit) {
+        match sum.within(limit_bytes) {
+            Ok(warning) => warnings.extend(warning),
+            // The file may be for one server alone, and for another machine.
+            Err(error) => warnings.push(format!("with all three servers: {error}")),
+        }
+    }
+    lines.extend(warnings.into_iter().map(|warning| format!("warning: {warning}")));
+    let command = if servers.mail { "nighttrain serve" } else { "nighttrain feed" };
+    lines.push(format!("`{command}` with it: {}", sum.text()));
+    Ok(lines.join("\n"))
+}
+
+fn faults_of(settings: &Settings, servers: Servers, warnings: &mut Vec<String>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    check_admin(settings, &mut faults);
+    check_places(settings, servers, &mut faults);
+    let certificates = match Certificates::of(settings) {
+        Ok(certificates) => certificates,
+        Err(fault) => {
+            faults.push(fault);
+            None
+        }
+    };
+    for said in certificates.iter().flat_map(|certificates| certificates.said()) {
+        warnings.extend(said.until_s.and_then(|until_s| expired(&said.names.join(", "), until_s)));
+    }
+    let shared = certificates.as_ref().map(|certificates| &certificates.tls.certificates);
+    if settings.admin_tls && shared.is_none() {
+        faults
+            .push(fault("admin-tls", "needs certificates to show: tls-cert and tls-key, or acme-directory"));
+    }
+    if servers.cache {
+        // `serve` has an origin of its own where none is said.
+        let origin = settings.origin.clone().unwrap_or_else(|| Origin::http("localhost", 80));
+        match settings.accelerator(Some(origin)) {
+            Ok(config) => faults.extend(check_authorities(&config).err()),
+            Err(Failure::Configuration(more)) => faults.extend(more),
+            Err(other) => faults.push(other.into_fault()),
+        }
+    }
+    match settings.feed.config(shared) {
+        Ok(config) => check_shown("[feed] tls-cert", config.tls.map(|tls| tls.shown), &mut faults, warnings),
+        Err(fault) => faults.push(fault),
+    }
+    if servers.mail {
+        let mut mail = settings.mail.clone();
+        // Where none is said it is in the state directory, which a start makes.
+        mail.store.get_or_insert(Store::Anonymous);
+        match mail.config(None, shared) {
+            Ok(config) => check_shown("[mail] tls-cert", config.tls, &mut faults, warnings),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    // One mistake may be met by several servers.
+    let mut told: Vec<Fault> = Vec::new();
+    for fault in faults {
+        if !told.contains(&fault) {
+            told.push(fault);
+        }
+    }
+    told
+}
+
+fn check_admin(settings: &Settings, faults: &mut Vec<Fault>) {
+    const KEY: &str = "admin-token-file";
+    match &settings.admin_token_file {
+        Some(path) => faults.extend(read_token(KEY, path).err().map(|message| fault(KEY, &message))),
+        None => faults
+            .extend(Access::for_address(settings.admin, None).err().map(|message| fault("admin", &message))),
+    }
+}
+
+/// Files that a start makes need their directories.
+fn check_places(settings: &Settings, servers: Servers, faults: &mut Vec<Fault>) {
+    let of_mail = match &settings.mail.store {
+        Some(Store::File(path)) if servers.mail => Some(path),
+        _ => None,
+    };
+    for (key, path) in [
+        ("log-file", settings.log_file.as_ref()),
+        ("pid-file", settings.pid_file.as_ref()),
+        ("access-log", settings.log_rules.access_log.as_ref()),
+        ("store", settings.cache.store.as_ref().filter(|_| servers.cache)),
+        ("store", of_mail),
+    ] {
+        let Some(path) = path else { continue };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if path.is_dir() {
+            faults.push(fault(key, &format!("{} is a directory; a file is wanted", path.display())));
+        } else if let Some(directory) = directory
+            && !directory.is_dir()
+        {
+            let message = format!("{}: there is no directory {}", path.display(), directory.display());
+            faults.push(fault(key, &message));
+        }
+    }
+}
+
+/// Reads what a server would show under TLS.
+fn check_shown(place: &str, shown: Option<Shown>, faults: &mut Vec<Fault>, warnings: &mut Vec<String>) {
+    let Some(Shown::Pair(pair)) = shown else { return };
+    match Certificate::read(&pair) {
+        Ok(certificate) => {
+            warnings.extend(expired(&pair.certificates.display().to_string(), certificate.until_s));
+        }
+        Err(error) => faults.push(fault(place, &error.to_string())),
+    }
+}
+
+/// What is said of a certificate that clients refuse.
+fn expired(what: &str, until_s: i64) -> Option<String> {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
+    (until_s < now_s).then(|| {
+        let until = UNIX_EPOCH + std::time::Duration::from_secs(until_s.max(0).cast_unsigned());
+        format!("the certificate {what} expired at {}; clients refuse it", httpdate::fmt_http_date(until))
+    })
+}
+
+fn fault(place: &str, message: &str) -> Fault {
+    Fault { place: place.to_owned(), message: message.to_owned() }
+}

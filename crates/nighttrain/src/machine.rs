@@ -1,0 +1,271 @@
+//! What the machine gives the process, memory and descriptors, compared with what its servers come to need.
+//!
+//! ```text
+//!  settings ──▶ rows: what stores fill, what clients can make servers hold ──▶ a sum ──┬─ refused: stores alone are more
+//!  cgroup, memory-limit, the machine's memory ─────────────────────────────────────────┴─ warned: with clients it is more
+//!  soft limit of descriptors, raised to the hard one ──▶ connections, less a quarter for origins, files and the admin port
+//! ```
+//! A process that needs more memory than its container gives is killed days after its start, when its stores have
+//! filled. So the start says so, with the number that would do.
+
+use std::{fmt::Write as _, thread};
+
+use cache::memory_limit;
+use mail::config::Store;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{
+    failure::{Failure, Fault},
+    settings::Settings,
+    units::size_text,
+};
+
+const MIB: u64 = 1 << 20;
+/// The program itself, its stacks and buffers.
+const OWN_BYTES: u64 = 20 * MIB;
+/// A connection of HTTP/2 under TLS (`cache::accept`): none takes more.
+const CONNECTION_BYTES: u64 = 24 << 10;
+/// Pages that mail has rendered, and what its lists show (`mail::web::rendered`, `gists`).
+const MAIL_PAGES_BYTES: u64 = 48 * MIB;
+/// Of the descriptors one in so many is kept: for origins, files, pages and the admin port.
+const KEPT_ONE_IN: u64 = 4;
+
+/// Which servers a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Servers {
+    pub cache: bool,
+    pub feed: bool,
+    pub mail: bool,
+}
+
+impl Servers {
+    pub(crate) const ALL: Self = Self { cache: true, feed: true, mail: true };
+    pub(crate) const CACHE: Self = Self { feed: false, mail: false, ..Self::ALL };
+    pub(crate) const FEED: Self = Self { cache: false, mail: false, ..Self::ALL };
+    pub(crate) const MAIL: Self = Self { cache: false, feed: false, ..Self::ALL };
+}
+
+/// A part of what the process needs.
+struct Row {
+    bytes: u64,
+    what: &'static str,
+    /// Filled in any case; else clients can make it so.
+    is_filled: bool,
+}
+
+/// What servers come to need.
+pub(crate) struct MemorySum(Vec<Row>);
+
+impl MemorySum {
+    pub(crate) fn of(settings: &Settings, servers: Servers) -> Self {
+        let mut rows = vec![Row { bytes: OWN_BYTES, what: "the program itself", is_filled: true }];
+        let mut add = |bytes: u64, what, is_filled| rows.push(Row { bytes, what, is_filled });
+        if servers.cache {
+            let limits = &settings.cache.limits;
+            let cores = cores(&settings.cache.cores);
+            let connections_bytes = (limits.connections_max as u64)
+                .saturating_mul(CONNECTION_BYTES)
+                .min(limits.connection_bytes_max as u64);
+            add(settings.cache.memory_bytes, "stored objects ([cache] memory)", true);
+            add(
+                connections_bytes.saturating_mul(cores),
+                "connections to the accelerator (connections-max, connection-bytes-max, a core each)",
+                false,
+            );
+            let client_bytes = limits.client_bytes_max as u64;
+            add(
+                client_bytes.saturating_mul(2),
+                "answers that clients do not read, and what is passed on ([cache] client-bytes-max, twice)",
+                false,
+            );
+        }
+        if servers.feed {
+            let limits = &settings.feed.config.limits;
+            let pending_bytes = limits.max_pending_total as u64;
+            add(pending_bytes, "messages that wait for consumers ([feed] max-pending-total)", false);
+            let subscription_bytes = limits.max_subscription_memory as u64;
+            add(subscription_bytes, "subscriptions ([feed] max-subscription-memory)", false);
+        }
+        if servers.mail {
+            if settings.mail.store == Some(Store::Anonymous) {
+                add(settings.mail.config.store_bytes, "mails ([mail] store-size, in memory)", true);
+            }
+            let receiving_bytes = settings.mail.config.limits.receiving_bytes_max as u64;
+            add(receiving_bytes, "mails that are being received ([mail] receiving-bytes-max)", false);
+            add(MAIL_PAGES_BYTES, "pages and lists of mail", false);
+        }
+        Self(rows)
+    }
+
+    fn bytes(&self, is_counted: impl Fn(&Row) -> bool) -> u64 {
+        self.0.iter().filter(|row| is_counted(row)).fold(0, |sum, row| sum.saturating_add(row.bytes))
+    }
+
+    /// What stores fill, and the program.
+    fn filled_bytes(&self) -> u64 {
+        self.bytes(|row| row.is_filled)
+    }
+
+    /// The most, whatever clients do.
+    fn most_bytes(&self) -> u64 {
+        self.bytes(|_| true)
+    }
+
+    /// The sum and its parts, as lines.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("memory at most: {}\n", rounded(self.most_bytes()));
+        for row in &self.0 {
+            _ = writeln!(text, "  {:>9}  {}", rounded(row.bytes), row.what);
+        }
+        text
+    }
+
+    /// Compares with what the process may use; a warning where clients could make it need more.
+    ///
+    /// # Errors
+    /// What stores fill is more already.
+    pub(crate) fn within(&self, limit_bytes: u64) -> Result<Option<String>, String> {
+        let (filled_bytes, most_bytes) = (self.filled_bytes(), self.most_bytes());
+        let (limit, filled, most) = (rounded(limit_bytes), rounded(filled_bytes), rounded(most_bytes));
+        if filled_bytes > limit_bytes {
+            let parts: Vec<String> = self
+                .0
+                .iter()
+                .filter(|row| row.is_filled)
+                .map(|row| format!("{} for {}", rounded(row.bytes), row.what))
+                .collect();
+            return Err(format!(
+                "the process may use {limit} of memory, and comes to need {filled} when its stores are full: {}; raise \
+                 the limit to {filled} and some more, or lower the stores' sizes",
+                parts.join(", ")
+            ));
+        }
+        Ok((most_bytes > limit_bytes).then(|| {
+            format!(
+                "the process may use {limit} of memory; {filled} are for stores, and with all that clients can make it \
+                 hold it would need {most}: `nighttrain check` shows the parts"
+            )
+        }))
+    }
+}
+
+/// Looks whether there is memory for all servers; a warning where there may not be.
+///
+/// # Errors
+/// There is less than stores fill.
+pub(crate) fn check_memory(settings: &Settings, servers: Servers) -> Result<Option<String>, Failure> {
+    let said = settings.cache.memory_limit_bytes.filter(|_| servers.cache);
+    let Some(limit_bytes) = said.or_else(memory_limit) else { return Ok(None) };
+    MemorySum::of(settings, servers)
+        .within(limit_bytes)
+        .map_err(|message| Failure::Configuration(vec![Fault { place: "memory".to_owned(), message }]))
+}
+
+/// Lets the process open as many files as it may, and lets servers take no more connections than leave some for the
+/// rest; a warning where that is less than was asked for.
+pub(crate) fn fit_descriptors(settings: &mut Settings, servers: Servers) -> Option<String> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        // Where it is refused the soft limit stays, which is read again.
+        _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    fit_connections(settings, servers, getrlimit(Resource::Nofile).current?)
+}
+
+fn fit_connections(settings: &mut Settings, servers: Servers, limit: u64) -> Option<String> {
+    let cores_of = [cores(&settings.cache.cores), 1, cores(&settings.mail.config.cores)];
+    let runs = [servers.cache, servers.feed, servers.mail];
+    let mut most = [
+        &mut settings.cache.limits.connections_max,
+        &mut settings.feed.config.limits.max_connections,
+        &mut settings.mail.config.limits.connections_max,
+    ];
+    let parts = || runs.iter().zip(cores_of).map(|(runs, cores)| if *runs { cores } else { 0 });
+    let wanted: u64 =
+        most.iter().zip(parts()).fold(0, |sum, (most, cores)| sum.saturating_add(**most as u64 * cores));
+    let there_are = limit - limit / KEPT_ONE_IN;
+    if wanted <= there_are {
+        return None;
+    }
+    for (most, _) in most.iter_mut().zip(runs).filter(|(_, runs)| *runs) {
+        let share = u128::from(**most as u64) * u128::from(there_are) / u128::from(wanted);
+        **most = usize::try_from(share).unwrap_or(usize::MAX).max(1);
+    }
+    let would_do = wanted.saturating_add(wanted / (KEPT_ONE_IN - 1)).saturating_add(1);
+    Some(format!(
+        "the process may open {limit} files: its servers take {there_are} connections in all where {wanted} are \
+         configured, and the rest is for origins, files and the admin port; for all of them raise the limit \
+         (LimitNOFILE, ulimit -n) to {would_do}"
+    ))
+}
+
+fn cores(said: &[usize]) -> u64 {
+    match said.len() {
+        0 => thread::available_parallelism().map_or(1, usize::from) as u64,
+        cores => cores as u64,
+    }
+}
+
+/// A size to the MiB, for people.
+fn rounded(bytes: u64) -> String {
+    if bytes < MIB { size_text(bytes) } else { size_text(bytes.div_ceil(MIB).saturating_mul(MIB)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        let mut settings = Settings::default();
+        settings.cache.cores = vec![0, 1];
+        settings.mail.config.cores = vec![0, 1];
+        settings
+    }
+
+    #[test]
+    fn stores_beyond_the_limit_are_refused() {
+        let sum = MemorySum::of(&settings(), Servers::CACHE);
+        let refused = sum.within(128 * MIB).expect_err("256 MiB in 128");
+        assert!(refused.contains("128MiB") && refused.contains("raise the limit to 276MiB"), "{refused}");
+        let warned = sum.within(276 * MIB).expect("the stores fit").expect("clients may not");
+        assert!(warned.contains("276MiB are for stores"), "{warned}");
+        assert_eq!(sum.within(sum.most_bytes()), Ok(None));
+        assert!(sum.within(sum.most_bytes() - 1).is_ok_and(|warning| warning.is_some()));
+    }
+
+    #[test]
+    fn a_process_needs_what_its_servers_need() {
+        let mut settings = settings();
+        settings.mail.store = Some(Store::Anonymous);
+        let filled = |servers| MemorySum::of(&settings, servers).filled_bytes() / MIB;
+        assert_eq!(filled(Servers::CACHE), 276);
+        assert_eq!(filled(Servers::FEED), 20);
+        assert_eq!(filled(Servers::MAIL), 1044);
+        assert_eq!(filled(Servers::ALL), 1300);
+        let most = |servers| MemorySum::of(&settings, servers).most_bytes();
+        let alone = [Servers::CACHE, Servers::FEED, Servers::MAIL].map(most);
+        assert_eq!(most(Servers::ALL), alone.iter().sum::<u64>() - 2 * OWN_BYTES);
+    }
+
+    #[test]
+    fn few_descriptors_are_shared_by_size() {
+        let mut few = settings();
+        let wanted = (2 * 10_000 + 65_536 + 2 * 20_000) as u64;
+        let said = fit_connections(&mut few, Servers::ALL, 20_000).expect("too few");
+        let most = |settings: &Settings| {
+            let mail = settings.mail.config.limits.connections_max;
+            2 * settings.cache.limits.connections_max + settings.feed.config.limits.max_connections + 2 * mail
+        };
+        assert!((14_990..=15_000).contains(&most(&few)), "{}", most(&few));
+        let would_do: u64 = said.rsplit(' ').next().and_then(|last| last.parse().ok()).expect("a number");
+        let mut enough = settings();
+        assert_eq!(fit_connections(&mut enough, Servers::ALL, would_do), None);
+        assert_eq!(most(&enough) as u64, wanted);
+        // Of servers that do not run nothing is counted, or changed.
+        let mut alone = settings();
+        assert_eq!(fit_connections(&mut alone, Servers::CACHE, 30_000), None);
+        assert!(fit_connections(&mut alone, Servers::CACHE, 1024).is_some());
+        assert_eq!(alone.cache.limits.connections_max, 384);
+        assert_eq!(alone.feed.config.limits.max_connections, 65_536);
+    }
+}
