@@ -47,7 +47,7 @@ enum Sink {
 
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
 pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply: Reply, entry: Entry) {
-    let growing = Arc::new(Growing::new());
+    let growing = Arc::new(Growing::new(lasts(&mut arrived)));
     let begun = with_core_of(request, |core| begin(core, request, &mut arrived, &entry));
     let Some(Receiving { response, own, sink, first, compared }) = begun else {
         // The connection is closed with the content in it, which is asked for in blocks.
@@ -244,6 +244,19 @@ fn new_object<'o>(
     }
 }
 
+/// Whether an answer is an event stream: it lasts for as long as its client likes, and may be quiet for as long as a
+/// WebSocket.
+fn lasts(arrived: &mut Arrived) -> bool {
+    let is_event_stream = arrived.is_event_stream();
+    if is_event_stream {
+        arrived.wait_between_bytes(with_core(|core| {
+            let limits = &core.config.limits;
+            limits.pipe_idle_time_max.max(limits.origin_between_bytes_time_max)
+        }));
+    }
+    is_event_stream
+}
+
 /// The content of an answer.
 pub(crate) enum Content {
     /// It may still be arriving.
@@ -262,7 +275,7 @@ pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>) -> Content {
         });
         return Content::Whole(whole);
     }
-    let growing = Arc::new(Growing::new());
+    let growing = Arc::new(Growing::new(lasts(&mut arrived)));
     let window = with_core(Core::window);
     let first = passing_chunk(&window, length);
     let cursor = Cursor::new(Arc::clone(&growing), Arc::clone(&first));
@@ -304,7 +317,17 @@ async fn pump(
             chunk = next;
             continue;
         };
-        let bytes = match arrived.read(vacant).await {
+        let read = if let Sink::Passing(_) = sink {
+            // What is passed is for its reader alone: without one, a silent origin is not waited for.
+            tokio::select! {
+                biased;
+                read = arrived.read(vacant) => read,
+                () = growing.wait_until_unread() => return give_up(),
+            }
+        } else {
+            arrived.read(vacant).await
+        };
+        let bytes = match read {
             Ok(Read::Bytes(bytes)) => bytes,
             Ok(Read::End) => break Ok(()),
             Err(error) => {
@@ -345,9 +368,7 @@ async fn pump(
         chunk.publish(bytes);
         growing.grown();
         if matches!(sink, Sink::Passing(_)) && Arc::strong_count(&growing) == 1 {
-            // Nobody reads on. The connection is closed with the rest of the answer in it.
-            with_core(|core| core.count(Counter::FetchesGivenUp));
-            return;
+            return give_up();
         }
     };
     if let Err(error) = end {
@@ -363,6 +384,11 @@ async fn pump(
             chunk.publish(unpublished);
         }
     });
+}
+
+/// Counts an answer that nobody reads any more: its connection is closed with the rest of the answer in it.
+fn give_up() {
+    with_core(|core| core.count(Counter::FetchesGivenUp));
 }
 
 /// What an origin goes on with where a peer has broken off.

@@ -30,6 +30,7 @@ use crate::{
     growing::Cursor,
     in_flight::Start,
     key,
+    onward::Onward,
     origin::OriginError,
     request::Request,
     response_head::StoredMeta,
@@ -193,13 +194,15 @@ impl Blocks {
             }
             let request = Arc::new(with_core(|core| self.asked(core, self.number)));
             self.at_hand = Some(match Box::pin(fetch::ask(&request, false, false, &mut Nobody)).await {
-                Start::Body { cursor, .. } => AtHand::Arriving(cursor),
+                Some(Start::Body { cursor, .. }) => AtHand::Arriving(cursor),
                 // It was on the file; or it came for somebody else meanwhile.
-                Start::Again => continue,
-                Start::Alone => alone(&request).await?,
-                Start::OtherVersion => return Err(Missing::OtherVersion),
-                Start::Failed(error) => return Err(Missing::Failed(error)),
-                Start::NoBlock | Start::Validated { .. } | Start::StandIn => return Err(Missing::Refused),
+                Some(Start::Again) => continue,
+                Some(Start::Alone) => alone(&request).await?,
+                Some(Start::OtherVersion) => return Err(Missing::OtherVersion),
+                Some(Start::Failed(error)) => return Err(Missing::Failed(error)),
+                Some(Start::NoBlock | Start::Validated { .. } | Start::StandIn) | None => {
+                    return Err(Missing::Refused);
+                }
             });
             return Ok(());
         }
@@ -284,6 +287,12 @@ impl Downstream for Nobody {
     fn trailers(&self) -> &[u8] {
         &[]
     }
+
+    async fn gone(&mut self) {
+        std::future::pending().await
+    }
+
+    fn goes_on(&mut self, _: Box<Onward>) {}
 
     async fn interim(&mut self, _: &[u8]) {}
 }

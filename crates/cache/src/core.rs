@@ -15,6 +15,7 @@ use std::{
 };
 
 use engine::{
+    accounts::Accounts,
     cores::{
         Rounds, SteadyClock, behind::Behind, clock, fair::Fair, listener::Balance, mesh::Sender,
         watch::Watches,
@@ -38,6 +39,7 @@ use crate::{
     arrival::Arrival,
     askers::{Asker, Askers},
     bans::{BanSeen, Subject},
+    client_accounts,
     coding::Coding,
     coding_pool::{Coders, Reply},
     config::Config,
@@ -303,8 +305,8 @@ pub(crate) struct Own {
     /// For clients that speak HTTP/2.
     pub(crate) http2: RefCell<http2::Scratch>,
     pub(crate) multiplexes: RefCell<Multiplexes>,
-    /// Streams that tasks answer, now.
-    pub(crate) stream_tasks: Cell<usize>,
+    /// What each client makes the core do and hold.
+    pub(crate) accounts: Accounts,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
@@ -422,6 +424,7 @@ impl Core {
             peers,
         } = beginning;
         let config = &in_force.config;
+        let accounts = client_accounts::accounts(&config.limits, held.cores());
         let own = Own {
             index,
             among,
@@ -464,7 +467,7 @@ impl Core {
             secured: RefCell::new(transport::Scratch::new()),
             http2: RefCell::new(http2::Scratch::new(config)),
             multiplexes: RefCell::default(),
-            stream_tasks: Cell::new(0),
+            accounts,
             watches: RefCell::new(Watches::default()),
             balance,
             counters,

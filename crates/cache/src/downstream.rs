@@ -1,7 +1,7 @@
 //! The client's side of an exchange, as the states see it: they take what comes of a request's body, tell what an origin
 //! says before its answer, and know nothing of how either is carried.
 
-use crate::error_page::Fault;
+use crate::{error_page::Fault, onward::Onward};
 
 /// Where a request comes from.
 pub(crate) trait Downstream: Send {
@@ -11,6 +11,13 @@ pub(crate) trait Downstream: Send {
 
     /// Trailer lines as they came, once the body is complete.
     fn trailers(&self) -> &[u8];
+
+    /// Waits until the client has gone, as far as that ends the exchange ([`Sink::gone`](crate::sink::Sink::gone)).
+    fn gone(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Takes the way to the origin of a body that is not over although its answer has begun: the client sends on while it
+    /// is answered.
+    fn goes_on(&mut self, onward: Box<Onward>);
 
     /// Tells what an origin says before its answer (RFC 9110 §15.2): a status line and field lines. A client that does
     /// not understand them, or is gone, is not told.

@@ -38,13 +38,14 @@ use crate::{
     revalidate::{self, Freshened, Known, Stored},
 };
 
-/// Asks the owner of the request's key for the object; for itself `alone`, if it will hardly be stored.
+/// Asks the owner of the request's key for the object; for itself `alone`, if it will hardly be stored. `None`: the client
+/// is gone.
 pub(crate) async fn ask(
     request: &Arc<Request>,
     anew: bool,
     alone: bool,
     client: &mut impl Downstream,
-) -> Start {
+) -> Option<Start> {
     let (reply, mut said) = oneshot::channel();
     let want = Want { request: Arc::clone(request), anew, alone, reply };
     let sent = with_core(|core| {
@@ -60,17 +61,23 @@ pub(crate) async fn ask(
         sent
     });
     if !sent {
-        return Start::Alone;
+        return Some(Start::Alone);
     }
     loop {
-        match said.await {
+        let told = tokio::select! {
+            biased;
+            told = &mut said => told,
+            // What was begun goes on: it may be stored, and others may wait for it.
+            () = client.gone() => return None,
+        };
+        match told {
             Ok(Said::Interim { head, next }) => {
                 client.interim(&head).await;
                 said = next;
             }
-            Ok(Said::Start(start)) => return start,
+            Ok(Said::Start(start)) => return Some(start),
             // The fetch ended without an answer: a bug of ours on its core. The request is served all the same.
-            Err(_) => return Start::Alone,
+            Err(_) => return Some(Start::Alone),
         }
     }
 }
@@ -173,12 +180,13 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
             None => {
                 let fetches = with_core(|core| core.peers.as_ref().map(|peers| peers.fetches()));
                 load = fetches.or(load);
-                exchange(&request, known.as_ref(), &mut reply).await
+                exchange(&request, known.as_ref(), &mut reply, Some(&entry)).await
             }
         };
         let arrived = match arrived {
             Ok(arrived) => arrived,
-            Err(error) => {
+            Err(SendError::Ours(Left)) => return with_core(|core| core.count(Counter::FetchesGivenUp)),
+            Err(SendError::Origin(error)) => {
                 // Silence to what it answered before is the origin's; to anything else, perhaps the request's: nobody may
                 // have a whole site shown stale by asking for what the origin fails at.
                 let is_origins = error.is_unreachable() || error.is_silence() && stands_in(&known);
@@ -312,7 +320,11 @@ fn unfit(
 /// Asks the origin for a block for one client.
 pub(crate) async fn alone(request: &Request) -> Result<Box<Arrived>, OriginError> {
     let (mut reply, _) = oneshot::channel();
-    let arrived = exchange(request, None, &mut reply).await;
+    let arrived = exchange(request, None, &mut reply, None).await.map_err(|error| match error {
+        SendError::Origin(error) => error,
+        // Who asks is not watched here.
+        SendError::Ours(Left) => OriginError::Closed,
+    });
     if let Err(error) = &arrived {
         with_core(|core| core.count(Counter::of_origin_error(error)));
     }
@@ -327,12 +339,14 @@ async fn behind_hits() {
     }
 }
 
-/// Sends the request as it is asked for the store, on condition that it is not what is known; and waits for the head.
+/// Sends the request as it is asked for the store, on condition that it is not what is known; and waits for the head. With
+/// its `entry`, what is hardly stored is given up when the client that it was begun for has gone.
 async fn exchange(
     request: &Request,
     known: Option<&Known>,
     reply: &mut Reply,
-) -> Result<Box<Arrived>, OriginError> {
+    entry: Option<&Entry>,
+) -> Result<Box<Arrived>, SendError<Left>> {
     let conditions = match &request.block {
         Some(block) => block.conditions(),
         None => known.map(Known::conditions).unwrap_or_default(),
@@ -357,19 +371,15 @@ async fn exchange(
         server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let arrived = origin::ask(
-        &OfSite::of(request).with_member_of(known.map_or(0, Known::member)),
-        &config.limits,
-        &asked,
-        &mut Leader { reply: Some(reply), is_of_peer: false },
-        connected,
-    )
-    .await;
-    arrived.map_err(|error| match error {
-        SendError::Origin(error) => error,
-        SendError::Ours(never) => match never {},
-    })
+    let mut leader =
+        Leader { reply: Some(reply), is_of_peer: false, entry: entry.filter(|_| request.ends_at_fin()) };
+    let of_site = OfSite::of(request).with_member_of(known.map_or(0, Known::member));
+    origin::ask(&of_site, &config.limits, &asked, &mut leader, connected).await
 }
+
+/// The client that a fetch was begun for has gone, and nobody else waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left;
 
 /// The client that a fetch is begun for, perhaps on another core; none where all is told that there is to tell before an
 /// answer.
@@ -377,10 +387,12 @@ pub(crate) struct Leader<'a> {
     pub(crate) reply: Option<&'a mut Reply>,
     /// It is a peer that is asked: that it goes on waiting is said to us alone.
     pub(crate) is_of_peer: bool,
+    /// An event stream's or a wait's place in the table: it is given up when nobody waits for it.
+    pub(crate) entry: Option<&'a Entry>,
 }
 
 impl RequestSender for Leader<'_> {
-    type Error = std::convert::Infallible;
+    type Error = Left;
 
     fn has_body(&self) -> bool {
         false
@@ -396,6 +408,17 @@ impl RequestSender for Leader<'_> {
 
     async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
         Ok(Handed::Over)
+    }
+
+    async fn gone(&mut self) -> Left {
+        let (Some(reply), Some(entry)) = (self.reply.as_deref_mut(), self.entry) else {
+            return std::future::pending().await;
+        };
+        reply.closed().await;
+        if entry.is_waited_for() {
+            return std::future::pending().await;
+        }
+        Left
     }
 
     async fn interim(&mut self, head: Vec<u8>) {

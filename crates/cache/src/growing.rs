@@ -183,15 +183,36 @@ pub(crate) enum End {
 
 /// The state of a growing body that all its followers share.
 pub(crate) struct Growing {
+    /// An event stream.
+    is_event_stream: bool,
     end: AtomicU8,
     /// Trailer lines as they came (each ended by CRLF), set before the end is.
     trailers: OnceLock<Vec<u8>>,
     progress: Notify,
+    /// Cursors that there are.
+    readers: AtomicUsize,
+    /// Told when the last cursor has gone.
+    unread: Notify,
 }
 
 impl Growing {
-    pub(crate) fn new() -> Self {
-        Self { end: AtomicU8::new(End::Open as u8), trailers: OnceLock::new(), progress: Notify::new() }
+    pub(crate) fn new(is_event_stream: bool) -> Self {
+        Self {
+            is_event_stream,
+            end: AtomicU8::new(End::Open as u8),
+            trailers: OnceLock::new(),
+            progress: Notify::new(),
+            readers: AtomicUsize::new(0),
+            unread: Notify::new(),
+        }
+    }
+
+    /// Waits until nobody reads any more. Only for a body that has had its reader and that nobody joins later.
+    pub(crate) async fn wait_until_unread(&self) {
+        // A permit is left behind where the last cursor goes first, so no departure is missed.
+        while self.readers.load(Ordering::Acquire) > 0 {
+            self.unread.notified().await;
+        }
     }
 
     /// Tells the followers that more was published in the chunks.
@@ -231,6 +252,14 @@ pub(crate) struct Cursor {
     at: usize,
 }
 
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        if self.growing.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.growing.unread.notify_one();
+        }
+    }
+}
+
 /// What a reader finds.
 pub(crate) enum Available<'c> {
     /// Bytes that can be read now; never empty.
@@ -241,11 +270,17 @@ pub(crate) enum Available<'c> {
 
 impl Cursor {
     pub(crate) fn new(growing: Arc<Growing>, first: Arc<Chunk>) -> Self {
+        growing.readers.fetch_add(1, Ordering::Relaxed);
         Self { growing, chunk: first, at: 0 }
     }
 
     pub(crate) fn trailers(&self) -> &[u8] {
         self.growing.trailers()
+    }
+
+    /// Whether the body is an event stream.
+    pub(crate) fn is_event_stream(&self) -> bool {
+        self.growing.is_event_stream
     }
 
     /// Moves on over full chunks; true if something can be read.

@@ -11,12 +11,18 @@ use engine::share::{Common, Share};
 pub(crate) struct Holding {
     bytes: Cell<usize>,
     share: RefCell<Share>,
+    cores: usize,
 }
 
 impl Holding {
     /// Nothing yet, of so much that all cores may hold.
     pub(crate) fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
-        Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into() }
+        Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into(), cores }
+    }
+
+    /// How many cores there are.
+    pub(crate) fn cores(&self) -> usize {
+        self.cores
     }
 
     /// How many bytes.

@@ -206,6 +206,11 @@ impl InFlight {
         }
     }
 
+    /// Whether somebody waits for a fetch beside the client that it was begun for.
+    pub(crate) fn is_waited_for(&mut self, number: Number) -> bool {
+        self.of(number).is_some_and(|under_way| !under_way.waiting.is_empty())
+    }
+
     /// Whether a fetch was purged or became invalid meanwhile.
     pub(crate) fn is_forgotten(&self, number: Number) -> bool {
         self.fetches.get(&number.hash).is_none_or(|under_way| under_way.number != number.number)

@@ -32,7 +32,8 @@ pub(crate) async fn miss(
     fwd: Fwd,
     client: &mut impl Downstream,
 ) -> Step {
-    match fetch::ask(request, anew, alone, client).await {
+    let Some(start) = fetch::ask(request, anew, alone, client).await else { return Step::Gone };
+    match start {
         Start::Body { response, cursor, collapsed } => {
             // Who joined may have asked after a purge that it began before.
             let misfit = || {

@@ -16,6 +16,9 @@ use crate::{
     request::Request,
 };
 
+/// Bytes a second that a frame comes with at least, where bodies may be slower than that: one frame is looked at whole.
+const FRAME_RATE_MIN: u64 = 128;
+
 /// The pace of one body.
 pub(crate) struct Pace {
     bytes: u64,
@@ -46,6 +49,11 @@ impl Pace {
         self.pause_max
     }
 
+    /// How long the next frame of so many bytes may take, which is looked at when it is whole.
+    pub(crate) fn frame_pause_max(&self, bytes: usize) -> Duration {
+        frame_time_max(self.pause_max, self.rate_min, bytes)
+    }
+
     /// Counts bytes of the body that have come.
     pub(crate) fn count(&mut self, bytes: usize) -> Result<(), Broken> {
         self.bytes += bytes as u64;
@@ -63,6 +71,11 @@ impl Pace {
         }
         Ok(())
     }
+}
+
+/// How long a frame with so many bytes of a body may take: as long as the slowest body that is taken, and a pause.
+pub(crate) fn frame_time_max(pause_max: Duration, rate_min: u64, bytes: usize) -> Duration {
+    pause_max + Duration::from_secs(bytes as u64 / rate_min.max(FRAME_RATE_MIN))
 }
 
 /// Counts a body that is refused.

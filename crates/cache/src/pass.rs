@@ -20,6 +20,7 @@ use crate::{
     invalidate::invalidate_after,
     judge,
     miss::of_response,
+    onward::{self, Onward},
     origin::{self, Arrived, Asked, Exchange, Handed, OriginError, Part, RequestSender, SendError},
     policy::conditional::is_part_marked,
     put,
@@ -28,7 +29,6 @@ use crate::{
     sent::{Manner, SentFields},
     state::{State, Step},
     synth::last_hop,
-    trailers::{going_on, not_ours},
     transaction::Trace,
     websocket,
 };
@@ -73,7 +73,12 @@ pub(crate) async fn pass(
     let mut upload = Upload { request, client, limits, has_begun: false };
     let origin = OfSite::of(request);
     let arrived = match origin::ask(&origin, limits, &asked, &mut upload, connected).await {
-        Ok(arrived) => arrived,
+        Ok(mut arrived) => {
+            if let Some(half) = arrived.take_half(limits.pipe_idle_time_max) {
+                client.goes_on(Box::new(Onward::new(half, request)));
+            }
+            arrived
+        }
         Err(SendError::Origin(error)) => return Some(failed(request, error)),
         Err(SendError::Ours(Broken::Gone)) => return None,
         Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
@@ -133,7 +138,8 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
             Some(arrived_for(request, arrived, CacheStatus::fwd(Fwd::Bypass), bans).await)
         }
         Ok(origin::Answered::Switched(switched)) => Some(websocket::open(*switched, nonce.as_deref())),
-        Err(error) => Some(failed(request, error)),
+        Err(SendError::Origin(error)) => Some(failed(request, error)),
+        Err(SendError::Ours(_)) => None,
     }
 }
 
@@ -211,12 +217,8 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
             exchange.resume(at_most).await.map_err(SendError::Origin)?;
             *has_begun = true;
             Trace::add_content(request.trace.as_ref(), piece.len());
-            let trailers = if is_chunked && !more {
-                let trailers = going_on(client.trailers(), &request.head().headers);
-                with_core_of(request, |core| not_ours(trailers, core.sites.table.certificate_fields()))
-            } else {
-                Vec::new()
-            };
+            let trailers =
+                if more { Vec::new() } else { onward::last(request, client.trailers(), is_chunked) };
             let part = if more { Part::Bytes(&piece) } else { Part::End(&trailers) };
             let handed = exchange.send_body(part, is_chunked, limits).await.map_err(SendError::Origin)?;
             piece.clear();
@@ -225,6 +227,12 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
                 return Ok(handed);
             }
         }
+    }
+
+    async fn gone(&mut self) -> Broken {
+        self.client.gone().await;
+        with_core(|core| core.count(Counter::ClientsGone));
+        Broken::Gone
     }
 
     async fn interim(&mut self, head: Vec<u8>) {

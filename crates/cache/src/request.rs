@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use engine::store::Hash;
 use wire::http1::{
+    fields::list,
     framing::Framing,
     head::{KeptRequest, RequestHead, Version},
     known::KnownHeader,
@@ -16,11 +17,13 @@ use wire::http1::{
 use crate::{
     block::Block,
     config::SiteRules,
+    core::with_core_of,
     credentials::{self, Came},
     in_force::InForce,
     key,
     keyed::Keyed,
     origin::Client,
+    pipe,
     sent::{Manner, SentFields},
     site::SiteId,
     transaction::Trace,
@@ -149,6 +152,11 @@ impl Request {
         self.head.head()
     }
 
+    /// Bytes of the head as it came.
+    pub(crate) fn head_bytes(&self) -> usize {
+        self.head.head_bytes()
+    }
+
     /// How many more servers may forward it, where its method counts them and it says so (RFC 9110 §7.6.2). `TRACE`,
     /// which counts them too, is not forwarded at all.
     pub(crate) fn max_forwards(&self) -> Option<u64> {
@@ -179,6 +187,25 @@ impl Request {
             && head
                 .known(KnownHeader::Expect)
                 .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+    }
+
+    /// The exchange is for nobody once its client has said that nothing follows (FIN): an event stream, a wait (RFC 7240
+    /// §4.3, or a path that ends so, as that of our mail's API does), an upgrade; and whatever a site says it of. Any other
+    /// client may close its half and wait for the answer.
+    pub(crate) fn ends_at_fin(&self) -> bool {
+        let head = self.head();
+        let has = |name: &str, begins: &[u8]| {
+            head.headers(name).flat_map(list).any(|member| {
+                member.get(..begins.len()).is_some_and(|start| start.eq_ignore_ascii_case(begins))
+            })
+        };
+        let path = key::path(self.primary());
+        let path = path.split(|&b| b == b'?').next().unwrap_or_default();
+        path.ends_with(b"/wait")
+            || has("accept", b"text/event-stream")
+            || has("prefer", b"wait=")
+            || pipe::is_asked_for(&head)
+            || with_core_of(self, |core| core.manner(self.site).rules.ends_at_fin)
     }
 
     /// The head as the origin gets it where an answer is wanted for the store, with conditions of ours (lines).

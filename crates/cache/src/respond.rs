@@ -162,6 +162,7 @@ pub(crate) async fn respond(
                 answer.hsts_s = with_core_of(&request, |core| core.hsts_s(request.primary(), request.site));
                 return Some(Response::Answer(answer));
             }
+            Step::Gone => return None,
             Step::Pipe(pipe) => return Some(Response::Pipe(pipe)),
             Step::Then(next) => state = next,
             Step::Under(again, next) => (request, state) = (again, next),

@@ -244,7 +244,12 @@ pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut
                 both(client, &prefix, &bytes[within(start)..within(end)]).await?;
             }
         }
-        if !blocks.go_on().await.map_err(|_| Cut::Origin)? {
+        let goes_on = tokio::select! {
+            biased;
+            goes_on = blocks.go_on() => goes_on.map_err(|_| Cut::Origin)?,
+            gone = client.gone() => return Err(gone.into()),
+        };
+        if !goes_on {
             break;
         }
     }
@@ -356,6 +361,9 @@ pub(crate) async fn growing(
     from: u64,
     to: Option<u64>,
 ) -> Result<(), Cut> {
+    if cursor.is_event_stream() {
+        client.ends_at_fin();
+    }
     let chunked = ending == Ending::Chunks;
     let mut holding = Holding { pin_grace: pin_grace(), wanted_since: None, copied: None };
     let mut out = prefix;
@@ -370,7 +378,12 @@ pub(crate) async fn growing(
             client.send_all(&out).await?;
             out.clear();
         }
-        let there = match cursor.available().await {
+        let available = tokio::select! {
+            biased;
+            available = cursor.available() => available,
+            gone = client.gone() => return Err(gone.into()),
+        };
+        let there = match available {
             Available::Bytes(span) => span.len(),
             Available::End(End::Whole) => {
                 if left.is_some() {

@@ -51,6 +51,13 @@ pub(crate) trait Sink: TrySend + Send {
     /// What it took is on its way, the client willing.
     fn flush(&mut self) -> impl Future<Output = Result<(), Gone>> + Send;
 
+    /// Waits until the client has gone, as far as that ends the exchange: an event stream, a wait and an upgrade end at
+    /// the client's FIN, any other exchange at a reset. What else the client sends meanwhile is kept.
+    fn gone(&mut self) -> impl Future<Output = Gone> + Send;
+
+    /// What is sent is for nobody once the client has said that nothing follows: from now on [`gone`](Self::gone) tells that.
+    fn ends_at_fin(&mut self);
+
     /// Bytes that it took since it began.
     fn sent_bytes(&self) -> u64;
 

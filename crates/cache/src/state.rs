@@ -110,6 +110,8 @@ pub(crate) enum Step {
     Answer(Box<Answer<'static>>),
     /// A WebSocket, open to the origin.
     Pipe(Box<Pipe>),
+    /// The client is gone.
+    Gone,
     /// Another state.
     Then(State),
     /// Another state, under another key: that of a variant, or of one no longer.

@@ -1,11 +1,7 @@
 //! *synth* and *backend_error*: answers of our own, which say what failed and on whose side.
 
 use engine::cores::clock;
-use wire::http1::{
-    head::{HeadRule, Version},
-    known::KnownHeader,
-    url::Target,
-};
+use wire::http1::{head::Version, known::KnownHeader, url::Target};
 
 use crate::{
     answer::{Answer, Body, Head, Length, Lines},
@@ -19,7 +15,8 @@ use crate::{
 pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'static> {
     let fault = match error {
         OriginError::Unresolved(_) | OriginError::ResolveTimeout(_) => Fault::OriginUnresolved,
-        OriginError::Refused | OriginError::Connect(_) | OriginError::Tls(_) => Fault::OriginRefused,
+        OriginError::Refused | OriginError::Connect(_) => Fault::OriginRefused,
+        OriginError::Tls(_) => Fault::OriginUntrusted,
         OriginError::NobodyUp => Fault::OriginDown,
         OriginError::ConnectTimeout(_) => Fault::OriginConnectTimeout,
         OriginError::Busy(_)
@@ -33,9 +30,8 @@ pub(crate) fn origin_failed(request: &Request, error: &OriginError) -> Answer<'s
         OriginError::FirstByteTimeout(_) | OriginError::TooSlow(_) => Fault::OriginStalled,
         OriginError::HeadTooLarge(_) => Fault::OriginHeadTooLarge,
         OriginError::Invalid(rule) => Fault::OriginInvalid(*rule),
-        OriginError::Switched | OriginError::NotSwitched | OriginError::UnaskedNotModified => {
-            Fault::OriginInvalid(Rule::Head(HeadRule::StatusCode))
-        }
+        OriginError::Switched | OriginError::NotSwitched => Fault::OriginInvalid(Rule::Switched),
+        OriginError::UnaskedNotModified => Fault::OriginInvalid(Rule::UnaskedNotModified),
         OriginError::Reset
         | OriginError::Broken(_)
         | OriginError::BodyShort

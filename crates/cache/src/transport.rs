@@ -19,10 +19,11 @@ use std::{
     time::Duration,
 };
 
+use bytes::BufMut as _;
 use engine::{
     cores::watch::Watch,
     sys::span::{Part, send_parts},
-    tls::session::Session,
+    tls::session::{RECORD_BYTES_MAX, Session},
 };
 use socket2::SockRef;
 use tokio::{
@@ -63,16 +64,24 @@ impl Transport {
         self.secured.is_none()
     }
 
-    /// Reads what there is into `room`, once; 0: nothing follows.
-    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+    /// Reads what there is into `room`, once, at most `bytes_max`; 0: nothing follows. Under TLS a record that is longer
+    /// than that is read to its end all the same, so `room` takes a record ([`RECORD_BYTES_MAX`]).
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+        bytes_max: usize,
+    ) -> Poll<io::Result<usize>> {
+        let bytes_max = bytes_max.min(room.len());
         match &mut self.secured {
             None => {
-                let mut buffer = ReadBuf::new(room);
+                let mut buffer = ReadBuf::new(&mut room[..bytes_max]);
                 ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
                 Poll::Ready(Ok(buffer.filled().len()))
             }
             Some(secured) => {
-                let (bytes_max, mut at) = (room.len(), 0);
+                assert!(room.len() >= RECORD_BYTES_MAX, "a read from TLS has room for a record");
+                let mut at = 0;
                 secured.poll_read(&mut self.stream, cx, bytes_max, &mut |content| {
                     room[at..at + content.len()].copy_from_slice(content);
                     at += content.len();
@@ -81,16 +90,20 @@ impl Transport {
         }
     }
 
-    /// Appends what there is to `into`, once, as much as there is room for in it; 0: nothing follows.
+    /// Appends what there is to `into`, once, at most `bytes_max`, or, under TLS, a record that is longer; 0: nothing
+    /// follows.
     pub(crate) fn poll_append(
         &mut self,
         cx: &mut Context<'_>,
         into: &mut Vec<u8>,
+        bytes_max: usize,
     ) -> Poll<io::Result<usize>> {
         match &mut self.secured {
-            None => pin!(self.stream.read_buf(into)).poll(cx),
+            None => {
+                into.reserve(bytes_max);
+                pin!(self.stream.read_buf(&mut into.limit(bytes_max))).poll(cx)
+            }
             Some(secured) => {
-                let bytes_max = into.capacity() - into.len();
                 let take = &mut |content: &[u8]| into.extend_from_slice(content);
                 secured.poll_read(&mut self.stream, cx, bytes_max, take)
             }
@@ -139,6 +152,16 @@ impl Transport {
     /// Waits until the socket may take more.
     pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_write_ready(cx)
+    }
+
+    /// Waits until the client has reset the connection, or closed both its ways and answered what we sent with a reset.
+    /// Nothing is read.
+    pub(crate) async fn reset(&self) {
+        while let Ok(ready) = self.stream.ready(Interest::ERROR).await {
+            if ready.is_error() || ready.is_write_closed() {
+                return;
+            }
+        }
     }
 
     /// Says that nothing follows.

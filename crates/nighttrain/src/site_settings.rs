@@ -180,6 +180,27 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         ),
     },
     Setting {
+        key: "client-fin",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: RULES,
+        value_name: "finish|end",
+        help: "What becomes of a request whose client closes its sending half before it is answered: finish answers it, end \
+               gives it up at the origin. Event streams, waits and WebSockets always end then",
+        access: Access {
+            set: |settings, text| {
+                let ends = match text {
+                    "finish" => false,
+                    "end" => true,
+                    _ => return Err("finish or end is wanted".to_owned()),
+                };
+                settings.cache.rules.ends_at_fin = ends;
+                Ok(())
+            },
+            text: |settings| Some(if settings.cache.rules.ends_at_fin { "end" } else { "finish" }.to_owned()),
+        },
+    },
+    Setting {
         key: "error-page",
         section: Section::Cache,
         shape: Shape::Text,

@@ -51,6 +51,9 @@ pub fn header(bytes: &[u8]) -> Header {
             None | Some(None) if bytes.len() < HEADER_BYTES_MAX => return Header::NeedMore,
             _ => return Header::Wrong,
         }
+        if !has_plain_ports(bytes) {
+            return Header::Wrong;
+        }
     }
     let result = HeaderResult::parse(bytes);
     if !text && result.is_incomplete() && bytes.len() < HEADER_BYTES_MAX {
@@ -83,6 +86,17 @@ pub fn header(bytes: &[u8]) -> Header {
         }
         _ => Header::Wrong,
     }
+}
+
+/// Whether the ports of a line of version 1 are decimal digits and nothing else: the library takes `+80`, too.
+fn has_plain_ports(bytes: &[u8]) -> bool {
+    let line = bytes.split(|&b| b == b'\r').next().unwrap_or_default();
+    let is_number = |port: &[u8]| {
+        let has_zeros = port.len() > 1 && port[0] == b'0';
+        !port.is_empty() && !has_zeros && port.iter().all(u8::is_ascii_digit)
+    };
+    let mut words = line.split(|&b| b == b' ').skip(1);
+    words.next() == Some(b"UNKNOWN") || words.skip(2).all(is_number)
 }
 
 #[cfg(test)]
@@ -128,6 +142,27 @@ mod tests {
             bytes.extend_from_slice(extensions);
             let peer = Some(SocketAddr::from(([192, 0, 2, 7], 4000)));
             assert_eq!(header(&bytes), Header::Whole { bytes: bytes.len(), peer, is_secured: said });
+        }
+    }
+
+    #[test]
+    fn ports_of_version_1_are_digits() {
+        for (ports, is_right) in [
+            ("1000 80", true),
+            ("0 65535", true),
+            ("+1000 80", false),
+            ("1000 +80", false),
+            ("-1 80", false),
+            ("65536 80", false),
+            ("1000 65536", false),
+            ("01000 80", false),
+            ("1000  80", false),
+            (" 1000 80", false),
+            ("1000 80 ", false),
+            ("0x10 80", false),
+        ] {
+            let line = format!("PROXY TCP4 1.2.3.4 5.6.7.8 {ports}\r\n");
+            assert_eq!(header(line.as_bytes()) != Header::Wrong, is_right, "{line}");
         }
     }
 

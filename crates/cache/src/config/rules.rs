@@ -261,6 +261,8 @@ pub struct SiteRules {
     pub client_certificates: Option<ClientCertificates>,
     /// Bytes of one request's body; more is answered 413. `None`: as many as the limit for all allows.
     pub body_bytes_max: Option<u64>,
+    /// Every exchange ends when its client has said that nothing follows; else only event streams, waits and upgrades do.
+    pub ends_at_fin: bool,
     /// At most [`PATHS_MAX`].
     pub paths: Vec<PathRule>,
     /// How its origin is treated.
@@ -286,6 +288,7 @@ impl Default for SiteRules {
             hsts: None,
             client_certificates: None,
             body_bytes_max: None,
+            ends_at_fin: false,
             paths: Vec::new(),
             origin: OriginRules::default(),
         }

@@ -21,6 +21,10 @@ pub enum Rule {
     Framing(FramingError),
     /// A rule for the body itself.
     Body(BodyRule),
+    /// 101 without having been asked, or to something else.
+    Switched,
+    /// 304 without having been asked whether something is still the same.
+    UnaskedNotModified,
     /// A rule of HTTP/2; whoever found it says no more than a code.
     Http2(ErrorCode),
 }
@@ -32,6 +36,12 @@ impl fmt::Display for Rule {
             // Its own words name the section.
             Rule::Framing(rule) => rule.fmt(f),
             Rule::Body(rule) => write!(f, "{rule} ({})", rule.section()),
+            Rule::Switched => f.write_str(
+                "101 Switching Protocols, to a protocol that was not asked for (RFC 9110 §15.2.2)",
+            ),
+            Rule::UnaskedNotModified => {
+                f.write_str("304 Not Modified, to a request without conditions (RFC 9110 §15.4.5)")
+            }
             Rule::Http2(code) => write!(f, "not a message of HTTP/2 (RFC 9113 §8.1.1, error {:#x})", code.0),
         }
     }
@@ -67,6 +77,8 @@ pub enum Fault {
     OriginUnresolved,
     /// The origin refused the connection.
     OriginRefused,
+    /// TLS with the origin failed: its certificate is not for its name, or by nobody who is trusted.
+    OriginUntrusted,
     /// The client, or its network, asks too often.
     TooManyRequests,
     /// What is asked for is not stored, and visitors of its class may not cost the origin more now.
@@ -160,9 +172,10 @@ const NOT_YOUR_DOING: &str = "A browser does not normally send this, so somethin
 
 impl Fault {
     /// Every kind of fault once, for tests and for the list of counters.
-    pub const ALL: [Fault; 30] = [
+    pub const ALL: [Fault; 31] = [
         Fault::OriginUnresolved,
         Fault::OriginRefused,
+        Fault::OriginUntrusted,
         Fault::OriginDown,
         Fault::OriginReset,
         Fault::OriginConnectTimeout,
@@ -211,6 +224,7 @@ impl Fault {
         match self {
             Fault::OriginUnresolved => ORIGIN_UNRESOLVED,
             Fault::OriginRefused => ORIGIN_REFUSED,
+            Fault::OriginUntrusted => ORIGIN_UNTRUSTED,
             Fault::OriginDown => ORIGIN_DOWN,
             Fault::OriginReset => ORIGIN_RESET,
             Fault::OriginConnectTimeout => ORIGIN_CONNECT_TIMEOUT,
@@ -317,6 +331,18 @@ const ORIGIN_REFUSED: Words = Words {
            connection. It may be restarting.",
     visitor: RETRY,
     operator: "Check that the server named in --origin is running and listens on that port.",
+};
+
+const ORIGIN_UNTRUSTED: Words = Words {
+    status: 502,
+    code: "origin-untrusted",
+    side: Side::Website,
+    title: "The website’s server could not be trusted",
+    what: "This accelerator asked the website’s own server for the page under TLS, and the two did not agree: the \
+           server’s certificate may have expired, or be for another name.",
+    visitor: RETRY,
+    operator: "The log says what TLS failed at. Check the certificate of the server named in --origin, the name in it, \
+               and the authorities that are trusted.",
 };
 
 const ORIGIN_DOWN: Words = Words {

@@ -18,13 +18,19 @@ use engine::{
 };
 
 use crate::{
+    config::Limits,
     core::with_core,
     counters::Counter,
+    held::Held,
     pipe::Duplex,
     sink::{Gone, Sent, Sink, TrySend},
     taking::Taking,
     transport::Transport,
 };
+
+/// Bytes that a client may send ahead while it is answered and its end is waited for. A client that sends more is noticed
+/// when it resets the connection.
+const AHEAD_BYTES_MAX: usize = 4 << 10;
 
 /// A client's connection.
 pub(super) struct Client {
@@ -34,6 +40,14 @@ pub(super) struct Client {
     /// Bytes that the transport took.
     pub(super) sent_bytes: u64,
     pub(super) taking: Taking,
+    /// Received and not answered: the beginning of a head, or requests behind one that is being answered.
+    pub(super) pending: Vec<u8>,
+    /// What of it was read while an answer was waited for.
+    ahead: Held,
+    /// The client has said that nothing follows.
+    is_ended: bool,
+    /// Its FIN ends the exchange that is under way.
+    pub(super) ends_at_fin: bool,
 }
 
 impl TrySend for Client {
@@ -62,22 +76,7 @@ impl Sink for Client {
             self.watch.work();
             return Ok(Sent::Bytes(sent));
         }
-        self.wait_for_reader();
-        let writable = poll_fn(|cx| {
-            if self.watch.expired() {
-                return Poll::Ready(Err(self.too_slow()));
-            }
-            loop {
-                match self.transport.poll_write_ready(cx) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Gone::Closed)),
-                    Poll::Ready(Ok(())) => match self.try_send(parts) {
-                        Ok(0) => {}
-                        done => return Poll::Ready(done),
-                    },
-                }
-            }
-        });
+        let writable = poll_fn(|cx| self.poll_send(cx, parts));
         let sent = match patience {
             None => writable.await?,
             Some(patience) => match tokio::time::timeout(patience, writable).await {
@@ -85,13 +84,27 @@ impl Sink for Client {
                 Err(_) => return Ok(Sent::Nothing),
             },
         };
-        self.watch.work();
         Ok(Sent::Bytes(sent))
     }
 
     /// Trailers of HTTP/1 are part of the content in chunks.
     async fn send_trailers(&mut self, _: &[u8]) -> Result<(), Gone> {
         Ok(())
+    }
+
+    async fn gone(&mut self) -> Gone {
+        if !self.is_ended {
+            match poll_fn(|cx| self.poll_ahead(cx)).await {
+                Ahead::Reset => return Gone::Closed,
+                Ahead::Full => {}
+                Ahead::End => self.is_ended = true,
+            }
+        }
+        if self.is_ended && self.ends_at_fin {
+            return Gone::Closed;
+        }
+        self.transport.reset().await;
+        Gone::Closed
     }
 
     async fn flush(&mut self) -> Result<(), Gone> {
@@ -110,6 +123,10 @@ impl Sink for Client {
         flushed
     }
 
+    fn ends_at_fin(&mut self) {
+        self.ends_at_fin = true;
+    }
+
     fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }
@@ -126,7 +143,7 @@ impl Duplex for Piped<'_> {
     fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
         with_core(|core| {
             let room = &mut core.scratch.borrow_mut().read;
-            let came = ready!(self.0.transport.poll_read(cx, room)).map_err(|_| Gone::Closed)?;
+            let came = ready!(self.0.transport.poll_read(cx, room, usize::MAX)).map_err(|_| Gone::Closed)?;
             into.extend_from_slice(&room[..came]);
             Poll::Ready(Ok(came))
         })
@@ -146,7 +163,80 @@ impl Duplex for Piped<'_> {
     }
 }
 
+/// Why nothing more is read from a client that is being answered.
+enum Ahead {
+    /// It has said that nothing follows.
+    End,
+    /// The connection is broken.
+    Reset,
+    /// It has sent as much ahead as is kept.
+    Full,
+}
+
 impl Client {
+    pub(super) fn new(transport: Transport, watch: Arc<Watch>, limits: &Limits) -> Self {
+        Self {
+            transport,
+            watch,
+            send_stall_max: limits.send_stall_max,
+            sent_bytes: 0,
+            taking: Taking::new(limits),
+            pending: Vec::new(),
+            ahead: Held::nothing(),
+            is_ended: false,
+            ends_at_fin: false,
+        }
+    }
+
+    /// Keeps what the client sends while it is answered: its end is found behind that.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Ahead> {
+        while self.pending.len() < AHEAD_BYTES_MAX {
+            let Self { transport, pending, ahead, .. } = self;
+            let came = with_core(|core| {
+                let room = &mut core.scratch.borrow_mut().read;
+                let came = ready!(transport.poll_read(cx, room, AHEAD_BYTES_MAX)).ok();
+                pending.extend_from_slice(&room[..came.unwrap_or(0)]);
+                Poll::Ready(came)
+            });
+            match ready!(came) {
+                Some(0) => return Poll::Ready(Ahead::End),
+                Some(_) if ahead.resize(pending.len()) => {}
+                Some(_) | None => return Poll::Ready(Ahead::Reset),
+            }
+        }
+        Poll::Ready(Ahead::Full)
+    }
+
+    /// An exchange has ended: what came meanwhile is looked at now.
+    pub(super) fn is_next(&mut self) {
+        self.ends_at_fin = false;
+        self.ahead.resize(0);
+    }
+
+    /// Sends some of `parts`; waits for the client to take at least a byte, for as long as it may need.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[Part<'_>],
+    ) -> Poll<Result<usize, Gone>> {
+        self.wait_for_reader();
+        if self.watch.expired() {
+            return Poll::Ready(Err(self.too_slow()));
+        }
+        loop {
+            match ready!(self.transport.poll_write_ready(cx)) {
+                Err(_) => return Poll::Ready(Err(Gone::Closed)),
+                Ok(()) => match self.try_send(parts) {
+                    Ok(0) => {}
+                    done => {
+                        self.watch.work();
+                        return Poll::Ready(done);
+                    }
+                },
+            }
+        }
+    }
+
     /// Gives the client so long to read; a caller that asks again does not start its deadline anew.
     fn wait_for_reader(&mut self) {
         if self.watch.phase() != Phase::Send {
@@ -161,15 +251,22 @@ impl Client {
         if self.taking.is_over(clock::monotonic_ms()) { Gone::Slow } else { Gone::Stalled }
     }
 
-    /// Appends more of a request's body, as much as there is room for in `into`; `Ok(0)` is the end of the stream.
-    pub(super) async fn append_body(&mut self, into: &mut Vec<u8>, at_most: Duration) -> Result<usize, Gone> {
+    /// Appends more of a request's body to `into`, or, without that, to what is pending: at most `bytes_max`, or a record
+    /// of TLS that is longer; `Ok(0)` is the end of the stream.
+    pub(super) async fn append_body(
+        &mut self,
+        into: Option<&mut Vec<u8>>,
+        bytes_max: usize,
+        at_most: Duration,
+    ) -> Result<usize, Gone> {
         self.watch.wait(Phase::Body, clock::monotonic_ms(), at_most);
-        let Self { transport, watch, .. } = self;
+        let Self { transport, watch, pending, .. } = self;
+        let into = into.unwrap_or(pending);
         let read = poll_fn(|cx| {
             if watch.expired() {
                 return Poll::Ready(Err(Gone::Stalled));
             }
-            transport.poll_append(cx, into).map_err(|_| Gone::Closed)
+            transport.poll_append(cx, into, bytes_max).map_err(|_| Gone::Closed)
         })
         .await;
         self.watch.work();

@@ -37,10 +37,11 @@ use wire::{
 
 use super::{
     client::{Client, Piped},
-    upload::Upload,
+    upload::{self, Upload},
 };
 use crate::{
     answer::Answer,
+    client_accounts::{KeptHead, client_of},
     config::Config,
     core::{Core, Scratch, with_core},
     counters::Counter,
@@ -59,7 +60,6 @@ use crate::{
     sink::{Sink, TrySend},
     state::{Slow, State, Trust},
     synth::synth,
-    taking::Taking,
     transaction::{self, Draft, Moment},
     transport::Transport,
     turns::{Length, Turns, after_the_others},
@@ -98,9 +98,7 @@ const TURN_AWAY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3
 pub(super) struct Connection {
     pub(super) client: Client,
     peer: Peer,
-    /// Received and not answered: the beginning of a head, or requests behind one that is being answered.
-    pub(super) pending: Vec<u8>,
-    /// `pending` may hold a whole request.
+    /// What is pending may hold a whole request.
     unexamined: bool,
     /// Requests that it has brought.
     requests: usize,
@@ -171,10 +169,10 @@ pub(crate) async fn serve(
 ) -> Option<(Transport, Vec<u8>)> {
     let mut connection = Connection::new(transport, watch, peer);
     connection.unexamined = !early.is_empty();
-    connection.pending = early;
+    connection.client.pending = early;
     match connection.run(member).await {
         Ended::Closed => None,
-        Ended::Http2 => Some((connection.client.transport, connection.pending)),
+        Ended::Http2 => Some((connection.client.transport, connection.client.pending)),
     }
 }
 
@@ -217,15 +215,10 @@ impl Turned {
 
 impl Connection {
     fn new(transport: Transport, watch: Arc<Watch>, peer: Peer) -> Self {
-        let (send_stall_max, taking) = with_core(|core| {
-            let limits = &core.config.limits;
-            (limits.send_stall_max, Taking::new(limits))
-        });
-        let client = Client { transport, watch, send_stall_max, sent_bytes: 0, taking };
+        let client = with_core(|core| Client::new(transport, watch, &core.config.limits));
         Self {
             client,
             peer,
-            pending: Vec::new(),
             unexamined: false,
             requests: 0,
             spent: 0,
@@ -255,7 +248,7 @@ impl Connection {
                 self.client.watch.renew();
             }
             // What a slow client makes us hold is counted for as long as it is held.
-            let holds = self.pending.len() + turned.held_bytes();
+            let holds = self.client.pending.len() + turned.held_bytes();
             let Some(_held) = Held::reserve(holds) else { return Ended::Closed };
             let open = match turned {
                 Turned::Closed => false,
@@ -267,7 +260,9 @@ impl Connection {
                 Turned::Http2 => return Ended::Http2,
                 Turned::Sending { prefix, sending: Sending { rest, close, .. } } => {
                     self.spent += ANSWER_ALONE_REQUESTS;
-                    deliver::finish(&mut self.client, prefix, rest, &mut self.drafts).await && !close
+                    let is_sent = deliver::finish(&mut self.client, prefix, rest, &mut self.drafts).await;
+                    self.unexamined = !self.client.pending.is_empty();
+                    is_sent && !close
                 }
                 Turned::Slow { before, request, state, fwd, draft } => {
                     deliver::finish(&mut self.client, before, Rest::None, &mut self.drafts).await
@@ -283,6 +278,7 @@ impl Connection {
             if !open || with_core(|core| core.draining.get()) {
                 return Ended::Closed;
             }
+            self.client.is_next();
             self.client.watch.work();
         }
     }
@@ -290,16 +286,31 @@ impl Connection {
     /// Answers a request that is not a hit; whether the connection can go on.
     async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd, draft: Draft) -> bool {
         self.client.watch.work();
+        // A connection from this machine counts by itself: its watch is at an address of its own.
+        let client = client_of(request.visitor.address, Arc::as_ptr(&self.client.watch) as u64);
+        let Some(kept_head) = KeptHead::new(client, request.head_bytes()) else {
+            with_core(|core| core.count(Counter::ClientsOverBytes));
+            self.refuse(Fault::Overloaded, draft).await;
+            return false;
+        };
         after_the_others().await;
-        let mut upload = Upload::new(self, request);
+        self.client.ends_at_fin = request.ends_at_fin();
+        let mut upload = Upload::new(&mut self.client, request);
         // On the heap: a connection that idles, or has hits alone, would be larger by two KiB.
-        let response = Box::pin(respond(request, state, fwd, &mut upload)).await;
-        let is_unread = upload.is_unread();
-        self.unexamined = !self.pending.is_empty();
+        let responding = Box::pin(respond(request, state, fwd, &mut upload));
+        let response = tokio::select! {
+            biased;
+            response = responding => response,
+            // Others ask for the room that its client has most of.
+            () = kept_head.cut() => None,
+        };
+        let upload = upload.rest();
         match response {
             None => false,
             Some(Response::Answer(answer)) => {
-                self.deliver(*answer, Asked::of(&request.head()), is_unread, draft).await
+                let open = self.deliver(*answer, Asked::of(&request.head()), Some(upload), draft).await;
+                self.unexamined = !self.client.pending.is_empty();
+                open
             }
             Some(Response::Pipe(pipe)) => {
                 // On the heap: every connection would be larger by it.
@@ -317,7 +328,7 @@ impl Connection {
             return;
         }
         self.client.watch.work();
-        let early = std::mem::take(&mut self.pending);
+        let early = std::mem::take(&mut self.client.pending);
         let end = pipe.run(early, &mut Piped(&mut self.client)).await;
         draft.end(end.word(), self.client.sent_bytes);
         match end {
@@ -329,18 +340,20 @@ impl Connection {
 
     /// Says what the client did wrong, and ends the connection.
     async fn refuse(&mut self, fault: Fault, draft: Draft) {
-        self.deliver(synth(None, fault), Asked::NOTHING, true, draft).await;
+        self.deliver(synth(None, fault), Asked::NOTHING, None, draft).await;
     }
 
-    /// Sends an answer. Where something of the request `is_unread`, it would be taken for the next request: the
-    /// connection ends, once the client has had time to read.
+    /// Sends an answer, while `upload`, the rest of the request, goes on to an origin that wants it. Where something of the
+    /// request is unread (`None`: nobody knows where it ends), it would be taken for the next request: the connection ends,
+    /// once the client has had time to read.
     async fn deliver(
         &mut self,
         answer: Answer<'static>,
         asked: Asked,
-        is_unread: bool,
+        upload: Option<upload::Rest>,
         mut draft: Draft,
     ) -> bool {
+        let mut is_unread = upload.as_ref().is_none_or(upload::Rest::is_unread);
         let asked = Asked { persists: asked.persists && !is_unread && !self.is_last, ..asked };
         let (prefix, sending) = with_core(|core| {
             let out = &mut core.scratch.borrow_mut().out;
@@ -359,8 +372,18 @@ impl Connection {
         if is_all {
             transaction::end_all(&mut self.drafts, None, self.client.sent_bytes);
         }
-        let is_sent =
-            is_all || Box::pin(deliver::finish(&mut self.client, prefix, rest, &mut self.drafts)).await;
+        let through = if is_all { None } else { upload.and_then(|upload| upload.through(&mut self.client)) };
+        let is_sent = match through {
+            None => {
+                is_all || Box::pin(deliver::finish(&mut self.client, prefix, rest, &mut self.drafts)).await
+            }
+            Some(mut through) => {
+                // On the heap: it is rare, and every connection would be larger by it.
+                let is_sent = Box::pin(deliver::finish(&mut through, prefix, rest, &mut self.drafts)).await;
+                is_unread = through.is_unread();
+                is_sent
+            }
+        };
         let open = is_sent && !close;
         if is_unread {
             // On the heap, with its buffer: every connection would be larger by it.
@@ -386,23 +409,22 @@ impl Connection {
         with_core(|core| {
             let mut scratch = core.scratch.borrow_mut();
             let scratch = &mut *scratch;
-            let mut have = self.pending.len();
-            scratch.read[..have].copy_from_slice(&self.pending);
+            let mut have = self.client.pending.len();
+            scratch.read[..have].copy_from_slice(&self.client.pending);
             // Bytes of it that hold no whole request, as far as they have been looked at.
             let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
             loop {
                 if self.spent >= work_max {
                     core.count(Counter::TurnsCut);
-                    self.pending.clear();
-                    self.pending.extend_from_slice(&scratch.read[..have]);
+                    self.client.pending.clear();
+                    self.client.pending.extend_from_slice(&scratch.read[..have]);
                     self.unexamined = seen < have;
                     self.client.watch.work();
                     return Poll::Ready(Turned::Cut);
                 }
                 if seen == have {
                     let room = &mut scratch.read[have..];
-                    let most = room.len().min(read_max);
-                    match self.client.transport.poll_read(cx, &mut room[..most]) {
+                    match self.client.transport.poll_read(cx, room, read_max) {
                         Poll::Pending if closing => return Poll::Ready(Turned::Closed),
                         Poll::Pending => {
                             self.spent = 0;
@@ -426,8 +448,8 @@ impl Connection {
                         continue;
                     }
                     if self.may_be_http2 {
-                        self.pending.clear();
-                        self.pending.extend_from_slice(&scratch.read[..have]);
+                        self.client.pending.clear();
+                        self.client.pending.extend_from_slice(&scratch.read[..have]);
                         return Poll::Ready(Turned::Http2);
                     }
                 }
@@ -443,9 +465,9 @@ impl Connection {
                 self.had += more;
                 if let Some(turned) = turned {
                     // What is behind the request that is being answered waits for its turn.
-                    self.pending.clear();
-                    self.pending.extend_from_slice(&scratch.read[answered..have]);
-                    self.unexamined = !self.pending.is_empty();
+                    self.client.pending.clear();
+                    self.client.pending.extend_from_slice(&scratch.read[answered..have]);
+                    self.unexamined = !self.client.pending.is_empty();
                     return Poll::Ready(turned);
                 }
                 scratch.read.copy_within(answered..have, 0);
@@ -623,12 +645,12 @@ impl Connection {
         let watch = &self.client.watch;
         if unfinished.is_empty() {
             // An idle connection holds no memory.
-            self.pending = Vec::new();
+            self.client.pending = Vec::new();
             watch.wait(Phase::Idle, clock::monotonic_ms(), core.config.limits.idle_time_max);
             return;
         }
-        self.pending.clear();
-        self.pending.extend_from_slice(unfinished);
+        self.client.pending.clear();
+        self.client.pending.extend_from_slice(unfinished);
         if watch.phase() != Phase::Head {
             watch.wait(Phase::Head, clock::monotonic_ms(), core.config.limits.request_head_time_max);
         }
@@ -656,7 +678,7 @@ impl Connection {
             let mut thrown_away = 0;
             let mut piece = Vec::with_capacity(LINGER_PIECE_BYTES);
             while thrown_away < LINGER_BYTES_MAX {
-                match self.client.append_body(&mut piece, LINGER_TIME_MAX).await {
+                match self.client.append_body(Some(&mut piece), LINGER_PIECE_BYTES, LINGER_TIME_MAX).await {
                     Ok(0) | Err(_) => break,
                     Ok(bytes) => thrown_away += bytes,
                 }

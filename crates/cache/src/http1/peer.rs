@@ -40,6 +40,7 @@ use crate::{
     fetch, hit, key,
     keyed::Keyed,
     logged,
+    onward::Onward,
     peers::{
         HEAD_BYTES_MORE, Peers, SIGN_EVERY,
         mark::{Ask, How, Mac, Refused},
@@ -52,7 +53,6 @@ use crate::{
     sink::Sink as _,
     state::{Slow, State, Trust},
     tags,
-    taking::Taking,
     transaction::{Draft, Moment},
     transport::{Transport, is_over},
     visitor::{Peer, Visitor},
@@ -67,18 +67,18 @@ const BEHIND_PAUSE: Duration = Duration::from_millis(2);
 /// Serves a peer until it leaves. `stranger` is its place among the clients of its address, which it has until it has shown a
 /// mark: who has the secret may have as many connections as it needs.
 pub(crate) async fn serve_peer(stream: TcpStream, watch: Arc<Watch>, address: SocketAddr, stranger: Held) {
-    let (peers, limits, send_stall_max, taking, idle_time_max) = with_core(|core| {
+    let (peers, limits, idle_time_max) = with_core(|core| {
         let limits = &core.config.limits;
         let heads = HeadLimits {
             head_bytes_max: limits.request_head_bytes_max + HEAD_BYTES_MORE,
             line_bytes_max: limits.request_line_bytes_max.min(limits.request_head_bytes_max)
                 + HEAD_BYTES_MORE,
         };
-        let taking = Taking::new(limits);
-        (core.peers.clone(), heads, limits.send_stall_max, taking, limits.idle_time_max)
+        (core.peers.clone(), heads, limits.idle_time_max)
     });
     let Some(peers) = peers else { return };
-    let client = Client { transport: Transport::plain(stream), watch, send_stall_max, sent_bytes: 0, taking };
+    let transport = Transport::plain(stream);
+    let client = with_core(|core| Client::new(transport, watch, &core.config.limits));
     let mut serving = Serving { peers, client, address, limits, idle_time_max };
     let mut came = Vec::new();
     let mut stranger = Some(stranger);
@@ -158,12 +158,11 @@ impl Serving {
             let Client { transport, watch, .. } = &mut self.client;
             let phase = if came.is_empty() { Phase::Idle } else { Phase::Head };
             watch.wait(phase, clock::monotonic_ms(), self.idle_time_max);
-            came.reserve(HEAD_BYTES_MORE);
             let read = poll_fn(|cx| {
                 if is_over(watch, cx) {
                     return Poll::Ready(None);
                 }
-                transport.poll_append(cx, came).map(Result::ok)
+                transport.poll_append(cx, came, HEAD_BYTES_MORE).map(Result::ok)
             });
             read.await.filter(|bytes| *bytes > 0)?;
             watch.work();
@@ -450,6 +449,13 @@ impl Downstream for Waiting {
     fn trailers(&self) -> &[u8] {
         &[]
     }
+
+    /// That a peer is gone shows where it is told that we go on.
+    async fn gone(&mut self) {
+        std::future::pending().await
+    }
+
+    fn goes_on(&mut self, _: Box<Onward>) {}
 
     async fn interim(&mut self, head: &[u8]) {
         // What comes faster than it can be sent is not told: nobody needs it.

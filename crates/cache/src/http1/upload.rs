@@ -2,57 +2,72 @@
 //!
 //! How much, and how slowly: [`pace`](crate::pace).
 
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use engine::sys::span::Part;
 use wire::http1::{
     framing::{BodyDecoder, Framing},
     head::Version,
 };
 
-use super::{client::Client, connection::Connection};
+use super::client::Client;
 use crate::{
     core::with_core,
     counters::Counter,
     downstream::{Broken, Downstream, READ_BYTES},
     error_page::{Fault, Rule},
+    onward::{BodySource, Onward},
     pace::{Pace, refused},
     request::Request,
-    sink::{Gone, Sink},
+    sink::{Gone, Sent, Sink, TrySend},
 };
 
 /// The body of a request that is being answered.
 pub(super) struct Upload<'c> {
     client: &'c mut Client,
-    /// What came of it already, and what came behind it.
-    pending: &'c mut Vec<u8>,
-    decoder: BodyDecoder,
+    body: Body,
     wants_continue: bool,
     /// It speaks HTTP/1.1 (RFC 9110 §15.2).
     knows_interim: bool,
+    onward: Option<Box<Onward>>,
+}
+
+/// How far a body has come.
+struct Body {
+    decoder: BodyDecoder,
     pace: Pace,
 }
 
-impl<'c> Upload<'c> {
-    pub(super) fn new(connection: &'c mut Connection, request: &Request) -> Self {
-        let Connection { client, pending, .. } = connection;
-        Self {
-            client,
-            pending,
-            decoder: BodyDecoder::new(request.framing),
-            wants_continue: request.framing != Framing::None && request.expects_continue(),
-            knows_interim: request.head().version == Version::Http11,
-            pace: Pace::new(request),
-        }
-    }
+/// What is left of a body when its answer begins.
+pub(super) struct Rest {
+    body: Body,
+    /// The way to the origin, which takes it while it answers.
+    onward: Option<Box<Onward>>,
+}
 
+impl Rest {
     /// Whether some of it was not read: nothing behind it can be taken for a request.
     pub(super) fn is_unread(&self) -> bool {
-        !self.decoder.is_done()
+        !self.body.decoder.is_done()
     }
 
+    /// The client as what an answer is sent to, while the rest of the request goes on to the origin.
+    pub(super) fn through(self, client: &mut Client) -> Option<Through<'_>> {
+        let Self { body, onward } = self;
+        Some(Through { client, body, onward: onward? })
+    }
+}
+
+impl Body {
     /// Moves what came of the body to `into`; whether there was anything.
-    fn decode(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
+    fn decode(&mut self, pending: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<bool, Broken> {
         let (before, mut at) = (into.len(), 0);
-        while !self.decoder.is_done() && at < self.pending.len() && into.len() - before < READ_BYTES {
-            let rest = &self.pending[at..];
+        while !self.decoder.is_done() && at < pending.len() && into.len() - before < READ_BYTES {
+            let rest = &pending[at..];
             let rest = &rest[..rest.len().min(READ_BYTES)];
             let step = self
                 .decoder
@@ -67,49 +82,77 @@ impl<'c> Upload<'c> {
                 break;
             }
         }
-        self.pending.drain(..at);
+        pending.drain(..at);
         Ok(into.len() > before)
+    }
+}
+
+impl<'c> Upload<'c> {
+    pub(super) fn new(client: &'c mut Client, request: &Request) -> Self {
+        Self {
+            client,
+            body: Body { decoder: BodyDecoder::new(request.framing), pace: Pace::new(request) },
+            wants_continue: request.framing != Framing::None && request.expects_continue(),
+            knows_interim: request.head().version == Version::Http11,
+            onward: None,
+        }
+    }
+
+    /// What is left of the body when the answer is there.
+    pub(super) fn rest(self) -> Rest {
+        let Self { body, onward, .. } = self;
+        Rest { body, onward }
     }
 }
 
 impl Downstream for Upload<'_> {
     async fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
-        if std::mem::take(&mut self.wants_continue) && self.pending.is_empty() {
+        let Self { client, body, .. } = self;
+        if std::mem::take(&mut self.wants_continue) && client.pending.is_empty() {
             // RFC 9110 §10.1.1: the client waits for this before it sends the body.
-            self.client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.map_err(gone)?;
+            client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.map_err(gone)?;
         }
         loop {
-            if self.decode(into)? {
+            if body.decode(&mut client.pending, into)? {
                 return Ok(true);
             }
-            if self.decoder.is_done() {
+            if body.decoder.is_done() {
                 return Ok(false);
             }
-            self.pace.check()?;
+            body.pace.check()?;
             // Straight to where it is wanted, if no byte needs a look.
-            let raw = if self.pending.is_empty() { self.decoder.raw_max() } else { 0 };
-            let target = if raw > 0 { &mut *into } else { &mut *self.pending };
-            let before = target.len();
-            target.reserve(READ_BYTES);
-            let bytes = self.client.append_body(target, self.pace.pause_max()).await.map_err(gone)?;
+            let raw = if client.pending.is_empty() { body.decoder.raw_max() } else { 0 };
+            // What is pending is at most what one read of the connection takes.
+            let bytes_max = READ_BYTES - client.pending.len().min(READ_BYTES - 1);
+            let before = into.len();
+            let target = (raw > 0).then_some(&mut *into);
+            let bytes = client.append_body(target, bytes_max, body.pace.pause_max()).await.map_err(gone)?;
             if bytes == 0 {
                 return Err(gone(Gone::Closed));
             }
             if raw >= bytes as u64 {
-                self.decoder.take_raw(bytes as u64);
-                self.pace.count(bytes)?;
+                body.decoder.take_raw(bytes as u64);
+                body.pace.count(bytes)?;
                 return Ok(true);
             }
             if raw > 0 {
                 // It goes beyond the body, or the chunk.
-                self.pending.extend_from_slice(&into[before..]);
+                client.pending.extend_from_slice(&into[before..]);
                 into.truncate(before);
             }
         }
     }
 
     fn trailers(&self) -> &[u8] {
-        self.decoder.trailers()
+        self.body.decoder.trailers()
+    }
+
+    async fn gone(&mut self) {
+        self.client.gone().await;
+    }
+
+    fn goes_on(&mut self, onward: Box<Onward>) {
+        self.onward = Some(onward);
     }
 
     async fn interim(&mut self, head: &[u8]) {
@@ -118,6 +161,116 @@ impl Downstream for Upload<'_> {
             // One who is gone is found out when the answer is sent.
             let _ = self.client.send_all(&[head, b"\r\n"].concat()).await;
         }
+    }
+}
+
+/// A client that is answered while the rest of its request goes on to the origin. Whenever the answer waits, for the client
+/// or for the origin, the request goes on.
+pub(super) struct Through<'c> {
+    client: &'c mut Client,
+    body: Body,
+    onward: Box<Onward>,
+}
+
+/// A client and its body, as what is sent on comes from.
+struct Source<'t> {
+    client: &'t mut Client,
+    body: &'t mut Body,
+}
+
+impl BodySource for Source<'_> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, Broken>> {
+        let Self { client, body } = self;
+        loop {
+            if body.decode(&mut client.pending, into)? {
+                return Poll::Ready(Ok(true));
+            }
+            if body.decoder.is_done() {
+                return Poll::Ready(Ok(false));
+            }
+            let Client { transport, pending, .. } = &mut **client;
+            let bytes_max = READ_BYTES - pending.len().min(READ_BYTES - 1);
+            match ready!(transport.poll_append(cx, pending, bytes_max)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(Err(Broken::Gone)),
+            }
+        }
+    }
+
+    fn trailers(&self) -> &[u8] {
+        self.body.decoder.trailers()
+    }
+}
+
+impl Through<'_> {
+    /// Whether some of the body was not read.
+    pub(super) fn is_unread(&self) -> bool {
+        !self.body.decoder.is_done()
+    }
+
+    /// Sends on what comes; ready when nothing more is to be sent.
+    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        let Self { client, body, onward } = self;
+        onward.poll(cx, &mut Source { client, body }).map_err(|_| Gone::Closed)
+    }
+}
+
+impl TrySend for Through<'_> {
+    fn lends(&self) -> bool {
+        self.client.lends()
+    }
+
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+        self.client.try_send(parts)
+    }
+}
+
+impl Sink for Through<'_> {
+    async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
+        let sent = self.client.try_send(parts)?;
+        if sent > 0 || parts.iter().all(Part::is_empty) {
+            return Ok(Sent::Bytes(sent));
+        }
+        let sending = poll_fn(|cx| {
+            if let Poll::Ready(Err(gone)) = self.poll_onward(cx) {
+                return Poll::Ready(Err(gone));
+            }
+            self.client.poll_send(cx, parts)
+        });
+        match patience {
+            None => sending.await.map(Sent::Bytes),
+            Some(patience) => match tokio::time::timeout(patience, sending).await {
+                Ok(sent) => sent.map(Sent::Bytes),
+                Err(_) => Ok(Sent::Nothing),
+            },
+        }
+    }
+
+    async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), Gone> {
+        self.client.send_trailers(lines).await
+    }
+
+    async fn flush(&mut self) -> Result<(), Gone> {
+        self.client.flush().await
+    }
+
+    async fn gone(&mut self) -> Gone {
+        match poll_fn(|cx| self.poll_onward(cx)).await {
+            Ok(()) => self.client.gone().await,
+            Err(gone) => gone,
+        }
+    }
+
+    fn ends_at_fin(&mut self) {
+        self.client.ends_at_fin();
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.client.sent_bytes()
+    }
+
+    fn cut(&mut self) {
+        self.client.cut();
     }
 }
 

@@ -27,6 +27,7 @@ use wire::http2::{
     Progress,
     connection::{Connection, Ended, Event, Limits, Stalled, Why},
     error::ErrorCode,
+    frame::{FrameHeader, kind},
     request::Ask,
 };
 
@@ -35,11 +36,13 @@ use super::{
     stream::{self, Asker},
 };
 use crate::{
+    config,
     core::{Core, Scratch, with_core},
     counters::Counter,
     error_page::Fault,
     fetch,
     http1::head_limits,
+    pace,
     request::Request,
     sink::Gone,
     taking::Taking,
@@ -64,6 +67,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
 /// What is read and thrown away meanwhile.
 const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
+/// Of these, how many one read takes.
+const LAST_WORDS_PIECE_BYTES: usize = 4 << 10;
 
 /// Why a connection ends.
 enum End {
@@ -198,9 +203,10 @@ async fn say_goodbye(mut multiplex: Multiplex, end: End) {
         if multiplex.transport.shutdown().await.is_err() {
             return;
         }
-        let (mut piece, mut thrown_away) = (Vec::with_capacity(4096), 0);
+        let (mut piece, mut thrown_away) = (Vec::with_capacity(LAST_WORDS_PIECE_BYTES), 0);
         while thrown_away < LAST_WORDS_BYTES_MAX {
-            match poll_fn(|cx| multiplex.transport.poll_append(cx, &mut piece)).await {
+            match poll_fn(|cx| multiplex.transport.poll_append(cx, &mut piece, LAST_WORDS_PIECE_BYTES)).await
+            {
                 Ok(0) | Err(_) => break,
                 Ok(bytes) => thrown_away += bytes,
             }
@@ -294,7 +300,7 @@ fn read(
     let mut have = multiplex.pending.len();
     scratch.read[..have].copy_from_slice(&multiplex.pending);
     if !std::mem::take(&mut multiplex.unexamined) {
-        match multiplex.transport.poll_read(cx, &mut scratch.read[have..]) {
+        match multiplex.transport.poll_read(cx, &mut scratch.read[have..], usize::MAX) {
             Poll::Pending => return Ok(false),
             Poll::Ready(Ok(read @ 1..)) => have += read,
             Poll::Ready(_) => return Err(End::Gone),
@@ -336,11 +342,16 @@ fn take_frames(
     let mut at = 0;
     let mut refreshes = Vec::new();
     while at < have && *frames_left > 0 && multiplex.unwritten() < OUT_BYTES_MAX {
+        let was_in_block = multiplex.wire.is_in_field_block();
         let received = multiplex.wire.receive(&read[at..have], section, now_ms).map_err(End::Fault)?;
         let Progress::Complete(event, bytes) = received else { break };
         at += bytes;
         *frames_left -= 1;
         multiplex.wire.reply(&event, &mut multiplex.out);
+        if !was_in_block || !multiplex.wire.is_in_field_block() {
+            // The next frame or field block has its own time.
+            multiplex.frame_since_ms = None;
+        }
         match event {
             Event::Request { stream, request, end } => {
                 core.count(Counter::Requests);
@@ -448,15 +459,15 @@ fn give_up(multiplex: &mut Multiplex, id: u32) {
     multiplex.pass_on();
 }
 
-/// Notes what is waited for, and until when.
+/// Notes what is waited for, and until when. A deadline belongs to the frame or field block that is under way: a body in many
+/// frames has its own pace.
 fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
     let limits = &core.config.limits;
-    let is_idle = multiplex.wire.streams() == 0 && multiplex.is_flushed();
-    if !multiplex.pending.is_empty() && multiplex.is_flushed() {
-        if watch.phase() != Phase::Head {
-            watch.wait(Phase::Head, now_ms, limits.request_head_time_max);
-        }
-    } else if !is_idle {
+    let is_under_way = !multiplex.pending.is_empty() || multiplex.wire.is_in_field_block();
+    let is_idle = multiplex.wire.streams() == 0 && multiplex.is_flushed() && !is_under_way;
+    let has_begun = is_under_way && multiplex.is_flushed();
+    multiplex.frame_since_ms = has_begun.then(|| multiplex.frame_since_ms.unwrap_or(now_ms));
+    if !is_idle {
         if watch.phase() != Phase::Send {
             watch.wait(Phase::Send, now_ms, LOOK_EVERY);
         }
@@ -467,11 +478,24 @@ fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
     }
 }
 
+/// Whether the frame or field block that is under way takes too long: content may take as long as the slowest body that is
+/// taken.
+fn is_late(limits: &config::Limits, multiplex: &Multiplex, now_ms: u64) -> bool {
+    let at_most = match FrameHeader::parse(&multiplex.pending) {
+        Some(FrameHeader { kind: kind::DATA, length, .. }) => {
+            pace::frame_time_max(limits.request_head_time_max, limits.request_body_rate_min, length as usize)
+        }
+        _ => limits.request_head_time_max,
+    };
+    let taken_ms = multiplex.frame_since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+    u128::from(taken_ms) > at_most.as_millis()
+}
+
 /// The time that was given is up: whose fault is that?
 fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> Result<(), End> {
     let phase = watch.phase();
     watch.renew();
-    if phase == Phase::Head {
+    if is_late(&core.config.limits, multiplex, now_ms) {
         core.count(Counter::SlowHeads);
         return Err(End::Done);
     }
@@ -505,6 +529,136 @@ fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> R
         multiplex.is_draining = true;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::AsyncWriteExt as _,
+        net::{TcpListener, TcpStream},
+    };
+    use wire::http2::frame::{self, PREFACE, flag};
+
+    use super::*;
+    use crate::test_core;
+
+    /// A connection whose bytes come when the test says so, by a clock that is the test's.
+    struct Scene {
+        client: TcpStream,
+        multiplex: Multiplex,
+        watch: Arc<Watch>,
+        now_ms: u64,
+    }
+
+    impl Scene {
+        async fn new() -> Self {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+            let mut client =
+                TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
+            let (served, _) = listener.accept().await.expect("accepted");
+            let multiplex = with_core(|core| {
+                let wire = Connection::new(limits(core), 0);
+                let taking = Taking::new(&core.config.limits);
+                Multiplex::new(wire, Transport::plain(served), Vec::new(), Vec::new(), taking)
+            });
+            let mut hello = PREFACE.to_vec();
+            frame::settings(&mut hello, &[]);
+            client.write_all(&hello).await.expect("taken");
+            let mut scene = Self { client, multiplex, watch: Watch::new(), now_ms: 0 };
+            assert!(scene.take().await.is_ok());
+            scene
+        }
+
+        /// Takes what has come, and waits for more.
+        async fn take(&mut self) -> Result<(), End> {
+            let Self { multiplex, watch, now_ms, .. } = self;
+            let peer = Peer::new(([127, 0, 0, 1], 1).into(), false, &[]);
+            let client = Client { number: Number::NOBODY, peer };
+            let (mut has_come, mut comes) = (false, true);
+            while comes || !has_come {
+                // The socket is looked at before.
+                tokio::task::yield_now().await;
+                comes = poll_fn(|cx| {
+                    with_core(|core| -> Poll<Result<bool, End>> {
+                        // As the connection's task does before it reads.
+                        if multiplex.flush().is_err() {
+                            return Poll::Ready(Err(End::Gone));
+                        }
+                        let taken = read(core, multiplex, client, cx, &mut TURN_FRAMES_MAX.clone());
+                        wait(core, multiplex, watch, *now_ms);
+                        Poll::Ready(taken)
+                    })
+                })
+                .await?;
+                has_come |= comes;
+            }
+            Ok(())
+        }
+
+        async fn comes(&mut self, bytes: &[u8], after_ms: u64) -> Result<(), End> {
+            self.now_ms += after_ms;
+            let Self { multiplex, watch, now_ms, .. } = self;
+            if watch.phase() != Phase::Idle {
+                with_core(|core| look(core, multiplex, watch, *now_ms))?;
+            }
+            self.client.write_all(bytes).await.expect("taken");
+            self.take().await
+        }
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let _inbox = test_core::install(1, 16);
+            test.await;
+        });
+    }
+
+    fn header(kind: u8, flags: u8, bytes: usize) -> [u8; 9] {
+        FrameHeader { length: bytes as u32, kind, flags, stream: 1 }.bytes()
+    }
+
+    /// The client has acknowledged our settings.
+    fn settings_ack() -> [u8; 9] {
+        FrameHeader { length: 0, kind: kind::SETTINGS, flags: flag::ACK, stream: 0 }.bytes()
+    }
+
+    /// POST http://a/ in static fields of HPACK.
+    const HEAD: [u8; 6] = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
+
+    /// Each frame has its own ten seconds, and content as many more as the slowest body takes.
+    #[test]
+    fn a_deadline_belongs_to_a_frame() {
+        run(async {
+            let mut scene = Scene::new().await;
+            assert!(scene.comes(&settings_ack(), 0).await.is_ok(), "right");
+            let head = [&header(kind::HEADERS, flag::END_HEADERS, HEAD.len())[..], &HEAD].concat();
+            assert!(scene.comes(&head, 0).await.is_ok(), "right");
+            let content = [&header(kind::DATA, 0, 200)[..], &[b'x'; 200]].concat();
+            // Whenever there is a look, a frame is under way.
+            assert!(scene.comes(&content[..100], 0).await.is_ok(), "right");
+            for _ in 0..60 {
+                let next = [&content[100..], &content[..100]].concat();
+                assert!(scene.comes(&next, 5000).await.is_ok(), "frames come to their ends");
+            }
+            assert!(matches!(scene.comes(&content[100..101], 12_000).await, Err(End::Done)), "one does not");
+        });
+    }
+
+    /// A field block in many frames is one.
+    #[test]
+    fn a_deadline_belongs_to_a_field_block() {
+        run(async {
+            let mut scene = Scene::new().await;
+            assert!(scene.comes(&settings_ack(), 0).await.is_ok(), "right");
+            let begin = [&header(kind::HEADERS, 0, 2)[..], &HEAD[..2]].concat();
+            assert!(scene.comes(&begin, 0).await.is_ok(), "right");
+            let more = header(kind::CONTINUATION, 0, 0);
+            assert!(scene.comes(&more, 4000).await.is_ok(), "in time");
+            assert!(scene.comes(&more, 4000).await.is_ok(), "in time");
+            assert!(matches!(scene.comes(&more, 4000).await, Err(End::Done)), "twelve seconds");
+        });
+    }
 }
 
 impl Counter {

@@ -91,6 +91,19 @@ pub(super) struct Number {
     serial: u64,
 }
 
+impl Number {
+    /// That no other connection of this core has had.
+    pub(super) const fn serial(self) -> u64 {
+        self.serial
+    }
+}
+
+#[cfg(test)]
+impl Number {
+    /// That of no connection.
+    pub(super) const NOBODY: Self = Self { place: usize::MAX, serial: 0 };
+}
+
 impl Multiplexes {
     pub(super) fn enter(&mut self, mut multiplex: Multiplex) -> Number {
         self.serial += 1;
@@ -154,6 +167,8 @@ pub(super) struct Multiplex {
     pub(super) pending: Vec<u8>,
     /// It may be.
     pub(super) unexamined: bool,
+    /// Since when a frame or field block is under way, by the monotonic clock.
+    pub(super) frame_since_ms: Option<u64>,
     /// The connection's task.
     pub(super) waker: Option<Waker>,
     /// What the client has done that ends the connection.
@@ -185,6 +200,7 @@ impl Multiplex {
             content_bytes: 0,
             unexamined: !pending.is_empty(),
             pending,
+            frame_since_ms: None,
             waker: None,
             ended: None,
             is_draining: false,

@@ -4,8 +4,8 @@
 //!   answer ── a hit ─▶ begin: head, small content ─▶ `out`          content that does not leave at once ─▶ task: finish
 //!      └── not a hit ─▶ task: respond (the states) ─▶ begin ─▶ finish
 //! ```
-//! *Bounds:* the tasks of a core ([`TASKS_SHARE`] of its connections' bound): a stream beyond is refused, and its client may
-//! ask again.
+//! *Bounds:* the tasks of a core, as many as it may have connections, and the heads that they keep, in the account of each
+//! [client](crate::client_accounts): a stream beyond is refused, and its client may ask again.
 
 use std::{
     future::poll_fn,
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{cores::clock, store::Turn, sys::span::Part};
+use engine::{accounts::ClientKey, cores::clock, store::Turn, sys::span::Part};
 use wire::{
     http1::{
         framing::{Framing, request_framing},
@@ -30,11 +30,13 @@ use super::{
 };
 use crate::{
     answer::{Answer, Length},
-    core::{Core, with_core},
+    client_accounts::{StreamTask, client_of},
+    core::Core,
     counters::Counter,
     deliver::{self, Asked, Rest},
     error_page::Fault,
     hit, logged,
+    onward::Onward,
     origin::OriginError,
     pipe::{self, Duplex, Pipe},
     request::Request,
@@ -137,12 +139,10 @@ pub(super) fn answer(
             let trace = refresh.as_ref().and_then(|_| draft.trace());
             let begun = begin(core, multiplex, asker.stream, answer, (asked, draft), (text, blocks), now_ms)?;
             if let Some(unsent) = begun {
-                spawn(
-                    core,
-                    multiplex,
-                    (asker.stream, asker.is_whole),
-                    finish(asker.number, asker.stream, unsent),
-                );
+                let client = client_of(visitor.address, asker.number.serial());
+                let whose = (asker.number, client, None);
+                let finishing = finish(asker.number, asker.stream, unsent, None);
+                spawn(core, multiplex, (asker.stream, asker.is_whole), whose, finishing);
             }
             Ok(refresh.map(|(keyed, came)| {
                 let who = (visitor, came);
@@ -156,7 +156,9 @@ pub(super) fn answer(
             let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
             request.trace = draft.trace();
             let answering = answer_slowly(asker, Arc::new(request), state, fwd, draft);
-            spawn(core, multiplex, (asker.stream, asker.is_whole), answering);
+            let client = client_of(visitor.address, asker.number.serial());
+            let whose = (asker.number, client, Some(head_bytes));
+            spawn(core, multiplex, (asker.stream, asker.is_whole), whose, answering);
             Ok(None)
         }
     }
@@ -193,7 +195,8 @@ pub(super) fn refuse(
     let page = synth(None, fault);
     let unsent = begin(core, multiplex, stream, page, (Asked::NO_STREAM, draft), (text, blocks), now_ms)?;
     if let Some(unsent) = unsent {
-        spawn(core, multiplex, (stream, true), finish(number, stream, unsent));
+        let whose = (number, ClientKey::Connection(number.serial()), None);
+        spawn(core, multiplex, (stream, true), whose, finish(number, stream, unsent, None));
     } else {
         multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
     }
@@ -310,21 +313,26 @@ impl TrySend for Direct<'_> {
     }
 }
 
-/// Has a task answer a stream, if the core may have one more; `is_whole`: nothing follows the request's head.
+/// Has a task answer a stream, if its client may have one more beside others; `is_whole`: nothing follows the request's head;
+/// `head_bytes`: that is kept meanwhile.
 fn spawn(
     core: &Core,
     multiplex: &mut Multiplex,
     (id, is_whole): (u32, bool),
+    (number, client, head_bytes): (Number, ClientKey, Option<usize>),
     answering: impl Future<Output = ()> + Send + 'static,
 ) {
-    let Some(working) = Working::new(core) else {
+    let Some(working) = StreamTask::new(client, head_bytes) else {
         core.count(Counter::StreamsRefused);
         reset(multiplex, id, ErrorCode::REFUSED_STREAM);
         return;
     };
     let task = tokio::spawn(async move {
-        let _working = working;
-        answering.await;
+        tokio::select! {
+            biased;
+            () = answering => {}
+            () = working.cut() => give_way(number, id),
+        }
     });
     multiplex.streams.push(Stream {
         id,
@@ -337,23 +345,15 @@ fn spawn(
     });
 }
 
-/// A stream that a task answers.
-struct Working;
-
-impl Working {
-    fn new(core: &Core) -> Option<Self> {
-        let tasks = core.stream_tasks.get();
-        (tasks < core.config.limits.connections_max).then(|| {
-            core.stream_tasks.set(tasks + 1);
-            Self
-        })
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        with_core(|core| core.stream_tasks.set(core.stream_tasks.get() - 1));
-    }
+/// Gives a stream up whose client has more of them than others, who ask for room: it may be asked for again.
+fn give_way(number: Number, stream: u32) {
+    with(number, |core, multiplex| {
+        core.count(Counter::StreamsRefused);
+        reset(multiplex, stream, ErrorCode::ENHANCE_YOUR_CALM);
+        multiplex.leave(stream);
+        multiplex.pass_on();
+        multiplex.wake();
+    });
 }
 
 /// Answers a request that is not a hit.
@@ -379,7 +379,7 @@ async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: F
         begun
     });
     match begun {
-        Some(Ok(Some(unsent))) => finish(number, stream, unsent).await,
+        Some(Ok(Some(unsent))) => finish(number, stream, unsent, through(upload)).await,
         Some(Ok(None)) => leave(number, stream, true),
         Some(Err(_)) | None => leave(number, stream, false),
     }
@@ -395,7 +395,7 @@ async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
         multiplex.wake();
         begun
     });
-    let mut client = Sending { number, stream, left: None, sent_bytes: 0 };
+    let mut client = Sending { number, stream, left: None, sent_bytes: 0, through: None };
     let end = if begun == Some(true) { pipe.run(Vec::new(), &mut client).await } else { pipe::End::Gone };
     draft.end(end.word(), client.sent_bytes);
     leave(number, stream, end == pipe::End::Closed);
@@ -436,10 +436,16 @@ impl Duplex for Sending {
     }
 }
 
-/// Sends what is left of an answer.
-async fn finish(number: Number, stream: u32, unsent: Unsent) {
+/// The rest of a request that goes on to an origin which answers already. On the heap: it is rare.
+fn through(mut upload: Upload) -> Option<Box<(Upload, Box<Onward>)>> {
+    let onward = upload.onward.take()?;
+    Some(Box::new((upload, onward)))
+}
+
+/// Sends what is left of an answer, while the rest of the request goes on.
+async fn finish(number: Number, stream: u32, unsent: Unsent, through: Option<Box<(Upload, Box<Onward>)>>) {
     let Unsent { prefix, rest, left, sent_bytes, draft } = unsent;
-    let mut sending = Sending { number, stream, left, sent_bytes };
+    let mut sending = Sending { number, stream, left, sent_bytes, through };
     let mut drafts = if draft.is_some() { vec![draft] } else { Vec::new() };
     let is_sent = deliver::finish(&mut sending, prefix, rest, &mut drafts).await;
     leave(number, stream, is_sent);
@@ -472,9 +478,19 @@ struct Sending {
     left: Option<u64>,
     /// Bytes of head and content that have left.
     sent_bytes: u64,
+    /// The rest of the request, which goes on to the origin whenever the answer waits.
+    through: Option<Box<(Upload, Box<Onward>)>>,
 }
 
 impl Sending {
+    /// Sends on what comes of the request; ready when nothing more is to be sent.
+    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        match self.through.as_deref_mut() {
+            Some((upload, onward)) => onward.poll(cx, upload).map_err(|_| Gone::Closed),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
     /// Is woken when there may be room.
     fn wait_for_room(&self, cx: &Context<'_>) -> Poll<Result<usize, Gone>> {
         let waiting = with(self.number, |_, multiplex| {
@@ -511,9 +527,14 @@ impl Sink for Sending {
         if sent > 0 || parts.iter().all(Part::is_empty) {
             return Ok(Sent::Bytes(sent));
         }
-        let room = poll_fn(|cx| match self.try_send(parts) {
-            Ok(0) => self.wait_for_room(cx),
-            done => Poll::Ready(done),
+        let room = poll_fn(|cx| {
+            if let Poll::Ready(Err(gone)) = self.poll_onward(cx) {
+                return Poll::Ready(Err(gone));
+            }
+            match self.try_send(parts) {
+                Ok(0) => self.wait_for_room(cx),
+                done => Poll::Ready(done),
+            }
         });
         match patience {
             None => room.await.map(Sent::Bytes),
@@ -537,6 +558,16 @@ impl Sink for Sending {
     async fn flush(&mut self) -> Result<(), Gone> {
         Ok(())
     }
+
+    async fn gone(&mut self) -> Gone {
+        match poll_fn(|cx| self.poll_onward(cx)).await {
+            // A stream that its client gives up, and one whose connection ends, ends with its task.
+            Ok(()) => std::future::pending().await,
+            Err(gone) => gone,
+        }
+    }
+
+    fn ends_at_fin(&mut self) {}
 
     fn sent_bytes(&self) -> u64 {
         self.sent_bytes

@@ -1,16 +1,23 @@
 //! The content of a request on a stream of HTTP/2: what came and was not asked for yet waits in the connection's memory,
 //! at most a window of it; what is asked for opens the window again.
 
-use std::{future::poll_fn, task::Poll};
+use std::{
+    future::poll_fn,
+    task::{Context, Poll},
+};
 
 use super::multiplex::{Number, Stream, with};
 use crate::{
     core::with_core,
     counters::Counter,
     downstream::{Broken, Downstream, READ_BYTES},
+    onward::{BodySource, Onward},
     pace::Pace,
     request::Request,
 };
+
+/// The longest frame that is taken (RFC 9113 §4.2).
+pub(super) const FRAME_BYTES_MAX: usize = 16 << 10;
 
 /// The content of a request that is being answered.
 pub(super) struct Upload {
@@ -19,6 +26,8 @@ pub(super) struct Upload {
     pace: Pace,
     wants_continue: bool,
     trailers: Vec<u8>,
+    /// The way to the origin of what is left when the answer has begun.
+    pub(super) onward: Option<Box<Onward>>,
 }
 
 impl Upload {
@@ -29,6 +38,7 @@ impl Upload {
             pace: Pace::new(request),
             wants_continue: request.expects_continue(),
             trailers: Vec::new(),
+            onward: None,
         }
     }
 
@@ -67,6 +77,26 @@ impl Upload {
     }
 }
 
+impl BodySource for Upload {
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, Broken>> {
+        match self.take(into) {
+            Some(taken) => Poll::Ready(taken),
+            None => {
+                with(self.number, |_, multiplex| {
+                    if let Some(stream) = multiplex.stream(self.stream) {
+                        stream.receiving = Some(cx.waker().clone());
+                    }
+                });
+                Poll::Pending
+            }
+        }
+    }
+
+    fn trailers(&self) -> &[u8] {
+        &self.trailers
+    }
+}
+
 impl Downstream for Upload {
     async fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
         if let Some(taken) = self.take(into) {
@@ -77,7 +107,7 @@ impl Downstream for Upload {
             self.interim(b"HTTP/1.1 100 Continue\r\n").await;
         }
         self.pace.check()?;
-        let pause_max = self.pace.pause_max();
+        let pause_max = self.pace.frame_pause_max(FRAME_BYTES_MAX);
         let (number, id) = (self.number, self.stream);
         let more = poll_fn(|cx| {
             let waiting = with(number, |_, multiplex| {
@@ -99,6 +129,15 @@ impl Downstream for Upload {
 
     fn trailers(&self) -> &[u8] {
         &self.trailers
+    }
+
+    /// A stream that its client gives up, and one whose connection ends, ends with its task.
+    async fn gone(&mut self) {
+        std::future::pending().await
+    }
+
+    fn goes_on(&mut self, onward: Box<Onward>) {
+        self.onward = Some(onward);
     }
 
     async fn interim(&mut self, head: &[u8]) {

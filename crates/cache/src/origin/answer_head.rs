@@ -2,7 +2,7 @@
 
 use wire::http1::{
     fields::{append_field, is_hop_by_hop, persists},
-    framing::{Answered, Framing, response_framing},
+    framing::{Answered, Framing, announces_in_vain, response_framing},
     head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, ResponseHead, parse_response},
     known::KnownHeader,
 };
@@ -32,7 +32,7 @@ pub(super) fn final_head(bytes: &[u8], answered: Answered, limits: &Limits) -> R
         Ok(Progress::Complete((head, head_bytes))) => {
             let framing = response_framing(&head, answered)
                 .map_err(|error| OriginError::Invalid(Rule::Framing(error)))?;
-            let persists = persists(head.version, &head.headers);
+            let persists = persists(head.version, &head.headers) && !announces_in_vain(&head);
             Ok(Parsed::Final { head: KeptResponse::new(&head, head_bytes), head_bytes, framing, persists })
         }
         Err(error)

@@ -47,6 +47,11 @@ pub(crate) trait RequestSender: Send {
         false
     }
 
+    /// Waits until nobody wants the answer any more, which then is given up; why.
+    fn gone(&mut self) -> impl Future<Output = Self::Error> + Send {
+        std::future::pending()
+    }
+
     /// Takes the head of an interim response (RFC 9110 §15.2), as it is told on.
     fn interim(&mut self, head: Vec<u8>) -> impl Future<Output = ()> + Send;
 }
@@ -173,7 +178,11 @@ impl<U: Upstreams> Attempt<'_, U> {
         let (mut is_again, mut unprocessed) = (false, 0);
         loop {
             let mut draft = asked.draft(*upstreams, *member);
-            let begun = begin(*upstreams, *member, limits, asked.by(), over, *patience).await;
+            let begun = tokio::select! {
+                biased;
+                begun = begin(*upstreams, *member, limits, asked.by(), over, *patience) => begun,
+                gone = body.gone() => return Err(Failed { error: SendError::Ours(gone), may_go_on: false }),
+            };
             let mut exchange = begun.map_err(|error| {
                 draft.failed(&error);
                 Failed::before(error)
@@ -199,7 +208,8 @@ impl<U: Upstreams> Attempt<'_, U> {
                     Ok(Answered::Here(arrived)) => Ok(arrived),
                     // Nobody asked for that.
                     Ok(Answered::Switched(_)) => Err(OriginError::Switched),
-                    Err(error) => Err(error),
+                    Err(SendError::Origin(error)) => Err(error),
+                    Err(error @ SendError::Ours(_)) => return Err(Failed { error, may_go_on: false }),
                 },
             };
             match answered {
@@ -264,7 +274,7 @@ pub(crate) async fn switch<S: RequestSender>(
     asked: &Asked<'_>,
     asker: &mut S,
     connected: impl Fn(),
-) -> Result<Answered, OriginError> {
+) -> Result<Answered, SendError<S::Error>> {
     let mut tried = Tried::default();
     let mut failed = None;
     while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
@@ -282,7 +292,7 @@ pub(crate) async fn switch<S: RequestSender>(
         };
         connected();
         draft.over(false);
-        exchange.send(asked.head, limits.origin_first_byte_time_max).await?;
+        exchange.send(asked.head, limits.origin_first_byte_time_max).await.map_err(SendError::Origin)?;
         let mut answered = answer(exchange, asked.answered, limits, asker, &mut false).await;
         match &mut answered {
             Ok(Answered::Here(arrived)) => arrived.is_logged_by(draft),
@@ -290,14 +300,15 @@ pub(crate) async fn switch<S: RequestSender>(
                 draft.heard(101);
                 draft.came(0, true);
             }
-            Err(error) => draft.failed(error),
+            Err(SendError::Origin(error)) => draft.failed(error),
+            Err(SendError::Ours(_)) => {}
         }
-        if let Ok(_) | Err(OriginError::Closed | OriginError::Reset) = &answered {
+        if let Ok(_) | Err(SendError::Origin(OriginError::Closed | OriginError::Reset)) = &answered {
             upstreams.fared(member, answered.is_ok());
         }
         return answered;
     }
-    Err(failed.unwrap_or(OriginError::NobodyUp))
+    Err(SendError::Origin(failed.unwrap_or(OriginError::NobodyUp)))
 }
 
 /// Waits for the final answer; who asks is told of interim ones.
@@ -307,11 +318,16 @@ async fn answer<S: RequestSender>(
     limits: &Limits,
     asker: &mut S,
     is_told: &mut bool,
-) -> Result<Answered, OriginError> {
+) -> Result<Answered, SendError<S::Error>> {
     let mut deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
     let mut told_bytes = 0;
     loop {
-        match exchange.answer(answered, limits, deadline).await? {
+        let heard = tokio::select! {
+            biased;
+            heard = exchange.answer(answered, limits, deadline) => heard.map_err(SendError::Origin)?,
+            gone = asker.gone() => return Err(SendError::Ours(gone)),
+        };
+        match heard {
             Heard::Final(arrived) => return Ok(Answered::Here(arrived)),
             Heard::Switched(switched) => return Ok(Answered::Switched(switched)),
             Heard::Interim(waiting, head) => {

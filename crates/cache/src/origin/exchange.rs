@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use wire::http1::{
     framing::{Answered, Framing},
     head::KeptResponse,
+    known::KnownHeader,
 };
 
 use super::{
@@ -21,6 +22,7 @@ use super::{
     group::MemberId,
     http1, http2,
     line::Line,
+    request_half::RequestHalf,
     upstream::{Permit, Pools},
 };
 use crate::{config::Limits, peers::Peer, transaction::Draft};
@@ -100,7 +102,13 @@ pub(super) enum Talk {
 /// What an origin says to it.
 pub(super) enum Said {
     /// The answer's head.
-    Final { head: KeptResponse, framing: Framing, body: Body },
+    Final {
+        head: KeptResponse,
+        framing: Framing,
+        body: Body,
+        /// By which the rest of the request goes, where the answer came before all of it was sent.
+        half: Option<RequestHalf>,
+    },
     /// What comes before it, as it is told on; the answer is still to come.
     Interim(Talk, Vec<u8>),
     /// It speaks another protocol from here on; `early` came behind its head.
@@ -189,6 +197,8 @@ pub(crate) struct Arrived {
     /// How the body is delimited; one of HTTP/2 of no told length as if it were in chunks.
     pub(crate) framing: Framing,
     body: Body,
+    /// By which the rest of the request goes, where the answer came before all of it was sent.
+    half: Option<Box<RequestHalf>>,
     permit: Permit,
     member: MemberId,
     patience: Patience,
@@ -261,11 +271,12 @@ impl Exchange {
         let Self { talk, permit, member, reused, requested_ms, patience } = self;
         Ok(match talk.answer(answered, limits, deadline).await? {
             // Moved through many hands from here on, so on the heap.
-            Said::Final { head, framing, body } => Heard::Final(Box::new(Arrived {
+            Said::Final { head, framing, body, half } => Heard::Final(Box::new(Arrived {
                 requested_ms,
                 head,
                 framing,
                 body,
+                half: half.map(Box::new),
                 permit,
                 member,
                 patience,
@@ -289,6 +300,22 @@ impl Arrived {
     /// Each next part of the body is waited for this long and no longer.
     pub(crate) fn wait_between_bytes(&mut self, at_most: Duration) {
         self.patience.between_bytes = at_most;
+    }
+
+    /// The half that the rest of the request goes by, where the answer came before all of it was sent. The answer may wait
+    /// for that, and may take `at_most` from one byte to the next.
+    pub(crate) fn take_half(&mut self, at_most: Duration) -> Option<RequestHalf> {
+        let half = self.half.take()?;
+        self.wait_between_bytes(at_most.max(self.patience.between_bytes));
+        Some(*half)
+    }
+
+    /// The answer is an event stream (HTML, "Server-sent events"), on which nothing may come for long.
+    pub(crate) fn is_event_stream(&self) -> bool {
+        let essence =
+            |value: &[u8]| value.split(|&b| b == b';').next().unwrap_or_default().trim_ascii().to_vec();
+        let said = self.head.head().known(KnownHeader::ContentType).map(essence);
+        said.is_some_and(|said| said.eq_ignore_ascii_case(b"text/event-stream"))
     }
 
     /// Reads body bytes into `into`, as many as there are; waits for at least one.

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 use wire::http1::{
-    framing::{Answered, BodyDecoder, ChunkedEncoder, Framing},
+    framing::{Answered, BodyDecoder, Framing},
     head::{HeaderSlots, Progress, may_end_in, parse_response},
 };
 
@@ -24,6 +24,7 @@ use super::{
     answer_head::{Parsed, final_head, head_limits},
     exchange::{self, Handed, Part, Patience, Read, Said},
     line::Line,
+    request_half::{RequestHalf, Way, append_framed},
 };
 use crate::{config::Limits, error_page::Rule};
 
@@ -66,6 +67,10 @@ pub(super) struct Talk {
     is_last: bool,
     /// A chunk of the request's body, while it is sent.
     chunk: Vec<u8>,
+    /// What the origin had not taken of it when it answered.
+    unsent: Vec<u8>,
+    /// The last part of the body was taken.
+    has_ended: bool,
 }
 
 /// An answer's body, as it comes over a connection of HTTP/1.
@@ -83,7 +88,14 @@ pub(super) struct Body {
 
 impl Talk {
     pub(super) fn over(line: Line) -> Self {
-        Self { line, received: Vec::new(), is_last: false, chunk: Vec::new() }
+        Self {
+            line,
+            received: Vec::new(),
+            is_last: false,
+            chunk: Vec::new(),
+            unsent: Vec::new(),
+            has_ended: false,
+        }
     }
 
     /// Sends the request's head.
@@ -110,39 +122,44 @@ impl Talk {
     ) -> Result<Handed, OriginError> {
         let at_most = limits.origin_between_bytes_time_max;
         self.is_last = true;
-        let Self { line, received, chunk, .. } = self;
+        self.has_ended = matches!(part, Part::End(_));
+        let Self { line, received, chunk, unsent, .. } = self;
         let bytes = match part {
             Part::Bytes(bytes) if !is_chunked => bytes,
-            Part::Bytes(bytes) => {
+            part => {
                 chunk.clear();
-                chunk.extend_from_slice(ChunkedEncoder::chunk_header(bytes.len() as u64).as_bytes());
-                chunk.extend_from_slice(bytes);
-                chunk.extend_from_slice(ChunkedEncoder::CHUNK_END);
-                chunk
-            }
-            Part::End(_) if !is_chunked => &[],
-            Part::End(trailers) => {
-                chunk.clear();
-                for part in ChunkedEncoder::last_chunk(trailers) {
-                    chunk.extend_from_slice(part);
-                }
+                append_framed(chunk, part, is_chunked);
                 chunk
             }
         };
         // Where the socket takes it, an answer that has come already is seen before the next part.
-        let bytes = &bytes[line.try_write(bytes)..];
-        if bytes.is_empty() {
+        let mut at = line.try_write(bytes);
+        if at == bytes.len() {
             return Ok(Handed::Over);
         }
         let (mut reader, mut writer) = split(line);
-        tokio::select! {
+        let writing = async {
+            // One write that is given up has taken nothing.
+            while at < bytes.len() {
+                match writer.write(&bytes[at..]).await? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    sent => at += sent,
+                }
+            }
+            writer.flush().await
+        };
+        let handed = tokio::select! {
             biased;
             heard = hear(&mut reader, received, limits) => heard.map(|()| Handed::Answered),
-            sent = timeout(at_most, write_all(&mut writer, bytes)) => match sent {
+            sent = timeout(at_most, writing) => match sent {
                 Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::of_exchange(&error)),
                 Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
             }
+        };
+        if let Ok(Handed::Answered) = handed {
+            unsent.extend_from_slice(&bytes[at..]);
         }
+        handed
     }
 
     /// Waits until the origin answers although it does not have the whole request (RFC 9112 §9.5). Nothing is lost
@@ -150,6 +167,16 @@ impl Talk {
     pub(super) async fn answered_early(&mut self, limits: &Limits) -> Result<(), OriginError> {
         self.is_last = true;
         hear(&mut self.line, &mut self.received, limits).await
+    }
+
+    /// The connection, and the half that the rest of the request goes by, where the answer came before all of it was sent.
+    fn halves(self) -> (Line, Option<RequestHalf>) {
+        if !self.is_last || self.has_ended && self.unsent.is_empty() {
+            return (self.line, None);
+        }
+        let (reader, writer) = split(self.line);
+        let half = RequestHalf::new(Way::Http1(writer), self.unsent, self.has_ended);
+        (Line::Answering(Box::new(reader)), Some(half))
     }
 
     /// Waits for the head of the final answer, or of an interim one that is told on.
@@ -167,15 +194,16 @@ impl Talk {
                 match final_head(&buffer, answered, limits)? {
                     Parsed::Final { head, head_bytes, framing, persists } => {
                         let reusable = persists && framing != Framing::UntilClose && !self.is_last;
+                        let (line, half) = self.halves();
                         let body = Body {
-                            line: self.line,
+                            line,
                             early: buffer,
                             early_at: head_bytes,
-                            decoder: BodyDecoder::new(framing),
+                            decoder: BodyDecoder::of_answer(framing),
                             reusable,
                             ended: false,
                         };
-                        return Ok(Said::Final { head, framing, body: exchange::Body::Http1(body) });
+                        return Ok(Said::Final { head, framing, body: exchange::Body::Http1(body), half });
                     }
                     Parsed::Interim { head_bytes, told_on } => {
                         buffer.drain(..head_bytes);

@@ -13,7 +13,7 @@ use engine::{
     tls::client::TlsStream,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf, ReadHalf},
     net::{TcpStream, UnixStream},
 };
 
@@ -28,6 +28,8 @@ pub(crate) enum Line {
     Unix(UnixStream),
     /// Under TLS. On the heap: it is a kilobyte, and others would be larger by it.
     Secured(Box<TlsStream<TcpStream>>),
+    /// The half that an answer comes by, while the rest of its request goes by the other.
+    Answering(Box<ReadHalf<Line>>),
 }
 
 impl Line {
@@ -36,7 +38,7 @@ impl Line {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes).unwrap_or(0),
             Self::Unix(stream) => stream.try_write(bytes).unwrap_or(0),
-            Self::Secured(_) => 0,
+            Self::Secured(_) | Self::Answering(_) => 0,
         }
     }
 
@@ -53,6 +55,8 @@ impl Line {
                 let mut cx = Context::from_waker(Waker::noop());
                 Pin::new(stream).poll_read(&mut cx, &mut ReadBuf::new(&mut room)).is_pending()
             }
+            // It ends with its answer, and is never kept.
+            Self::Answering(_) => false,
         }
     }
 
@@ -61,9 +65,9 @@ impl Line {
         let received = match self {
             Self::Tcp(stream) => stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)),
             Self::Unix(stream) => stream.try_io(Interest::READABLE, || recv_span(stream.as_fd(), target)),
-            Self::Secured(stream) => {
+            Self::Secured(_) | Self::Answering(_) => {
                 let mut cx = Context::from_waker(Waker::noop());
-                return match poll_span(stream, &mut cx, target) {
+                return match poll_span(self, &mut cx, target) {
                     Poll::Ready(received) => received.map(Some),
                     Poll::Pending => Ok(None),
                 };
@@ -78,8 +82,8 @@ impl Line {
     /// Waits for something to come, and receives it into `target`.
     pub(super) async fn receive(&mut self, target: Span<'_>) -> io::Result<usize> {
         loop {
-            if let Self::Secured(stream) = self {
-                return poll_fn(|cx| poll_span(stream, cx, target)).await;
+            if let Self::Secured(_) | Self::Answering(_) = self {
+                return poll_fn(|cx| poll_span(self, cx, target)).await;
             }
             if let Some(received) = self.receive_now(target)? {
                 return Ok(received);
@@ -87,21 +91,17 @@ impl Line {
             match self {
                 Self::Tcp(stream) => stream.readable().await?,
                 Self::Unix(stream) => stream.readable().await?,
-                Self::Secured(_) => {}
+                Self::Secured(_) | Self::Answering(_) => {}
             }
         }
     }
 }
 
 /// TLS decrypts into memory of a thread's own, and from there it is copied: `target` is shared with readers.
-fn poll_span(
-    stream: &mut TlsStream<TcpStream>,
-    cx: &mut Context<'_>,
-    target: Span<'_>,
-) -> Poll<io::Result<usize>> {
+fn poll_span(line: &mut Line, cx: &mut Context<'_>, target: Span<'_>) -> Poll<io::Result<usize>> {
     let mut room = [0; RECORD_BYTES];
     let mut buffer = ReadBuf::new(&mut room[..target.len().min(RECORD_BYTES)]);
-    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+    ready!(Pin::new(line).poll_read(cx, &mut buffer))?;
     let came = buffer.filled();
     target.slice(0..came.len()).write_from(came);
     Poll::Ready(Ok(came.len()))
@@ -113,6 +113,7 @@ impl AsyncRead for Line {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, into),
             Self::Secured(stream) => Pin::new(stream).poll_read(cx, into),
+            Self::Answering(half) => Pin::new(half).poll_read(cx, into),
         }
     }
 }
@@ -123,6 +124,7 @@ impl AsyncWrite for Line {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Secured(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Answering(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
@@ -135,6 +137,7 @@ impl AsyncWrite for Line {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
             Self::Secured(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Self::Answering(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         }
     }
 
@@ -148,6 +151,7 @@ impl AsyncWrite for Line {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
             Self::Secured(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Answering(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -156,6 +160,7 @@ impl AsyncWrite for Line {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Secured(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Answering(_) => Poll::Ready(Ok(())),
         }
     }
 }

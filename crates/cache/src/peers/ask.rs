@@ -139,7 +139,7 @@ async fn once(
         server: Some(&peer.name),
     };
     let upstreams = OfPeer { peer, peers, is_asked: AtomicBool::new(false) };
-    let mut leader = Leader { reply: Some(reply), is_of_peer: true };
+    let mut leader = Leader { reply: Some(reply), is_of_peer: true, entry: None };
     let answered = origin::ask(&upstreams, &peers.limits, &asked, &mut leader, || ());
     match timeout(within + peers.rules.patience, Box::pin(answered)).await {
         Ok(Ok(arrived)) => judged(peers, peer, *sequence, &mac, arrived),
@@ -147,9 +147,8 @@ async fn once(
             failed(peer, &error);
             Came::Nothing
         }
-        Ok(Err(SendError::Ours(never))) => match never {},
-        // It said that it waits for the origin: that is slow, and not the peer.
-        Err(_) => Came::Nothing,
+        // Nobody is watched here; or it said that it waits for the origin: that is slow, and not the peer.
+        Ok(Err(SendError::Ours(_))) | Err(_) => Came::Nothing,
     }
 }
 

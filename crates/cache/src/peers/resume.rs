@@ -49,7 +49,7 @@ pub(crate) async fn resume(
         &OfSite::of(request),
         &config.limits,
         &asked,
-        &mut Leader { reply: None, is_of_peer: false },
+        &mut Leader { reply: None, is_of_peer: false, entry: None },
         connected,
     )
     .await;

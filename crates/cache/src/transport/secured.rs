@@ -12,7 +12,8 @@ use engine::{
     cores::{clock, watch::Watch},
     sys::span::Part,
     tls::session::{
-        Broken, HANDSHAKE_BYTES_MAX, RECORD_CONTENT_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Session, Terms,
+        Broken, HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, RECORD_CONTENT_BYTES_MAX, Session, Terms,
+        read_bytes_max,
     },
 };
 use tokio::{
@@ -32,8 +33,6 @@ use crate::{
 const RECORDS_AT_ONCE: usize = 5;
 /// So often, before it is others' turn.
 const WRITES_AT_ONCE: usize = 2;
-/// A record as it goes over the network.
-const RECORD_BYTES_MAX: usize = RECORD_CONTENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX;
 
 /// Buffers of the thread for what is not plain.
 pub(crate) struct Scratch {
@@ -131,8 +130,8 @@ impl Secured {
         self.unsent.is_empty()
     }
 
-    /// Reads once, with what is kept at most so many bytes, and hands content on; how many bytes came, and how many of
-    /// content.
+    /// Reads once, as much as [`read_bytes_max`] allows beside what is kept, and hands content on; how many bytes came, and
+    /// how many of content.
     fn poll_receive(
         &mut self,
         stream: &mut TcpStream,
@@ -143,7 +142,7 @@ impl Secured {
         with_core(|core| {
             let Scratch { incoming, sealed, .. } = &mut *core.secured.borrow_mut();
             let have = self.incoming.len();
-            let most = bytes_max.min(incoming.len());
+            let most = read_bytes_max(&self.incoming, bytes_max).min(incoming.len());
             let Some(target) = incoming.get_mut(have..most).filter(|target| !target.is_empty()) else {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             };
@@ -179,7 +178,7 @@ impl Secured {
         })
     }
 
-    /// Reads content, at most so many bytes, which are more than a record; 0: nothing follows.
+    /// Reads content, at most so many bytes or one record; 0: nothing follows.
     pub(super) fn poll_read(
         &mut self,
         stream: &mut TcpStream,
@@ -195,7 +194,6 @@ impl Secured {
             if let Poll::Ready(flushed) = self.poll_flush(stream, cx) {
                 flushed?;
             }
-            // Content is never longer than its record, so that what is read fits where it is wanted.
             match ready!(self.poll_receive(stream, cx, bytes_max, take))? {
                 (0, _) => return Poll::Ready(Ok(0)),
                 (_, 0) => {}
@@ -261,6 +259,8 @@ impl Secured {
         }
         let mut goodbye = Vec::new();
         self.session.close(&mut self.incoming, &mut goodbye);
+        // Nothing that comes from here on is looked at, so no record is put together any more.
+        self.incoming = Vec::new();
         // Who does not take it sees the end of the connection.
         let _ = stream.try_write(&goodbye);
     }

@@ -30,6 +30,10 @@ use super::authorities::AuthoritiesId;
 pub const RECORD_CONTENT_BYTES_MAX: usize = 16 * 1024;
 /// What a record takes beside its content at most (RFC 8446 §5.2, RFC 5246 §6.2.3).
 pub const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 2048;
+/// A record as it goes over the network.
+pub const RECORD_BYTES_MAX: usize = RECORD_CONTENT_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX;
+/// What a record begins with: type, version and length (RFC 8446 §5.1).
+const RECORD_HEADER_BYTES: usize = 5;
 /// The longest message of a handshake that is put together: a client's chain of certificates.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
 /// Room made in `out` before it is known how much is needed.
@@ -293,6 +297,20 @@ impl Session {
             Stage::Hello { .. } | Stage::Failed => None,
         }
     }
+}
+
+/// Bytes that `kept`, what [`Session::receive`] has left of those that came, may grow to by one read: `bytes_max`, or a whole
+/// record where that is more. A record can only be opened whole, so a bound below its length would end the connection of an
+/// honest client.
+#[must_use]
+pub fn read_bytes_max(kept: &[u8], bytes_max: usize) -> usize {
+    let record = match kept {
+        [_, _, _, high, low, ..] => RECORD_HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low])),
+        _ => RECORD_HEADER_BYTES,
+    };
+    let most = record.min(RECORD_BYTES_MAX).max(bytes_max);
+    // Of a message of the handshake that comes in several records, rustls keeps those that came before.
+    if kept.len() < most { most } else { kept.len() + RECORD_BYTES_MAX }
 }
 
 /// Appends what rustls wants said of a failure. It looks at what came once more when there is nothing to be said, so it is

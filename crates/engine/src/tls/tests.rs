@@ -16,7 +16,7 @@ use super::{
     ClientHello, Shown, acceptor,
     certificates::{Certificate, Certificates, Pair},
     config, provider,
-    session::{Broken, Offer, Session, Terms},
+    session::{Broken, Offer, RECORD_BYTES_MAX, Session, Terms, read_bytes_max},
     ticketer,
 };
 
@@ -277,6 +277,77 @@ proptest! {
         let _ = ours.take(&sent, piece);
         // A changed version in a record's head is not looked at (RFC 8446 §5.1); its length may let it wait for more.
         prop_assert!(ours.plain.is_empty() || ours.plain == [7; 1500]);
+    }
+}
+
+/// A client whose records have this much content at most.
+fn client_with_records(
+    trusted: CertificateDer<'static>,
+    version: &'static rustls::SupportedProtocolVersion,
+    fragment: usize,
+) -> ClientConnection {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted).expect("trusted");
+    let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[version]);
+    let mut made = builder.expect("versions").with_root_certificates(roots).with_no_client_auth();
+    // With what a record takes beside its content (rustls' word for it).
+    made.max_fragment_size = Some(fragment.max(32));
+    let name = ServerName::try_from("www.example.org").expect("a name");
+    ClientConnection::new(Arc::new(made), name).expect("a client")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Records of any length, cut anywhere, read with any limit: all of them are opened, and one read brings no more than the
+    /// limit or one record.
+    #[test]
+    fn records_are_read_whole_whatever_the_limit(
+        is_13: bool,
+        fragment in 32_usize..=16_389,
+        contents in prop::collection::vec(1_usize..40_000, 1..4),
+        segments in prop::collection::vec(1_usize..20_000, 1..12),
+        limit in prop_oneof![Just(1_usize), Just(5), Just(2048), Just(4096), Just(16 << 10), 1_usize..70_000],
+        renews: bool,
+    ) {
+        let version = if is_13 { &rustls::version::TLS13 } else { &rustls::version::TLS12 };
+        let (certificate, der) = made(&["www.example.org"]);
+        let mut client = client_with_records(der, version, fragment);
+        let mut ours = Ours::new(terms(certificate));
+        shake_hands(&mut client, &mut ours, 100_000);
+        let (mut sent, mut all) = (Vec::new(), Vec::new());
+        for (number, bytes) in contents.into_iter().enumerate() {
+            let content: Vec<u8> = (0..bytes).map(|at| (at / 7 + number) as u8).collect();
+            if renews && is_13 {
+                client.refresh_traffic_keys().expect("asked for");
+            }
+            for piece in content.chunks(10_000) {
+                client.writer().write_all(piece).expect("taken");
+                sent.extend(sent_by(&mut client));
+            }
+            all.extend(content);
+        }
+        // What has come is what the socket has; a read takes some of it.
+        let (mut come, mut read) = (0, 0);
+        for segment in segments.iter().cycle() {
+            come = (come + segment).min(sent.len());
+            while read < come {
+                let kept = ours.incoming.len();
+                let most = read_bytes_max(&ours.incoming, limit);
+                prop_assert!(most > kept, "there is room for a read");
+                let bytes = (most - kept).min(come - read);
+                prop_assert!(kept + bytes <= limit.max(RECORD_BYTES_MAX));
+                let before = ours.plain.len();
+                let (_, is_closed) = ours.take(&sent[read..read + bytes], bytes).expect("sound");
+                prop_assert!(!is_closed);
+                prop_assert!(ours.plain.len() - before <= limit.max(16 << 10));
+                read += bytes;
+            }
+            if come == sent.len() {
+                break;
+            }
+        }
+        prop_assert!(ours.plain == all && ours.incoming.is_empty());
     }
 }
 

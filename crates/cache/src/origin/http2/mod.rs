@@ -20,7 +20,8 @@ mod render;
 mod talk;
 
 pub(super) use connection::{Connection, Place, open};
-pub(super) use talk::{Body, Talk};
+pub(super) use render::trailers;
+pub(super) use talk::{Body, Talk, poll_hand};
 
 use h2::Reason;
 use wire::http2::error::ErrorCode;

@@ -83,7 +83,7 @@ pub(super) fn append(fields: &HeaderMap, out: &mut Vec<u8>) {
 }
 
 /// Lines of trailers as fields; those that HTTP/2's types have no word for are left out.
-pub(super) fn trailers(lines: &[u8]) -> HeaderMap {
+pub(in crate::origin) fn trailers(lines: &[u8]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     for line in lines.split(|&b| b == b'\n') {
         let Some(colon) = memchr::memchr(b':', line) else { continue };

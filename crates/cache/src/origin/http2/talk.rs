@@ -11,7 +11,7 @@ use h2::{RecvStream, SendStream, client::ResponseFuture};
 use http::Response;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::{
-    http1::framing::{Answered, Framing, TRAILER_BYTES_MAX},
+    http1::framing::{Answered, Framing, TRAILER_BYTES_MAX, announces_in_vain},
     http2::error::ErrorCode,
 };
 
@@ -22,6 +22,7 @@ use crate::{
     origin::{
         answer_head::{Parsed, final_head},
         exchange::{self, Handed, Part, Patience, Read, Said},
+        request_half::{RequestHalf, Way},
     },
 };
 
@@ -39,6 +40,10 @@ struct Sent {
     answer: ResponseFuture,
     /// The answer, where it came while content was still sent.
     early: Option<Result<Response<RecvStream>, OriginError>>,
+    /// What the origin had not taken of the content when it answered.
+    unsent: Vec<u8>,
+    /// Nothing more of the content is to be sent, or the origin takes no more.
+    has_ended: bool,
 }
 
 impl Sent {
@@ -52,27 +57,31 @@ impl Sent {
         self.early = Some(answer.map_err(|error| of_stream(&error)));
         Poll::Ready(())
     }
+}
 
-    /// Hands content over, as much as the windows let through; `None`: the origin does not take more.
-    fn poll_hand(&mut self, bytes: &mut &[u8], cx: &mut Context<'_>) -> Poll<Option<()>> {
-        while !bytes.is_empty() {
-            self.content.reserve_capacity(bytes.len());
-            // Waiting tells what is new, and not what is there already.
-            let mut room = self.content.capacity();
-            while room == 0 {
-                let Some(Ok(more)) = ready!(self.content.poll_capacity(cx)) else {
-                    return Poll::Ready(None);
-                };
-                room = more;
-            }
-            let (now, rest) = bytes.split_at(room.min(bytes.len()));
-            if self.content.send_data(Bytes::copy_from_slice(now), false).is_err() {
+/// Hands content over, as much as the windows let through; `None`: the origin does not take more.
+pub(in crate::origin) fn poll_hand(
+    content: &mut SendStream<Bytes>,
+    bytes: &mut &[u8],
+    cx: &mut Context<'_>,
+) -> Poll<Option<()>> {
+    while !bytes.is_empty() {
+        content.reserve_capacity(bytes.len());
+        // Waiting tells what is new, and not what is there already.
+        let mut room = content.capacity();
+        while room == 0 {
+            let Some(Ok(more)) = ready!(content.poll_capacity(cx)) else {
                 return Poll::Ready(None);
-            }
-            *bytes = rest;
+            };
+            room = more;
         }
-        Poll::Ready(Some(()))
+        let (now, rest) = bytes.split_at(room.min(bytes.len()));
+        if content.send_data(Bytes::copy_from_slice(now), false).is_err() {
+            return Poll::Ready(None);
+        }
+        *bytes = rest;
     }
+    Poll::Ready(Some(()))
 }
 
 impl Talk {
@@ -87,7 +96,7 @@ impl Talk {
         // Where the connection has ended meanwhile, nothing was sent.
         let opened = self.place.requests.send_request(request, !has_content);
         let (answer, content) = opened.map_err(|_| OriginError::Unprocessed)?;
-        self.sent = Some(Sent { content, answer, early: None });
+        self.sent = Some(Sent { content, answer, early: None, unsent: Vec::new(), has_ended: !has_content });
         Ok(())
     }
 
@@ -102,10 +111,12 @@ impl Talk {
         let mut bytes = match part {
             Part::Bytes(bytes) => bytes,
             Part::End([]) => {
+                sent.has_ended = true;
                 let ended = sent.content.send_data(Bytes::new(), true);
                 return Ok(if ended.is_ok() { Handed::Over } else { Handed::Answered });
             }
             Part::End(lines) => {
+                sent.has_ended = true;
                 let ended = sent.content.send_trailers(render::trailers(lines));
                 return Ok(if ended.is_ok() { Handed::Over } else { Handed::Answered });
             }
@@ -115,11 +126,19 @@ impl Talk {
                 return Poll::Ready(Handed::Answered);
             }
             // It takes no more: it has answered, or ended the stream, which the answer tells.
-            let handed = ready!(sent.poll_hand(&mut bytes, cx));
-            Poll::Ready(handed.map_or(Handed::Answered, |()| Handed::Over))
+            match ready!(poll_hand(&mut sent.content, &mut bytes, cx)) {
+                Some(()) => Poll::Ready(Handed::Over),
+                None => {
+                    sent.has_ended = true;
+                    Poll::Ready(Handed::Answered)
+                }
+            }
         });
         match Box::pin(timeout(at_most, handing)).await {
-            Ok(handed) => Ok(handed),
+            Ok(handed) => {
+                sent.unsent.extend_from_slice(bytes);
+                Ok(handed)
+            }
             Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
         }
     }
@@ -168,7 +187,7 @@ impl Talk {
         }
         head.clear();
         let Some(sent) = self.sent.take() else { return Err(OriginError::Unprocessed) };
-        let Sent { content, early, .. } = sent;
+        let Sent { content, early, unsent, has_ended, .. } = sent;
         let response = early.unwrap_or(Err(OriginError::Closed))?;
         check(response.headers())?;
         let (status, is_whole) = (response.status(), response.body().is_end_stream());
@@ -181,6 +200,11 @@ impl Talk {
             Framing::None => Some(0),
             Framing::Chunked | Framing::UntilClose => None,
         };
+        let (kept, half) = if has_ended {
+            (Some(content), None)
+        } else {
+            (None, Some(RequestHalf::new(Way::Http2(content), unsent, false)))
+        };
         let body = Body {
             stream: response.into_body(),
             piece: Bytes::new(),
@@ -189,13 +213,17 @@ impl Talk {
             ended: is_whole || framing == Framing::None,
             fault: None,
             trailers: Vec::new(),
-            _content: content,
+            _content: kept,
             _place: self.place,
         };
+        if !is_whole && announces_in_vain(&head.head()) {
+            // Content is what it must not have (RFC 9113 §8.1.1).
+            return Err(OriginError::Invalid(Rule::Http2(ErrorCode::PROTOCOL_ERROR)));
+        }
         if is_whole && left.is_some_and(|left| left > 0) {
             return Err(OriginError::BodyShort);
         }
-        Ok(Said::Final { head, framing, body: exchange::Body::Http2(Box::new(body)) })
+        Ok(Said::Final { head, framing, body: exchange::Body::Http2(Box::new(body)), half })
     }
 }
 
@@ -219,8 +247,8 @@ pub(in crate::origin) struct Body {
     /// What was wrong with it, once something was.
     fault: Option<OriginError>,
     trailers: Vec<u8>,
-    /// The request's: with its end the stream ends, should content of it not have been sent.
-    _content: SendStream<Bytes>,
+    /// The request's, unless the rest of it goes on: with its end the stream ends, should content of it not have been sent.
+    _content: Option<SendStream<Bytes>>,
     _place: Place,
 }
 

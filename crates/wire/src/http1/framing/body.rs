@@ -135,9 +135,17 @@ pub struct BodyDecoder {
     at: u64,
     /// Whole lines with CRLF, without the empty line that ends them; at most [`TRAILER_BYTES_MAX`].
     trailers: Vec<u8>,
+    /// Blanks may stand between a chunk's size and the end of its line.
+    takes_padding: bool,
 }
 
 impl BodyDecoder {
+    /// At the first byte after the head of an answer. Old servers pad the sizes of chunks with blanks; what they mean is
+    /// certain, and an answer is framed anew. A request so is refused: somebody behind us may read it otherwise.
+    pub fn of_answer(framing: Framing) -> Self {
+        Self { takes_padding: true, ..Self::new(framing) }
+    }
+
     /// At the first byte after the head.
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
@@ -146,7 +154,7 @@ impl BodyDecoder {
             Framing::UntilClose => State::UntilClose,
             Framing::Chunked => State::Size { size: 0, line: 0 },
         };
-        Self { state, at: 0, trailers: Vec::new() }
+        Self { state, at: 0, trailers: Vec::new(), takes_padding: false }
     }
 
     /// Whether the body has been read to its end (never true for [`Framing::UntilClose`]).
@@ -323,6 +331,7 @@ impl BodyDecoder {
             }
             (State::Size { line: 0, .. }, _) => return Err(BodyRule::ChunkSize),
             (State::Size { size, .. }, b'\r') => State::SizeLf { size },
+            (State::BeforeExtension { size, .. }, b'\r') if self.takes_padding => State::SizeLf { size },
             (State::Size { size, line } | State::BeforeExtension { size, line }, b';') => {
                 State::Extension { size, line: longer(line)? }
             }

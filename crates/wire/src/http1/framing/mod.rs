@@ -60,7 +60,7 @@ pub enum FramingError {
     /// `chunked` is last, but other codings come before it: 501 (RFC 9112 §6.1).
     #[error("a transfer coding that we do not know (RFC 9112 §6.1)")]
     UnsupportedCoding,
-    /// An interim, 204 or tunnel response announces a body, which it must not have.
+    /// An interim or tunnel response announces a body, which it must not have.
     #[error("a body is announced where none may be (RFC 9112 §6.1, RFC 9110 §8.6)")]
     UnexpectedBody,
 }
@@ -115,7 +115,9 @@ pub fn response_framing(head: &ResponseHead<'_, '_>, answered: Answered) -> Resu
         announced => announced?,
     };
     let bodiless = match (head.status, answered) {
-        (..200 | 204, _) | (200..300, Answered::Connect) => {
+        // It ends at its head, whatever that announces (RFC 9112 §6.3); see [`announces_in_vain`].
+        (204, _) => true,
+        (..200, _) | (200..300, Answered::Connect) => {
             if !matches!(announced, None | Some(Framing::Length(0))) {
                 return Err(FramingError::UnexpectedBody);
             }
@@ -125,6 +127,13 @@ pub fn response_framing(head: &ResponseHead<'_, '_>, answered: Answered) -> Resu
         _ => false,
     };
     if bodiless { Ok(Framing::None) } else { Ok(announced.unwrap_or(Framing::UntilClose)) }
+}
+
+/// Whether a 204 announces a body, which it must not have (RFC 9110 §8.6, RFC 9112 §6.1): what follows it on its connection is
+/// no answer, so the connection is of no further use.
+pub fn announces_in_vain(head: &ResponseHead<'_, '_>) -> bool {
+    let says_length = || head.headers.known(KnownHeader::ContentLength).is_some_and(|said| said != b"0");
+    head.status == 204 && (head.headers.has(KnownHeader::TransferEncoding) || says_length())
 }
 
 /// Whether the one transfer coding of a response is none that anybody has registered, nor one that could be mistaken for

@@ -187,6 +187,11 @@ impl Connection {
         self.streams.len()
     }
 
+    /// Whether a field block has begun that has not ended: nothing but its CONTINUATION may come.
+    pub fn is_in_field_block(&self) -> bool {
+        self.open_block.is_some()
+    }
+
     /// The highest stream that the client opened.
     pub fn last_stream(&self) -> u32 {
         self.streams.last()
