@@ -27,11 +27,6 @@ impl Entry {
         with_core(|core| core.in_flight.borrow_mut().asks_peer(self.number, is_asking));
     }
 
-    /// Whether somebody waits for it beside the client that it was begun for.
-    pub(crate) fn is_waited_for(&self) -> bool {
-        with_core(|core| core.in_flight.borrow_mut().is_waited_for(self.number))
-    }
-
     /// Leaves the answer for all who wait and for those to come.
     pub(crate) fn announce(&self, shared: &Shared) {
         with_core(|core| core.in_flight.borrow_mut().announce(self.number, shared));

@@ -415,7 +415,7 @@ impl RequestSender for Leader<'_> {
             return std::future::pending().await;
         };
         reply.closed().await;
-        if entry.is_waited_for() {
+        if with_core(|core| entry.is_waited_for(core)) {
             return std::future::pending().await;
         }
         Left

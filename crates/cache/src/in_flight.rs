@@ -206,11 +206,6 @@ impl InFlight {
         }
     }
 
-    /// Whether somebody waits for a fetch beside the client that it was begun for.
-    pub(crate) fn is_waited_for(&mut self, number: Number) -> bool {
-        self.of(number).is_some_and(|under_way| !under_way.waiting.is_empty())
-    }
-
     /// Whether a fetch was purged or became invalid meanwhile.
     pub(crate) fn is_forgotten(&self, number: Number) -> bool {
         self.fetches.get(&number.hash).is_none_or(|under_way| under_way.number != number.number)
@@ -235,7 +230,7 @@ impl InFlight {
             .unwrap_or_default()
     }
 
-    /// Whether requests wait for a fetch.
+    /// Whether requests wait for a fetch beside the one that it was begun for.
     pub(crate) fn is_waited_for(&self, number: Number) -> bool {
         self.fetches
             .get(&number.hash)

@@ -166,9 +166,7 @@ pub(crate) fn freshen(
         return Freshened::No;
     }
     let stores_cookies = core.config.cookies == CookieRule::Rfc;
-    if with_updated(known, head, stores_cookies, |head| {
-        store(core, request, known, head, (answer, bans))
-    }) {
+    if with_updated(known, head, stores_cookies, |head| store(core, request, known, head, (answer, bans))) {
         core.count(Counter::Revalidated);
         let mut set_cookie = Vec::new();
         if !stores_cookies && !core.sites.rules(request.site).removes_set_cookie {

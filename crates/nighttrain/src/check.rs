@@ -52,7 +52,11 @@ pub(crate) fn check_nats(path: &Path) -> Result<String, Failure> {
 }
 
 /// Looks at what a start of these servers reads, and adds to the lines what it would warn of and the sum of its memory.
-fn in_sum(mut lines: Vec<String>, InForce { settings, .. }: InForce, servers: Servers) -> Result<String, Failure> {
+fn in_sum(
+    mut lines: Vec<String>,
+    InForce { settings, .. }: InForce,
+    servers: Servers,
+) -> Result<String, Failure> {
     let mut warnings = Vec::new();
     let faults = faults_of(&settings, servers, &mut warnings);
     if !faults.is_empty() {

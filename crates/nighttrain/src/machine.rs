@@ -10,15 +10,14 @@
 
 use std::{fmt::Write as _, thread};
 
-use cache::memory_limit;
-use mail::config::Store;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use crate::{
+    descriptors,
     failure::{Failure, Fault},
     settings::Settings,
     units::size_text,
 };
+use cache::memory_limit;
+use mail::config::Store;
 
 const MIB: u64 = 1 << 20;
 /// The program itself, its stacks and buffers.
@@ -164,12 +163,7 @@ pub(crate) fn check_memory(settings: &Settings, servers: Servers) -> Result<Opti
 /// Lets the process open as many files as it may, and lets servers take no more connections than leave some for the
 /// rest; a warning where that is less than was asked for.
 pub(crate) fn fit_descriptors(settings: &mut Settings, servers: Servers) -> Option<String> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum {
-        // Where it is refused the soft limit stays, which is read again.
-        _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    }
-    fit_connections(settings, servers, getrlimit(Resource::Nofile).current?)
+    fit_connections(settings, servers, descriptors::raise())
 }
 
 fn fit_connections(settings: &mut Settings, servers: Servers, limit: u64) -> Option<String> {

@@ -25,6 +25,7 @@ mod cluster_table;
 mod clustered;
 mod crawler_settings;
 mod demo;
+mod descriptors;
 mod effective;
 mod explained;
 mod failure;

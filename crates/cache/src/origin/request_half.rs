@@ -66,11 +66,11 @@ impl RequestHalf {
                     match sent {
                         Ok(0) => return Poll::Ready(Err(OriginError::Closed)),
                         Ok(bytes) => *at += bytes,
-                        Err(error) => return Poll::Ready(Err(OriginError::from_io(&error))),
+                        Err(error) => return Poll::Ready(Err(OriginError::of_exchange(&error))),
                     }
                 }
                 let flushed = ready!(Pin::new(writer).poll_flush(cx));
-                flushed.map_err(|error| OriginError::from_io(&error))?;
+                flushed.map_err(|error| OriginError::of_exchange(&error))?;
             }
             Way::Http2(content) => {
                 let mut rest = &out[*at..];
