@@ -131,14 +131,18 @@ mod tests {
     fn a_query_that_is_asked_for_again_is_stored() {
         let queries = Queries::default();
         queries.others_take(CAPACITY);
-        (0..5000).for_each(|number| drop(adds(&queries, 1, number)));
+        for number in 0..5000 {
+            adds(&queries, 1, number);
+        }
         assert!(!adds(&queries, 1, 6000) && adds(&queries, 1, 6000));
     }
 
     #[test]
     fn what_other_things_drive_out_counts_no_more() {
         let queries = Queries::default();
-        (0..5000).for_each(|number| drop(adds(&queries, 1, number)));
+        for number in 0..5000 {
+            adds(&queries, 1, number);
+        }
         assert!(!adds(&queries, 1, 6001));
         queries.others_take(CAPACITY);
         let stored = (7000..17_000).filter(|number| adds(&queries, 1, *number)).count() as u64;

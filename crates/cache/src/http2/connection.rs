@@ -531,6 +531,16 @@ fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> R
     Ok(())
 }
 
+impl Counter {
+    /// Of a connection that ended by its client's fault.
+    fn of_http2_end(ended: &Ended) -> Self {
+        match ended.why {
+            Why::Limit(limit) => Self::of_http2_limit(limit),
+            Why::Rule(_) | Why::FieldBlock(_) => Self::BadRequests,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::{
@@ -658,15 +668,5 @@ mod tests {
             assert!(scene.comes(&more, 4000).await.is_ok(), "in time");
             assert!(matches!(scene.comes(&more, 4000).await, Err(End::Done)), "twelve seconds");
         });
-    }
-}
-
-impl Counter {
-    /// Of a connection that ended by its client's fault.
-    fn of_http2_end(ended: &Ended) -> Self {
-        match ended.why {
-            Why::Limit(limit) => Self::of_http2_limit(limit),
-            Why::Rule(_) | Why::FieldBlock(_) => Self::BadRequests,
-        }
     }
 }

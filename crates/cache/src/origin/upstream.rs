@@ -210,7 +210,7 @@ impl Permits {
         if let Some(held) = self.held_now(wanted, client) {
             return Ok(permit(held));
         }
-        let since = Instant::now();
+        let since = clock::now();
         // On the heap: it is rare to wait, and every request would be larger by it.
         let held = Box::pin(self.wait(wanted, client, at_most)).await;
         let waited = since.elapsed();
@@ -250,10 +250,10 @@ impl Permits {
         else {
             return Err(OriginError::Queue(self.of_queue.max));
         };
-        let until = Instant::now() + at_most;
+        let until = clock::now() + at_most;
         let share = timeout(at_most, self.of_exchanges.wait(client)).await;
         let share = share.map_err(|_| OriginError::Busy(at_most))?;
-        let left = until.saturating_duration_since(Instant::now());
+        let left = until.saturating_duration_since(clock::now());
         let place = self.places.take(wanted, left).await.ok_or(OriginError::Busy(at_most))?;
         Ok(Held { _place: place, _share: share })
     }

@@ -154,7 +154,7 @@ pub enum OpenError {
     #[error(
         "{} are too small a store: with segments of {} it needs at least {}",
         Size(*bytes),
-        Size(u64::from(*segment_bytes)),
+        Size(*segment_bytes),
         Size(*needed)
     )]
     TooSmall { bytes: u64, segment_bytes: u64, needed: u64 },

@@ -177,7 +177,7 @@ async fn message<M: Mailboxes>(
     Params(named): Params<Named>,
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
-    Ok(Json(app.render(client, mail, |mail, until| shape(mail, until)).await?))
+    Ok(Json(app.render(client, mail, shape).await?))
 }
 
 async fn delete<M: Mailboxes>(
@@ -269,7 +269,7 @@ async fn event<M: Mailboxes>(app: Arc<App<M>>, client: Client, scope: Scope, tol
     let Told::Arrived(summary) = told else { return None };
     // Gone again, or there is no room for it: nothing to tell.
     let mail = app.mail_in(client, &scope, summary.id).await.ok().flatten()?;
-    app.render(client, mail, |mail, until| shape(mail, until)).await.ok().map(|shape| shape.to_string())
+    app.render(client, mail, shape).await.ok().map(|shape| shape.to_string())
 }
 
 fn write(mail: &Mail, until: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {

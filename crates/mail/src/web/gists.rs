@@ -202,7 +202,7 @@ impl<M: Mailboxes> App<M> {
             return Ok(kept);
         }
         let Some(mail) = self.mail_in(client, &Scope::All, letter).await? else { return Ok(None) };
-        let gist = Arc::new(self.render(client, mail, |mail, until| Gist::new(mail, until)).await?);
+        let gist = Arc::new(self.render(client, mail, Gist::new).await?);
         self.gists.keep(letter, &gist);
         Ok(Some(gist))
     }
