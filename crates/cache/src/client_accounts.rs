@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use engine::accounts::{Accounts, Category, Charge, ClientKey, Limit};
 
-use crate::{config::Limits, core::with_core};
+use crate::config::Limits;
 
 /// Streams of HTTP/2 that a task answers, of a core.
 const STREAM_TASKS: Category = Category(0);
@@ -34,10 +34,10 @@ pub(crate) struct KeptHead(Charge);
 
 impl KeptHead {
     /// `None`: others have none left, or its client has most of them.
-    pub(crate) fn new(client: ClientKey, head_bytes: usize) -> Option<Self> {
+    pub(crate) fn new(accounts: &Accounts, client: ClientKey, head_bytes: usize) -> Option<Self> {
         // Once as it came, once as its origin gets it.
         let bytes = 2 * head_bytes + REQUEST_BYTES;
-        with_core(|core| core.accounts.charge(client, REQUEST_HEADS, bytes)).ok().map(Self)
+        accounts.charge(client, REQUEST_HEADS, bytes).ok().map(Self)
     }
 
     /// Waits until it has to give way to others.
@@ -54,10 +54,10 @@ pub(crate) struct StreamTask {
 
 impl StreamTask {
     /// Of a request whose head is so long, or of what is left of an answer.
-    pub(crate) fn new(client: ClientKey, head_bytes: Option<usize>) -> Option<Self> {
-        let task = with_core(|core| core.accounts.charge(client, STREAM_TASKS, 1)).ok()?;
+    pub(crate) fn new(accounts: &Accounts, client: ClientKey, head_bytes: Option<usize>) -> Option<Self> {
+        let task = accounts.charge(client, STREAM_TASKS, 1).ok()?;
         let head = match head_bytes {
-            Some(bytes) => Some(KeptHead::new(client, bytes)?),
+            Some(bytes) => Some(KeptHead::new(accounts, client, bytes)?),
             None => None,
         };
         Some(Self { task, head })

@@ -24,7 +24,7 @@ use wire::http1::framing::Answered;
 use crate::{
     arriving::receive,
     block::{self, Block, Fit},
-    cold,
+    client_fin, cold,
     core::{Core, Message, OfCore, OfSite, with_core, with_core_of},
     counters::Counter,
     downstream::Downstream,
@@ -371,8 +371,11 @@ async fn exchange(
         server: None,
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
-    let mut leader =
-        Leader { reply: Some(reply), is_of_peer: false, entry: entry.filter(|_| request.ends_at_fin()) };
+    let mut leader = Leader {
+        reply: Some(reply),
+        is_of_peer: false,
+        entry: entry.filter(|_| client_fin::ends_exchange(request)),
+    };
     let of_site = OfSite::of(request).with_member_of(known.map_or(0, Known::member));
     origin::ask(&of_site, &config.limits, &asked, &mut leader, connected).await
 }

@@ -33,6 +33,7 @@ mod bans;
 mod block;
 mod blocks;
 mod client_accounts;
+mod client_fin;
 mod clients;
 mod coding;
 mod coding_pool;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use engine::store::Hash;
 use wire::http1::{
-    fields::list,
     framing::Framing,
     head::{KeptRequest, RequestHead, Version},
     known::KnownHeader,
@@ -17,13 +16,11 @@ use wire::http1::{
 use crate::{
     block::Block,
     config::SiteRules,
-    core::with_core_of,
     credentials::{self, Came},
     in_force::InForce,
     key,
     keyed::Keyed,
     origin::Client,
-    pipe,
     sent::{Manner, SentFields},
     site::SiteId,
     transaction::Trace,
@@ -187,25 +184,6 @@ impl Request {
             && head
                 .known(KnownHeader::Expect)
                 .is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
-    }
-
-    /// The exchange is for nobody once its client has said that nothing follows (FIN): an event stream, a wait (RFC 7240
-    /// §4.3, or a path that ends so, as that of our mail's API does), an upgrade; and whatever a site says it of. Any other
-    /// client may close its half and wait for the answer.
-    pub(crate) fn ends_at_fin(&self) -> bool {
-        let head = self.head();
-        let has = |name: &str, begins: &[u8]| {
-            head.headers(name).flat_map(list).any(|member| {
-                member.get(..begins.len()).is_some_and(|start| start.eq_ignore_ascii_case(begins))
-            })
-        };
-        let path = key::path(self.primary());
-        let path = path.split(|&b| b == b'?').next().unwrap_or_default();
-        path.ends_with(b"/wait")
-            || has("accept", b"text/event-stream")
-            || has("prefer", b"wait=")
-            || pipe::is_asked_for(&head)
-            || with_core_of(self, |core| core.manner(self.site).rules.ends_at_fin)
     }
 
     /// The head as the origin gets it where an answer is wanted for the store, with conditions of ours (lines).

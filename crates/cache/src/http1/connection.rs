@@ -42,6 +42,7 @@ use super::{
 use crate::{
     answer::Answer,
     client_accounts::{KeptHead, client_of},
+    client_fin,
     config::Config,
     core::{Core, Scratch, with_core},
     counters::Counter,
@@ -288,13 +289,14 @@ impl Connection {
         self.client.watch.work();
         // A connection from this machine counts by itself: its watch is at an address of its own.
         let client = client_of(request.visitor.address, Arc::as_ptr(&self.client.watch) as u64);
-        let Some(kept_head) = KeptHead::new(client, request.head_bytes()) else {
+        let kept_head = with_core(|core| KeptHead::new(&core.accounts, client, request.head_bytes()));
+        let Some(kept_head) = kept_head else {
             with_core(|core| core.count(Counter::ClientsOverBytes));
             self.refuse(Fault::Overloaded, draft).await;
             return false;
         };
         after_the_others().await;
-        self.client.ends_at_fin = request.ends_at_fin();
+        self.client.ends_at_fin = client_fin::ends_exchange(request);
         let mut upload = Upload::new(&mut self.client, request);
         // On the heap: a connection that idles, or has hits alone, would be larger by two KiB.
         let responding = Box::pin(respond(request, state, fwd, &mut upload));

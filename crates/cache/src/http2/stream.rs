@@ -322,7 +322,7 @@ fn spawn(
     (number, client, head_bytes): (Number, ClientKey, Option<usize>),
     answering: impl Future<Output = ()> + Send + 'static,
 ) {
-    let Some(working) = StreamTask::new(client, head_bytes) else {
+    let Some(working) = StreamTask::new(&core.accounts, client, head_bytes) else {
         core.count(Counter::StreamsRefused);
         reset(multiplex, id, ErrorCode::REFUSED_STREAM);
         return;

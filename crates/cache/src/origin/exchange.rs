@@ -22,7 +22,7 @@ use super::{
     group::MemberId,
     http1, http2,
     line::Line,
-    request_half::RequestHalf,
+    request_half::{Part, RequestHalf},
     upstream::{Permit, Pools},
 };
 use crate::{config::Limits, peers::Peer, transaction::Draft};
@@ -34,15 +34,6 @@ pub(crate) enum Handed {
     Over,
     /// The origin answered instead of reading on.
     Answered,
-}
-
-/// A part of a request's body.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Part<'a> {
-    /// So many bytes of it.
-    Bytes(&'a [u8]),
-    /// There is no more. Trailers as whole lines; none where the length was told.
-    End(&'a [u8]),
 }
 
 /// What a read of the body brought.

@@ -22,9 +22,9 @@ use wire::http1::{
 use super::{
     OriginError,
     answer_head::{Parsed, final_head, head_limits},
-    exchange::{self, Handed, Part, Patience, Read, Said},
+    exchange::{self, Handed, Patience, Read, Said},
     line::Line,
-    request_half::{RequestHalf, Way, append_framed},
+    request_half::{Part, RequestHalf, Way, append_framed},
 };
 use crate::{config::Limits, error_page::Rule};
 

@@ -10,7 +10,16 @@ use h2::SendStream;
 use tokio::io::{AsyncWrite as _, WriteHalf};
 use wire::http1::framing::ChunkedEncoder;
 
-use super::{OriginError, exchange::Part, http2::trailers, line::Line};
+use super::{OriginError, http2::trailers, line::Line};
+
+/// A part of a request's body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// So many bytes of it.
+    Bytes(&'a [u8]),
+    /// There is no more. Trailers as whole lines; none where the length was told.
+    End(&'a [u8]),
+}
 
 /// What carries it.
 pub(super) enum Way {

@@ -21,8 +21,8 @@ use crate::{
     error_page::Rule,
     origin::{
         answer_head::{Parsed, final_head},
-        exchange::{self, Handed, Part, Patience, Read, Said},
-        request_half::{RequestHalf, Way},
+        exchange::{self, Handed, Patience, Read, Said},
+        request_half::{Part, RequestHalf, Way},
     },
 };
 
