@@ -32,7 +32,7 @@ use crate::{
     files::{Files, FilesError, Kept, KeptAccount},
     http::{Http, now_s, unix_s},
     name::{file_name, grouped},
-    order::{Failure, Issued, Orders, looked_at},
+    order::{Failure, Issued, Open, Orders, looked_at},
     schedule::{ASK_AGAIN_S, ASK_EVERY_S, Due, Kind, Pace, Standing, wait_s},
     share::{NotShared, Share, Sharing},
 };
@@ -230,13 +230,16 @@ struct Entry {
     standing: Standing,
     /// What the others have of it has to be looked at.
     is_to_meet: bool,
+    /// Challenges of its order, which are answered until that is over: a CA may look later than we wait for it.
+    open: Vec<Open>,
 }
 
 impl Entry {
     fn read(names: Vec<Name>, files: &Files) -> Result<Self, FilesError> {
         let file = file_name(&names);
         let (kept, standing) = Default::default();
-        let mut entry = Self { names, file, certificate: None, kept, standing, is_to_meet: true };
+        let mut entry =
+            Self { names, file, certificate: None, kept, standing, is_to_meet: true, open: Vec::new() };
         entry.read_again(files)?;
         Ok(entry)
     }
@@ -263,6 +266,17 @@ impl Entry {
         }
         self.stand();
         Ok(())
+    }
+
+    /// Forgets a wait that was kept while the clock was ahead.
+    fn forget_impossible(&mut self) {
+        if self.standing.forget_impossible(now_s()) {
+            tracing::warn!(
+                "the clock was ahead when an attempt for a certificate for {} failed: it is tried now",
+                self.text()
+            );
+            self.kept.not_before_s = 0;
+        }
     }
 
     /// Takes in what has changed of the certificate and of what is kept.
@@ -383,6 +397,7 @@ impl Keeper {
         let mut next_s = i64::MAX;
         self.hear();
         for at in 0..self.entries.len() {
+            self.entries[at].forget_impossible();
             if !self.may_do(at) {
                 next_s = next_s.min(now_s() + ASK_OTHERS_AGAIN.as_secs().cast_signed());
                 continue;
@@ -442,7 +457,7 @@ impl Keeper {
         let by = by.filter(|by| self.config.challenges.contains(by));
         let by = by.or(self.config.challenges.first().copied()).unwrap_or(Challenge::Http01);
         if let Some(kept) = entry.kept.order.clone() {
-            match orders.finish(&kept, &entry.names, by).await {
+            match orders.finish(&kept, &entry.names, by, &mut entry.open).await {
                 // What became of it nobody knows any more; it is no failure of the name's.
                 Err(failure) if failure.is_final && self.http.heard().status() == 404 => {
                     entry.kept.order = None
@@ -456,7 +471,7 @@ impl Keeper {
         entry.kept.order = Some(begun.clone());
         // Before anything comes of it.
         self.files.keep(&entry.file, &entry.kept).map_err(|error| of_files(&error))?;
-        orders.finish(&begun, &entry.names, by).await
+        orders.finish(&begun, &entry.names, by, &mut entry.open).await
     }
 
     /// The account, made if there is none.
@@ -526,6 +541,7 @@ impl Keeper {
             entry.is_to_meet = true;
         }
         entry.certificate = Some(Arc::clone(&issued.certificate));
+        entry.open.clear();
         // By what it went this time it is tried the next time.
         entry.kept = Kept { challenge: entry.kept.challenge.clone(), ..Kept::default() };
         self.keep_order(at);
@@ -567,6 +583,7 @@ impl Keeper {
         kept.is_limited = failure.kind == Kind::Limited || retry_after_s.is_some_and(|after| after > 0);
         if failure.is_final {
             kept.order = None;
+            entry.open.clear();
         }
         if failure.kind == Kind::Refused {
             // Perhaps the CA can see us another way.

@@ -121,7 +121,7 @@ pub(crate) struct Orders<'a> {
 
 /// A challenge that is answered until this is dropped.
 #[expect(dead_code, reason = "they are held")]
-enum Open {
+pub(crate) enum Open {
     Here(Opened),
     Everywhere(Everywhere),
 }
@@ -189,12 +189,14 @@ impl Orders<'_> {
         Ok(KeptOrder { names, url: order.url().to_owned(), key: key.serialize_pem() })
     }
 
-    /// Follows an order to its end.
+    /// Follows an order to its end. What the CA asks for is answered by what is in `open`, which stays there while the order
+    /// is pending: the CA may look after we have stopped waiting for it.
     pub(crate) async fn finish(
         &self,
         kept: &KeptOrder,
         names: &[Name],
         challenge: Challenge,
+        open: &mut Vec<Open>,
     ) -> Result<Issued, Failure> {
         let failed = |error: Error| self.failed(&error);
         let mut order = self.account.order(kept.url.clone()).await.map_err(|error| {
@@ -204,7 +206,9 @@ impl Orders<'_> {
         })?;
         let key = KeyPair::from_pem(&kept.key).map_err(|error| of_crypto(&error))?;
         if order.state().status == OrderStatus::Pending {
-            let _opened = self.answer_challenges(&mut order, challenge).await?;
+            // Those of before are closed first: each name has one, and there are only so many.
+            open.clear();
+            self.answer_challenges(&mut order, challenge, open).await?;
             match order.poll_ready(&DECIDE).await {
                 Ok(_) => {}
                 // It says why below.
@@ -230,10 +234,14 @@ impl Orders<'_> {
         looked_at(format!("{}{chain}", kept.key), names, now_s())
     }
 
-    /// Answers what the CA asks for, until what is returned is dropped.
-    async fn answer_challenges(&self, order: &mut Order, by: Challenge) -> Result<Vec<Open>, Failure> {
+    /// Answers what the CA asks for, until what is in `opened` is dropped.
+    async fn answer_challenges(
+        &self,
+        order: &mut Order,
+        by: Challenge,
+        opened: &mut Vec<Open>,
+    ) -> Result<(), Failure> {
         let failed = |error: Error| self.failed(&error);
-        let mut opened = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(failed)?;
@@ -254,7 +262,7 @@ impl Orders<'_> {
                 asked.set_ready().await.map_err(failed)?;
             }
         }
-        Ok(opened)
+        Ok(())
     }
 
     fn open(&self, asked: &ChallengeHandle<'_>, by: Challenge) -> Result<Open, Failure> {

@@ -19,6 +19,11 @@ pub(crate) const REFUSED_WAIT_S_MAX: i64 = 6 * 60 * 60;
 pub(crate) const LIMITED_WAIT_S: i64 = 60 * 60;
 /// A CA that says to come back later than this is asked all the same.
 pub(crate) const RETRY_AFTER_S_MAX: i64 = 7 * 24 * 60 * 60;
+/// A certificate is renewed no sooner than this after it was given, or after a tenth of its lifetime where that is less: a CA
+/// whose windows are always in the past would have one ordered after the other.
+pub(crate) const RENEWED_AFTER_S: i64 = 24 * 60 * 60;
+/// No wait is longer, but for a quarter by lot.
+const WAIT_S_MAX: i64 = RETRY_AFTER_S_MAX + REFUSED_WAIT_S_MAX;
 /// How often a CA is asked for its window, whatever it says (RFC 9773 §4.3.2).
 pub(crate) const ASK_EVERY_S: (i64, i64) = (60, 24 * 60 * 60);
 /// When it is asked again after it did not answer.
@@ -74,10 +79,24 @@ impl Standing {
         let lifetime = (until - from).max(1);
         // A window that does not end is none, and one that ends with the certificate would leave no time to fail in.
         let at = match self.window.filter(|(start, end)| start < end) {
-            Some((start, end)) => start + share(end - start, self.lot),
+            Some((start, end)) => {
+                (start + share(end - start, self.lot)).max(from + (lifetime / 10).min(RENEWED_AFTER_S))
+            }
             None => from + lifetime / 3 * 2,
         };
         Some(at.min(until - lifetime / 10))
+    }
+
+    /// Forgets times that no wait can reach: they were written while the clock was ahead. Whether there were such.
+    pub(crate) fn forget_impossible(&mut self, now_s: i64) -> bool {
+        let is_wait_over = self.not_before_s > now_s.saturating_add(WAIT_S_MAX);
+        if is_wait_over {
+            self.not_before_s = 0;
+        }
+        if self.ask_at_s != i64::MAX && self.ask_at_s > now_s.saturating_add(ASK_EVERY_S.1) {
+            self.ask_at_s = now_s;
+        }
+        is_wait_over
     }
 
     /// What is to be done at this second.
@@ -171,8 +190,9 @@ mod tests {
         assert_eq!(of(0, 6 * DAY).renew_at_s(), Some(4 * DAY));
         let window = |window| Standing { window: Some(window), ..of(0, 90 * DAY) };
         assert_eq!(window((10 * DAY, 12 * DAY)).renew_at_s(), Some(11 * DAY));
-        // It is to go at once: its authority has made a mistake.
-        assert_eq!(window((-2 * DAY, -DAY)).due(0), Due::Order);
+        // It is to go at once: its authority has made a mistake. One that was given just now does not.
+        assert_eq!(window((-2 * DAY, -DAY)).due(DAY), Due::Order);
+        assert_eq!(window((-2 * DAY, -DAY)).due(0), Due::At(DAY));
         // Nonsense counts for nothing, and no window for so much that there is no time left.
         assert_eq!(window((12 * DAY, 10 * DAY)).renew_at_s(), Some(60 * DAY));
         assert_eq!(window((80 * DAY, 100 * DAY)).renew_at_s(), Some(81 * DAY));
@@ -256,6 +276,40 @@ mod tests {
         assert_eq!(pace.admit(ORDERS_SPAN_S), Ok(()));
         pace.note(ORDERS_SPAN_S);
         assert_eq!(pace.admit(ORDERS_SPAN_S), Err(ORDERS_SPAN_S + 1));
+    }
+
+    /// A CA whose window is always over, however young the certificate is.
+    #[test]
+    fn windows_always_in_the_past_order_once_a_day() {
+        for (life, most) in [(90 * DAY, 31), (6 * DAY, 51)] {
+            let (mut now, mut orders, mut standing) = (0, 0, of(0, life));
+            while now < 30 * DAY {
+                standing.window = Some((now - 2 * DAY, now - DAY));
+                match standing.due(now) {
+                    Due::Order => {
+                        orders += 1;
+                        standing = of(now, now + life);
+                    }
+                    Due::At(next) => now = next,
+                    Due::Ask => unreachable!("it is never time to ask"),
+                }
+            }
+            assert!((20..=most).contains(&orders), "{orders} in thirty days for {life} s");
+        }
+    }
+
+    /// A wait that was written while the clock was years ahead.
+    #[test]
+    fn a_clock_that_was_ahead_delays_nothing() {
+        let year = 365 * DAY;
+        let mut standing = Standing { not_before_s: 3 * year, ask_at_s: 3 * year, ..of(0, 90 * DAY) };
+        assert!(standing.forget_impossible(60 * DAY));
+        assert_eq!(standing.due(60 * DAY), Due::Order);
+        assert_eq!(standing.ask_at_s, 60 * DAY);
+        // What a CA may say is waited for.
+        let mut waits = Standing { not_before_s: 7 * DAY, ..Standing::default() };
+        assert!(!waits.forget_impossible(0));
+        assert_eq!(waits.due(0), Due::At(7 * DAY));
     }
 
     proptest! {

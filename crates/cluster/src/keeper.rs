@@ -105,6 +105,7 @@ pub(crate) async fn run(
         said: None,
         bucket: None,
         is_another: false,
+        has_gap: false,
         there: Vec::new(),
     };
     if serves_on {
@@ -140,6 +141,25 @@ pub(crate) async fn run(
         .await;
 }
 
+/// What a sequence of the stream is to who has carried out everything up to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Follows {
+    /// The next one.
+    Next,
+    /// One that was carried out.
+    Known,
+    /// A later one: those in between have gone, as the stream's bounds or somebody's hand made it.
+    Gap,
+}
+
+fn follows(applied: u64, sequence: u64) -> Follows {
+    match sequence.checked_sub(applied) {
+        None | Some(0) => Follows::Known,
+        Some(1) => Follows::Next,
+        Some(_) => Follows::Gap,
+    }
+}
+
 struct Keeper {
     common: Arc<Common>,
     server: Arc<dyn CarriesOut>,
@@ -159,6 +179,8 @@ struct Keeper {
     bucket: Option<kv::Store>,
     /// What was published got a sequence that we have had before.
     is_another: bool,
+    /// The stream left out a sequence while we followed it: what it was, nobody knows any more.
+    has_gap: bool,
     /// Who is there, as the server was told.
     there: Vec<(String, String)>,
 }
@@ -320,6 +342,15 @@ impl Keeper {
                     let purge = purge.ok_or_else(|| Fault::Cannot("the stream has ended".to_owned()))?;
                     let purge = purge.map_err(|error| Fault::of("the stream cannot be read", &error))?;
                     let sequence = purge.info().map_err(|error| Fault::Cannot(error.to_string()))?.stream_sequence;
+                    let applied = self.position.map_or(0, |position| position.applied);
+                    match follows(applied, sequence) {
+                        Follows::Next => {}
+                        Follows::Known => continue,
+                        Follows::Gap => {
+                            self.has_gap = true;
+                            return Err(Fault::OtherStream);
+                        }
+                    }
                     let record = Record::of_bytes(&purge.payload);
                     let is_own = record.id.starts_with(&common.instance);
                     answer_to = (!is_own && !record.to.is_empty()).then(|| record.to.clone());
@@ -382,6 +413,25 @@ impl Keeper {
     fn show_lease(&self) {
         if let (Some(lease), WhenCutOff::Revalidate) = (self.lease, self.common.config.when_cut_off) {
             self.server.lease_until(Some(lease.ends_ms()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_in_the_stream_is_noticed() {
+        for (applied, sequence, want) in [
+            (0, 1, Follows::Next),
+            (7, 8, Follows::Next),
+            (7, 7, Follows::Known),
+            (7, 3, Follows::Known),
+            (7, 9, Follows::Gap),
+            (0, u64::MAX, Follows::Gap),
+        ] {
+            assert_eq!(follows(applied, sequence), want, "{applied} {sequence}");
         }
     }
 }

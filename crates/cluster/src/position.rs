@@ -1,23 +1,27 @@
 //! How far an instance is in the stream, beside its store: so that it knows what it has missed when it comes back.
 //!
 //! ```text
-//! word 0 magic "NTcluste" · 1 version · 2 generation · 3 stream made at, ns · 4 sequence · 5, 6 instance · 7 XXH3-64 of 0–6
+//! word 0 magic "NTcluste" · 1 version · 2 generation · 3 stream made at, ns · 4 sequence · 5, 6 instance
+//!      7 which file the store is: XXH3-64 of its device and inode · 8 XXH3-64 of 0–7
 //! ```
+//! It says nothing of another store: one that was put in the place of the first, or brought back from a copy, has missed
+//! what its own position would tell. Then everything is doubted.
+//!
 //! Words of 8 bytes, little-endian. It is written over in one go after what it tells of is on the disk, and not waited
 //! for: an older one has too much purged again, and a torn one everything.
 
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::FileExt as _,
-    path::Path,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
 };
 
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"NTcluste");
-const VERSION: u64 = 1;
-const WORDS: usize = 8;
+const VERSION: u64 = 2;
+const WORDS: usize = 9;
 
 /// A place in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,27 +39,38 @@ pub(crate) struct Position {
 pub(crate) struct PositionFile {
     file: File,
     instance: u128,
+    store: PathBuf,
+}
+
+/// Which file a store is; 0: there is none. Asked at each write, because the first start opens the position before it makes
+/// the store.
+fn identity(store: &Path) -> u64 {
+    let of = |of: std::fs::Metadata| [of.dev().to_le_bytes(), of.ino().to_le_bytes()].concat();
+    std::fs::metadata(store).map_or(0, |metadata| xxh3_64(&of(metadata)).max(1))
 }
 
 impl PositionFile {
-    /// Opens it for a process; what the process before left: where it was, and which it was.
+    /// Opens it for a process; what the process before left: where it was, and which it was. It stands beside the store, with
+    /// an extension more.
     pub(crate) fn open(path: &Path, instance: u128) -> io::Result<(Self, Option<(Position, u128)>)> {
+        let store = path.with_extension("");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let mut bytes = [0; WORDS * 8];
-        let before = file.read_exact_at(&mut bytes, 0).ok().and_then(|()| read(&bytes));
-        Ok((Self { file, instance }, before))
+        let before = file.read_exact_at(&mut bytes, 0).ok().and_then(|()| read(&bytes, identity(&store)));
+        Ok((Self { file, instance, store }, before))
     }
 
     /// Writes it over.
     pub(crate) fn write(&self, position: Position) -> io::Result<()> {
-        self.file.write_all_at(&written(position, self.instance), 0)
+        self.file.write_all_at(&written(position, self.instance, identity(&self.store)), 0)
     }
 }
 
-fn written(position: Position, instance: u128) -> [u8; WORDS * 8] {
+fn written(position: Position, instance: u128, store: u64) -> [u8; WORDS * 8] {
     let Position { generation, made_ns, applied } = position;
     let mut bytes = [0; WORDS * 8];
-    let words = [MAGIC, VERSION, generation, made_ns, applied, instance as u64, (instance >> 64) as u64];
+    let [low, high] = [instance as u64, (instance >> 64) as u64];
+    let words = [MAGIC, VERSION, generation, made_ns, applied, low, high, store];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
@@ -64,10 +79,11 @@ fn written(position: Position, instance: u128) -> [u8; WORDS * 8] {
     bytes
 }
 
-fn read(bytes: &[u8; WORDS * 8]) -> Option<(Position, u128)> {
+/// What a file says, if it is of this store.
+fn read(bytes: &[u8; WORDS * 8], store: u64) -> Option<(Position, u128)> {
     let word = |at: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[at]);
-    let is_whole = word(0) == MAGIC && word(1) == VERSION && word(7) == xxh3_64(&bytes[..(WORDS - 1) * 8]);
-    is_whole.then(|| {
+    let is_whole = word(0) == MAGIC && word(1) == VERSION && word(8) == xxh3_64(&bytes[..(WORDS - 1) * 8]);
+    (is_whole && word(7) == store).then(|| {
         let position = Position { generation: word(2), made_ns: word(3), applied: word(4) };
         (position, u128::from(word(5)) | u128::from(word(6)) << 64)
     })
@@ -82,7 +98,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_by_the_next() {
         let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("position");
+        let path = directory.path().join("store.cluster");
         let (file, before) = PositionFile::open(&path, 5 << 70 | 6).expect("a file");
         assert_eq!(before, None);
         file.write(Position { applied: 1, ..POSITION }).expect("it is written");
@@ -92,13 +108,29 @@ mod tests {
     }
 
     #[test]
+    fn a_position_is_of_one_store() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = directory.path().join("store");
+        let path = directory.path().join("store.cluster");
+        std::fs::write(&store, "one").expect("a store");
+        let (file, _) = PositionFile::open(&path, 5).expect("a file");
+        file.write(POSITION).expect("it is written");
+        assert_eq!(PositionFile::open(&path, 7).expect("a file").1, Some((POSITION, 5)));
+        // A copy takes its place.
+        let copy = directory.path().join("copy");
+        std::fs::copy(&store, &copy).expect("a copy");
+        std::fs::rename(&copy, &store).expect("it takes its place");
+        assert_eq!(PositionFile::open(&path, 7).expect("a file").1, None);
+    }
+
+    #[test]
     fn a_torn_one_is_none() {
-        let whole = written(POSITION, 9);
-        assert_eq!(read(&whole), Some((POSITION, 9)));
+        let whole = written(POSITION, 9, 8);
+        assert_eq!(read(&whole, 8), Some((POSITION, 9)));
         for at in 0..whole.len() {
             let mut torn = whole;
             torn[at] ^= 1;
-            assert_eq!(read(&torn), None, "{at}");
+            assert_eq!(read(&torn, 8), None, "{at}");
         }
     }
 }

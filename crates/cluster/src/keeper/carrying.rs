@@ -49,6 +49,9 @@ impl Keeper {
             Some(position) if here <= position.applied || self.is_another => {
                 Err((position.generation + 1, "the stream holds older data than we have had"))
             }
+            Some(position) if self.has_gap => {
+                Err((position.generation, "purges have gone from the middle of the stream"))
+            }
             Some(position) if stream.first > position.applied + 1 => {
                 Err((position.generation, "the stream does not have all any more that we have missed"))
             }
@@ -78,7 +81,7 @@ impl Keeper {
                 Err(error) => return Err(Fault::Cannot(error.to_string())),
             }
         }
-        self.is_another = false;
+        (self.is_another, self.has_gap) = (false, false);
         let position = Position { generation, made_ns: stream.made_ns, applied: here };
         self.is_at(position);
         self.keep_position(position);

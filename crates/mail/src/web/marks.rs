@@ -179,7 +179,8 @@ impl Marks {
         all
     }
 
-    /// Takes a tag off all mails of the scope, and puts another there if there is one; which mails those are.
+    /// Takes a tag off all mails of the scope, and puts another there if there is one; which mails those are. Where one mail
+    /// cannot have it, all keep what they have.
     fn replace_tag(&self, scope: &Scope, tag: &str, with: Option<&str>) -> Result<Vec<MailId>, TagFault> {
         if with.is_some_and(|with| with.is_empty() || with.len() > TAG_BYTES_MAX) {
             return Err(self.refuse(TagFault::Name));
@@ -193,14 +194,19 @@ impl Marks {
             .filter(|(.., mark)| mark.tags.contains(tag) && (wide || !mark.is_let_go))
             .map(|(id, inbox, mark)| (id, inbox.clone(), mark.tags.clone()))
             .collect();
-        let mut changed = Vec::with_capacity(tagged.len());
-        for (id, inbox, mut tags) in tagged {
+        for (at, (id, inbox, before)) in tagged.iter().enumerate() {
+            let mut tags = before.clone();
             tags.remove(tag);
             tags.extend(with.map(str::to_owned));
-            state.replace(id, &inbox, tags).map_err(|fault| self.refuse(fault))?;
-            changed.push(id);
+            if let Err(fault) = state.replace(*id, inbox, tags) {
+                for (id, inbox, before) in tagged[..at].iter().rev() {
+                    // It was so before, and backwards each step had room.
+                    let _ = state.replace(*id, inbox, before.clone());
+                }
+                return Err(self.refuse(fault));
+            }
         }
-        Ok(changed)
+        Ok(tagged.into_iter().map(|(id, ..)| id).collect())
     }
 
     pub(crate) fn read_count(&self, scope: &Scope) -> u64 {
@@ -471,6 +477,21 @@ mod tests {
         marks.forget(MailId(1));
         assert_eq!((marks.read_count(&Scope::All), marks.all_tags(&Scope::All)), (0, BTreeMap::new()));
         assert_eq!((marks.read_count(&of("ben")), marks.all_tags(&of("ben")).len()), (1, 1));
+    }
+
+    #[test]
+    fn a_tag_is_replaced_on_all_mails_or_none() {
+        let marks = Marks::new(Arc::new(Counters::new()));
+        let mails = 2 * (INBOX_TAG_BYTES_MAX / TAG_BYTES_MAX) as u64;
+        for id in 0..mails {
+            tag(&marks, id, "ann", "x").unwrap();
+        }
+        let before = marks.all_tags(&Scope::All);
+        let long = "y".repeat(TAG_BYTES_MAX);
+        assert_eq!(marks.replace_tag(&Scope::All, "x", Some(&long)), Err(TagFault::Inbox));
+        assert_eq!(marks.all_tags(&Scope::All), before, "none was changed");
+        assert!((0..mails).all(|id| marks.tags(MailId(id)) == ["x"]));
+        assert_eq!(marks.replace_tag(&Scope::All, "x", Some("z")).map(|ids| ids.len() as u64), Ok(mails));
     }
 
     #[test]

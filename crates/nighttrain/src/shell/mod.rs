@@ -236,6 +236,15 @@ fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> Words {
     }
 }
 
+/// What a reload that broke off has come to, where these have followed before.
+fn not_reloaded(followed: &[Section]) -> String {
+    if followed.is_empty() {
+        return "the configuration stays as it was".to_owned();
+    }
+    let followed: Vec<&str> = followed.iter().map(|section| section.name().unwrap_or("all")).collect();
+    format!("{} has changed already, the rest stays as it was: reload once more", followed.join(" and "))
+}
+
 /// Reads the configuration and its files again. What is wrong is logged and changes nothing; what cannot change is
 /// named.
 fn reload(operation: &mut Operation, services: &[Arc<dyn Service>]) {
@@ -244,16 +253,17 @@ fn reload(operation: &mut Operation, services: &[Arc<dyn Service>]) {
     }) else {
         return;
     };
-    let mut remarks = Vec::new();
+    let (mut remarks, mut followed) = (Vec::new(), Vec::new());
     // The last first: the feed, which may yet find its files wrong, before those that have read all that they need.
-    for follow in follows.into_iter().rev() {
+    for (service, follow) in services.iter().zip(follows).rev() {
         match follow() {
             Ok(remark) => remarks.extend(remark),
             Err(error) => {
-                tracing::error!("reload: {error}; the configuration stays as it was");
+                tracing::error!("reload: {error}; {}", not_reloaded(&followed));
                 return;
             }
         }
+        followed.push(service.section());
     }
     operation.accept(new, &remarks, |setting| {
         let of = services.iter().find(|service| service.section() == setting.section);
