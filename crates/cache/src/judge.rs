@@ -199,7 +199,7 @@ fn has_room_for_query(
     (hash, key): (Hash, &[u8]),
     now_s: u64,
 ) -> bool {
-    let bytes = response.head.len() as u64 + response.length.unwrap_or(UNKNOWN_BYTES);
+    let bytes = (response.head.len() as u64).saturating_add(response.length.unwrap_or(UNKNOWN_BYTES));
     let primary = request.primary();
     let Some(path_bytes) = memchr::memchr(b'?', primary) else {
         core.queries.others_take(bytes);

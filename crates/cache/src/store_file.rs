@@ -326,7 +326,14 @@ mod tests {
         // The least that is enough.
         let refused = open_store(&config, &memory).err().expect("a byte is too little").to_string();
         let needed = refused.split("raise the limit to ").nth(1).and_then(|rest| rest.split(' ').next());
-        config.memory_limit_bytes = needed.and_then(|bytes| bytes.parse().ok());
+        let needed = needed.expect("it says what would do");
+        let digits = needed.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+        let unit = match &needed[digits.len()..] {
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            unit => panic!("{unit:?} in {refused}"),
+        };
+        config.memory_limit_bytes = digits.parse().ok().map(|count: u64| count * unit);
         let Opened { store, mut shards, file, .. } =
             open_store(&config, &memory).unwrap_or_else(|error| panic!("{error}"));
         for number in 0..OBJECTS {

@@ -29,7 +29,9 @@ use crate::{
 /// # Errors
 /// Everything that is wrong in it, and in the files that it names.
 pub(crate) fn check(path: &Path) -> Result<String, Failure> {
-    let in_force = precedence::in_force(Some(path), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
+    let mut in_force =
+        precedence::in_force(Some(path), |_| None, &Vec::new()).map_err(Failure::Configuration)?;
+    join_nats_config(&mut in_force).map_err(Failure::Configuration)?;
     let text = file::read(path).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let (values, ..) = file::values(&path.display().to_string(), &text);
     let remarks = upgrade::remarks(&values, &in_force.settings);

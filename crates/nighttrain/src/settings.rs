@@ -699,6 +699,7 @@ mod tests {
             "tls-client" => "asked",
             "tls-client-header" => "X-Client",
             "origin-protocol" => "http2",
+            "client-fin" => "end",
             key if key.contains("-requests-") => "7",
             key if key.contains("connections-") => "7",
             _ => "1500ms",

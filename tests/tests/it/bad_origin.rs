@@ -394,7 +394,8 @@ fn bytes_beyond_the_stated_length_reach_nobody(cores: &str) {
         (Request::get("/length"), 200),
         (Request::get("/chunked"), 200),
         (Request::get("/204"), 204),
-        (Request::get("/304").header("If-None-Match", "\"1\""), 304),
+        // The origin was asked without conditions, for the store: a 304 is no answer to that.
+        (Request::get("/304").header("If-None-Match", "\"1\""), 502),
         (Request::new("HEAD", "/head"), 200),
     ] {
         let mut client = accelerator.connect();

@@ -26,10 +26,10 @@ on_one_core_and_on_two! {
     a_reader_that_has_stopped_between_small_answers_is_cut,
 }
 
-/// An origin with as many objects as one asks for: `/object?NUMBER` has `size` bytes of content NUMBER.
+/// An origin with as many objects as one asks for: `/object/NUMBER` has `size` bytes of content NUMBER.
 fn start(cores: &str, size: usize, memory: &str, max_age: &'static str) -> (ScriptedOrigin, Accelerator) {
     let origin = ScriptedOrigin::start();
-    origin.on("/object", move |request, reply| {
+    origin.otherwise(move |request, reply| {
         let body = content(number(&request.target), 0, size);
         reply.answer(&Answer::new(200, body).header("Cache-Control", max_age))
     });
@@ -42,12 +42,12 @@ fn start(cores: &str, size: usize, memory: &str, max_age: &'static str) -> (Scri
 }
 
 fn number(target: &str) -> u64 {
-    target.split_once('?').and_then(|(_, number)| number.parse().ok()).expect("an object's number")
+    target.rsplit_once('/').and_then(|(_, number)| number.parse().ok()).expect("an object's number")
 }
 
 #[track_caller]
 fn ask(client: &mut Client, number: u64, size: usize) {
-    let response = client.get(&format!("/object?{number}")).expect_status(200);
+    let response = client.get(&format!("/object/{number}")).expect_status(200);
     assert_eq!((response.body.len(), differs(number, 0, &response.body)), (size, None), "object {number}");
 }
 
@@ -63,7 +63,7 @@ fn more_than_fits_is_evicted_and_always_right(cores: &str) {
             ask(&mut client, number, size);
         }
         let stat = accelerator.stat();
-        let fetched = origin.count("/object") as u64;
+        let fetched = origin.all_seen().len() as u64;
         assert!(stat.count("store.evictions") > 0, "{:#}", stat.document());
         assert!(stat.count("requests.hits") > 0, "the latest ones are still there: {:#}", stat.document());
         assert!(fetched >= objects, "each was fetched once at least");
@@ -84,7 +84,7 @@ fn what_is_asked_for_all_the_time_stays(cores: &str) {
         ask(&mut client, 0, size);
         ask(&mut client, churn, size);
     }
-    let fetched = origin.seen("/object").iter().filter(|seen| number(&seen.target) == 0).count();
+    let fetched = origin.all_seen().iter().filter(|seen| number(&seen.target) == 0).count();
     // 100 MB went through 16 MiB in between. It may take a second fetch until it is known to be popular.
     assert!(fetched <= 2, "a favourite was fetched {fetched} times");
 }
@@ -191,7 +191,7 @@ fn what_is_under_way_stays_as_it_was_when_its_place_is_used_again(cores: &str) {
         ask(&mut churning, number, SIZE);
         // Another connection, so that it may be another core than the one that stored it.
         let mut reader = accelerator.connect();
-        reader.send(&Request::get(&format!("/object?{number}")).bytes());
+        reader.send(&Request::get(&format!("/object/{number}")).bytes());
         assert_eq!(reader.head("GET").status, 200);
         readers.push(reader);
     }
@@ -226,7 +226,7 @@ fn several_ranges_that_are_read_slowly_outlive_a_full_store(cores: &str) {
     const READERS: u64 = 10;
     const SHORT: u64 = 60 << 10;
     let origin = ScriptedOrigin::start();
-    origin.on("/object", move |request, reply| {
+    origin.otherwise(move |request, reply| {
         let number = number(&request.target);
         let size = if number < READERS { SIZE } else { 1 << 20 };
         reply.answer(&Answer::new(200, content(number, 0, size)).header("Cache-Control", "max-age=600"))
@@ -244,7 +244,7 @@ fn several_ranges_that_are_read_slowly_outlive_a_full_store(cores: &str) {
         .map(|number| {
             ask(&mut accelerator.connect(), number, SIZE);
             let mut client = with_small_window(accelerator.address());
-            client.send(&Request::get(&format!("/object?{number}")).header("Range", &ranges).bytes());
+            client.send(&Request::get(&format!("/object/{number}")).header("Range", &ranges).bytes());
             let head = client.head("GET");
             assert_eq!(head.status, 206);
             (
@@ -286,7 +286,7 @@ fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
     const STORE: u64 = 256 << 20;
     for stored_before in [true, false] {
         let origin = ScriptedOrigin::start();
-        origin.on("/object", move |request, reply| {
+        origin.otherwise(move |request, reply| {
             let number = number(&request.target);
             let size = if number < READERS { SIZE } else { 1 << 20 };
             reply.answer(&Answer::new(200, content(number, 0, size)).header("Cache-Control", "max-age=600"))
@@ -302,7 +302,7 @@ fn slow_readers_let_go_when_the_store_is_short(cores: &str) {
                 ask(&mut accelerator.connect(), number, SIZE);
             }
             let mut client = with_small_window(accelerator.address());
-            client.send(&Request::get(&format!("/object?{number}")).bytes());
+            client.send(&Request::get(&format!("/object/{number}")).bytes());
             assert_eq!(client.head("GET").status, 200);
             assert_eq!(differs(number, 0, &client.body_exactly(1)), None);
             slow.push((1, client));
@@ -348,7 +348,7 @@ fn a_reader_that_has_stopped_between_small_answers_is_cut(cores: &str) {
     let (_origin, accelerator) = start(cores, size, "64MiB", "max-age=600");
     ask(&mut accelerator.connect(), 1, size);
     let mut client = with_small_window(accelerator.address());
-    let requests = Request::get("/object?1").bytes().repeat(2000);
+    let requests = Request::get("/object/1").bytes().repeat(2000);
     client.stream().set_write_timeout(Some(Duration::from_millis(500))).expect("a positive timeout");
     // The server stops reading when it cannot write; not all need to be taken.
     let _ = client.try_send(&requests);
@@ -362,7 +362,7 @@ fn a_reader_that_has_stopped_is_cut(cores: &str) {
     let (origin, accelerator) = start(cores, size, "128MiB", "max-age=600");
     origin.answers("/passed", Answer::new(200, content(7, 0, size)).header("Cache-Control", "no-store"));
     ask(&mut accelerator.connect(), 1, size);
-    for path in ["/object?1", "/passed"] {
+    for path in ["/object/1", "/passed"] {
         let counted = accelerator.stat().count("limits.send_stall");
         let mut client = with_small_window(accelerator.address());
         client.send(&Request::get(path).bytes());

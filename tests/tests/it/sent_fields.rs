@@ -126,8 +126,10 @@ fn both_forms_of_a_tag_reach_the_origin(cores: &str) {
         // An API with optimistic locking.
         let is_current =
             request.header("if-match").is_none_or(|tags| tags.split(", ").any(|tag| tag == "\"v1\""));
-        let is_had =
-            request.header("if-none-match").is_some_and(|tags| tags.split(", ").any(|tag| tag == "\"v1\""));
+        // Compared weakly (RFC 9110 §13.1.2).
+        let is_had = request
+            .header("if-none-match")
+            .is_some_and(|tags| tags.split(", ").any(|tag| tag.trim_start_matches("W/") == "\"v1\""));
         reply.answer(&match (is_current, is_had) {
             (false, _) => Answer::new(412, ""),
             (true, true) => Answer::new(304, "").header("ETag", "\"v1\""),

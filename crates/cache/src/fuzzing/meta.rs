@@ -6,7 +6,7 @@ use super::cut::Cut;
 use crate::response_head::StoredMeta;
 
 /// Bits that mean nothing yet, in each word.
-const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffc0, 0, 0xffff << 48, 0, 0, 0xff_ffff << 40];
+const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffc0, 0, 0, 0, 0, 0];
 
 /// Eight words: refused, or what was read from them is written as the same words, and says the same whatever a later
 /// version writes where there is nothing yet. A head of any bytes gives a validator or none.

@@ -262,7 +262,7 @@ mod tests {
         assert!(of(1 << 30, Some(5000), 1).contains("power of two"));
         assert!(of(1 << 30, Some(1024), 1).contains("from 4096"));
         let small = of(2 << 20, None, 2);
-        assert!(small.contains("2097152 bytes") && small.contains("at least 3145728 bytes"), "{small}");
+        assert!(small.contains("2MiB") && small.contains("at least 3MiB"), "{small}");
         assert!(of(1 << 50, None, 1).contains("too large"));
         let needed = StoreConfig { capacity_bytes: 3_145_728, cores: 2, ..StoreConfig::default() };
         assert!(Geometry::of(&needed).is_ok(), "what the message asks for does");
@@ -276,7 +276,7 @@ mod tests {
             Geometry { segments_per_core: 1 << 40, segment_bytes: 1 << 20, ..Geometry::of(&config).unwrap() };
         let Err(error) = Store::reserve(geometry, 0) else { panic!("mapped") };
         let words = error.to_string();
-        assert!(words.contains("reserve 1152921504606846976 bytes of address space for segments"), "{words}");
+        assert!(words.contains("reserve 1048576TiB of address space for segments"), "{words}");
         assert!(words.contains("ulimit -v"), "{words}");
     }
 }

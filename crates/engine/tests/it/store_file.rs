@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use engine::{
     log::{Log, NotKept},
+    size::Size,
     store::{
         BodyLength, NewObject, Shard, StoreConfig,
         tier::{
@@ -361,7 +362,7 @@ fn a_file_too_small_for_the_cores_is_said_with_numbers() {
     let error = open_on_file(&config, &file, NOW_S).unwrap_err();
     let OpenOnFileError::TooSmall { needed, .. } = error else { panic!("{error}") };
     assert!(
-        error.to_string().contains("64 cores") && error.to_string().contains(&needed.to_string()),
+        error.to_string().contains("64 cores") && error.to_string().contains(&Size(needed).to_string()),
         "{error}"
     );
 }

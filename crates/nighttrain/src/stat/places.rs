@@ -293,6 +293,7 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("listener_idle_ended", "limits", "pages_idle_time"),
     ("listener_slow_answers", "limits", "pages_answer_time"),
     ("listener_slow_heads", "limits", "pages_head_time"),
+    ("listener_long_heads", "limits", "pages_head_bytes"),
     ("listener_slow_bodies", "limits", "pages_body_time"),
     ("listener_stalled", "limits", "pages_send_stall"),
     ("mesh_refused", "limits", "ring"),

@@ -154,9 +154,9 @@ fn every_reason_is_reached() {
     }
     assert_eq!(ask_known("Cache-Control: max-age=9, must-revalidate"), Storable::No(Why::Certificate));
     reached.insert(Why::Certificate);
-    // Tags are read where they are hashed, variants counted where they are stored, and which fields say who a client is by
-    // its certificate, the sites know.
-    reached.extend([Why::TooManyTags, Why::TooManyVariants, Why::VaryCertificate]);
+    // Tags are read where they are hashed, variants and queries counted where they are stored, and which fields say who a
+    // client is by its certificate, the sites know.
+    reached.extend([Why::TooManyTags, Why::TooManyVariants, Why::TooManyQueries, Why::VaryCertificate]);
     for &why in Why::ALL {
         assert!(reached.contains(&why), "{why:?} is not reached");
     }
