@@ -16,7 +16,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{PATIENCE, eventually, program};
+use crate::{PATIENCE, clients::installed, eventually, program};
 
 /// A running feed. Killed, by its process id, when dropped; what it printed is then shown if the test failed.
 #[derive(Debug)]
@@ -46,11 +46,10 @@ impl Feed {
         Self::start_by(None, kept.path().to_owned(), Some(kept), lines, free_port(), flags)
     }
 
-    /// Starts nats-server with the same lines; none where it is not installed.
+    /// Starts the newest nats-server with the same lines; none where it is not installed.
     #[must_use]
     pub fn start_nats_server(lines: &str) -> Option<Self> {
-        let path = ["/usr/local/bin/nats-server", "/usr/sbin/nats-server"].map(PathBuf::from);
-        let path = path.into_iter().find(|path| path.is_file())?;
+        let path = installed("hub/nats-server")?;
         let kept = tempfile::tempdir().expect("a directory");
         Some(Self::start_by(Some(path), kept.path().to_owned(), Some(kept), lines, free_port(), &[]))
     }
