@@ -34,6 +34,7 @@ missing=""
 # By its files: Debian's nginx lives in /usr/sbin, which is not on every user's PATH.
 { command -v nginx || [ -x /usr/sbin/nginx ]; } >/dev/null 2>&1 || missing="$missing nginx-light"
 command -v curl >/dev/null 2>&1 || missing="$missing curl"
+command -v h2load >/dev/null 2>&1 || missing="$missing nghttp2-client"
 command -v strace >/dev/null 2>&1 || missing="$missing strace"
 { command -v smtp-source || [ -x /usr/sbin/smtp-source ]; } >/dev/null 2>&1 || missing="$missing postfix"
 command -v swaks >/dev/null 2>&1 || missing="$missing swaks"

@@ -153,6 +153,10 @@ impl MemorySum {
 /// # Errors
 /// There is less than stores fill.
 pub(crate) fn check_memory(settings: &Settings, servers: Servers) -> Result<Option<String>, Failure> {
+    // A store on a file needs more, by its size: the accelerator alone tells that itself.
+    if settings.cache.store.is_some() && servers.cache && !servers.feed && !servers.mail {
+        return Ok(None);
+    }
     let said = settings.cache.memory_limit_bytes.filter(|_| servers.cache);
     let Some(limit_bytes) = said.or_else(memory_limit) else { return Ok(None) };
     MemorySum::of(settings, servers)
