@@ -13,8 +13,7 @@ use std::{
 
 use engine::log::{
     FileOptions, Found, Header, Kind, Log, New, OpenError, Options, ReadError, Recovered, Recovering,
-    Refused,
-    format::{BLOCK_BYTES, SEGMENTS_AT},
+    Refused, format::BLOCK_BYTES,
 };
 
 const DATA: Kind = Kind(1);
