@@ -662,7 +662,7 @@ mod tests {
             "tls-cert" | "tls-key" | "tls-ca" | "tls-ocsp" | "nats-config" => "/a/b",
             "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",
             "banned" | "token-file" | "purge-token-file" => "/a/b",
-            "store-size" | "blocks-from" => "256MiB",
+            "store-size" | "blocks-from" | "index-memory" => "256MiB",
             "durability" => "power",
             "host-name" | "domain" => "mx.example.org",
             "domains" | "http-hosts" => "a.example,b.example",
