@@ -230,7 +230,8 @@ struct Entry {
     standing: Standing,
     /// What the others have of it has to be looked at.
     is_to_meet: bool,
-    /// Challenges of its order, which are answered until that is over: a CA may look later than we wait for it.
+    /// Challenges of the pending order. They are answered until the order is over, because a CA may validate later than
+    /// we wait for it.
     open: Vec<Open>,
 }
 
@@ -268,7 +269,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Forgets a wait that was kept while the clock was ahead.
+    /// Forgets a wait that was written down while the clock was ahead.
     fn forget_impossible(&mut self) {
         if self.standing.forget_impossible(now_s()) {
             tracing::warn!(
@@ -291,6 +292,7 @@ impl Entry {
         }
         self.standing.not_before_s = self.kept.not_before_s;
         self.standing.is_ordered = self.kept.order.is_some();
+        self.standing.is_hastened = self.kept.is_hastened;
     }
 
     fn text(&self) -> String {
@@ -543,7 +545,8 @@ impl Keeper {
         entry.certificate = Some(Arc::clone(&issued.certificate));
         entry.open.clear();
         // By what it went this time it is tried the next time.
-        entry.kept = Kept { challenge: entry.kept.challenge.clone(), ..Kept::default() };
+        let is_hastened = entry.standing.window.is_some_and(|(_, end)| end <= now_s());
+        entry.kept = Kept { challenge: entry.kept.challenge.clone(), is_hastened, ..Kept::default() };
         self.keep_order(at);
         let entry = &mut self.entries[at];
         entry.stand();

@@ -107,6 +107,8 @@ pub(crate) struct Kept {
     pub(crate) error: Option<String>,
     /// By which challenge the next attempt is made; empty: the first.
     pub(crate) challenge: String,
+    /// The certificate replaced one whose renewal window was over (RFC 9773 §4.2).
+    pub(crate) is_hastened: bool,
 }
 
 /// An order that is under way.

@@ -189,8 +189,8 @@ impl Orders<'_> {
         Ok(KeptOrder { names, url: order.url().to_owned(), key: key.serialize_pem() })
     }
 
-    /// Follows an order to its end. What the CA asks for is answered by what is in `open`, which stays there while the order
-    /// is pending: the CA may look after we have stopped waiting for it.
+    /// Follows an order to its end. The challenges in `open` stay open while the order is pending, because the CA may
+    /// validate after we have stopped waiting for it.
     pub(crate) async fn finish(
         &self,
         kept: &KeptOrder,
@@ -206,7 +206,7 @@ impl Orders<'_> {
         })?;
         let key = KeyPair::from_pem(&kept.key).map_err(|error| of_crypto(&error))?;
         if order.state().status == OrderStatus::Pending {
-            // Those of before are closed first: each name has one, and there are only so many.
+            // The previous challenges are closed first: each name has one open challenge, and their number is bounded.
             open.clear();
             self.answer_challenges(&mut order, challenge, open).await?;
             match order.poll_ready(&DECIDE).await {
@@ -234,7 +234,8 @@ impl Orders<'_> {
         looked_at(format!("{}{chain}", kept.key), names, now_s())
     }
 
-    /// Answers what the CA asks for, until what is in `opened` is dropped.
+    /// Opens a challenge for each pending authorization of the order. The CA is answered until the entries of `opened`
+    /// are dropped.
     async fn answer_challenges(
         &self,
         order: &mut Order,

@@ -19,10 +19,11 @@ pub(crate) const REFUSED_WAIT_S_MAX: i64 = 6 * 60 * 60;
 pub(crate) const LIMITED_WAIT_S: i64 = 60 * 60;
 /// A CA that says to come back later than this is asked all the same.
 pub(crate) const RETRY_AFTER_S_MAX: i64 = 7 * 24 * 60 * 60;
-/// A certificate is renewed no sooner than this after it was given, or after a tenth of its lifetime where that is less: a CA
-/// whose windows are always in the past would have one ordered after the other.
+/// A certificate whose renewal window lies in the past is replaced at once (RFC 9773 §4.2). Its replacement is renewed this
+/// long after its validity begins at the earliest, or after a tenth of its lifetime where that is less: a CA whose windows
+/// always lie in the past would cause one order after the other.
 pub(crate) const RENEWED_AFTER_S: i64 = 24 * 60 * 60;
-/// No wait is longer, but for a quarter by lot.
+/// An upper bound of what [`wait_s`] returns. A stored wait beyond it was written while the clock was ahead.
 const WAIT_S_MAX: i64 = RETRY_AFTER_S_MAX + REFUSED_WAIT_S_MAX;
 /// How often a CA is asked for its window, whatever it says (RFC 9773 §4.3.2).
 pub(crate) const ASK_EVERY_S: (i64, i64) = (60, 24 * 60 * 60);
@@ -59,6 +60,8 @@ pub(crate) struct Standing {
     pub(crate) not_before_s: i64,
     /// An order for it is under way.
     pub(crate) is_ordered: bool,
+    /// The certificate replaced one whose renewal window was over.
+    pub(crate) is_hastened: bool,
 }
 
 /// What is to be done now.
@@ -80,14 +83,17 @@ impl Standing {
         // A window that does not end is none, and one that ends with the certificate would leave no time to fail in.
         let at = match self.window.filter(|(start, end)| start < end) {
             Some((start, end)) => {
-                (start + share(end - start, self.lot)).max(from + (lifetime / 10).min(RENEWED_AFTER_S))
+                let wanted = start + share(end - start, self.lot);
+                let after_s = if self.is_hastened { (lifetime / 10).min(RENEWED_AFTER_S) } else { 0 };
+                wanted.max(from + after_s)
             }
             None => from + lifetime / 3 * 2,
         };
         Some(at.min(until - lifetime / 10))
     }
 
-    /// Forgets times that no wait can reach: they were written while the clock was ahead. Whether there were such.
+    /// Resets times that no wait can reach: they were written while the clock was ahead. Returns whether `not_before_s`
+    /// was one of them.
     pub(crate) fn forget_impossible(&mut self, now_s: i64) -> bool {
         let is_wait_over = self.not_before_s > now_s.saturating_add(WAIT_S_MAX);
         if is_wait_over {
@@ -190,9 +196,10 @@ mod tests {
         assert_eq!(of(0, 6 * DAY).renew_at_s(), Some(4 * DAY));
         let window = |window| Standing { window: Some(window), ..of(0, 90 * DAY) };
         assert_eq!(window((10 * DAY, 12 * DAY)).renew_at_s(), Some(11 * DAY));
-        // It is to go at once: its authority has made a mistake. One that was given just now does not.
-        assert_eq!(window((-2 * DAY, -DAY)).due(DAY), Due::Order);
-        assert_eq!(window((-2 * DAY, -DAY)).due(0), Due::At(DAY));
+        // A window in the past asks for renewal at once. The certificate that comes of that waits for a day.
+        assert_eq!(window((-2 * DAY, -DAY)).due(0), Due::Order);
+        let hastened = Standing { is_hastened: true, ..window((-2 * DAY, -DAY)) };
+        assert_eq!((hastened.due(0), hastened.due(DAY)), (Due::At(DAY), Due::Order));
         // Nonsense counts for nothing, and no window for so much that there is no time left.
         assert_eq!(window((12 * DAY, 10 * DAY)).renew_at_s(), Some(60 * DAY));
         assert_eq!(window((80 * DAY, 100 * DAY)).renew_at_s(), Some(81 * DAY));
@@ -278,7 +285,7 @@ mod tests {
         assert_eq!(pace.admit(ORDERS_SPAN_S), Err(ORDERS_SPAN_S + 1));
     }
 
-    /// A CA whose window is always over, however young the certificate is.
+    /// A CA's window is always in the past, however young the certificate is.
     #[test]
     fn windows_always_in_the_past_order_once_a_day() {
         for (life, most) in [(90 * DAY, 31), (6 * DAY, 51)] {
@@ -288,7 +295,7 @@ mod tests {
                 match standing.due(now) {
                     Due::Order => {
                         orders += 1;
-                        standing = of(now, now + life);
+                        standing = Standing { is_hastened: true, ..of(now, now + life) };
                     }
                     Due::At(next) => now = next,
                     Due::Ask => unreachable!("it is never time to ask"),
@@ -298,7 +305,7 @@ mod tests {
         }
     }
 
-    /// A wait that was written while the clock was years ahead.
+    /// A wait was written while the clock was years ahead.
     #[test]
     fn a_clock_that_was_ahead_delays_nothing() {
         let year = 365 * DAY;
@@ -306,7 +313,7 @@ mod tests {
         assert!(standing.forget_impossible(60 * DAY));
         assert_eq!(standing.due(60 * DAY), Due::Order);
         assert_eq!(standing.ask_at_s, 60 * DAY);
-        // What a CA may say is waited for.
+        // A wait that a CA may ask for (`RETRY_AFTER_S_MAX`) is kept.
         let mut waits = Standing { not_before_s: 7 * DAY, ..Standing::default() };
         assert!(!waits.forget_impossible(0));
         assert_eq!(waits.due(0), Due::At(7 * DAY));
@@ -337,7 +344,8 @@ mod tests {
                 (0.0_f64..=1.0, 0..300 * DAY, 0..300 * DAY, any::<bool>(), 0..300 * DAY),
         ) {
             let validity = validity.map(|(from, life)| (from, from + life));
-            let standing = Standing { validity, lot, window, ask_at_s, not_before_s, is_ordered };
+            let standing =
+                Standing { validity, lot, window, ask_at_s, not_before_s, is_ordered, is_hastened: false };
             if let Due::At(at) = standing.due(now) {
                 prop_assert!(at > now);
                 prop_assert!(matches!(standing.due(at), Due::Order | Due::Ask));
