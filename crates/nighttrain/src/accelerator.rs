@@ -22,6 +22,7 @@ use crate::{
     clustered::Clustered,
     descriptors,
     failure::{Failure, Fault},
+    machine,
     savings::Savings,
     settings::{Section, Setting, Settings},
     shelf::Shelf,
@@ -127,10 +128,7 @@ impl Accelerator {
             ..config
         };
         check_authorities(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;
-        let cores = match config.cores.len() {
-            0 => engine::cores::available().map_or(1, |cores| cores.len()),
-            cores => cores,
-        };
+        let cores = machine::cores(&config.cores);
         descriptors::fit(&mut config, descriptors::raise(), cores);
         let clustered = settings.cluster.config(settings);
         let clustered = clustered.map_err(|fault| Failure::Configuration(vec![fault]))?.map(Clustered::new);

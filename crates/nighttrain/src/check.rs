@@ -1,4 +1,4 @@
-//! `nighttrain check`: what a start would refuse, found before it, and what a start would warn of.
+//! `nighttrain check`: finds everything that a start would refuse, or would warn of.
 //!
 //! Files that a configuration names are read as a start reads them; nothing is written, bound or asked for.
 
@@ -35,10 +35,10 @@ pub(crate) fn check(path: &Path) -> Result<String, Failure> {
     let text = file::read(path).map_err(|fault| Failure::Configuration(vec![fault]))?;
     let (values, ..) = file::values(&path.display().to_string(), &text);
     let remarks = upgrade::remarks(&values, &in_force.settings);
-    let said = std::iter::once(format!("{} is right.", path.display()))
+    let lines = std::iter::once(format!("{} is right.", path.display()))
         .chain(remarks.iter().map(ToString::to_string))
         .collect();
-    in_sum(said, in_force, Servers::ALL)
+    in_sum(lines, in_force, Servers::ALL)
 }
 
 /// Checks a configuration of nats-server's (`*.conf`); the text that says what it comes to.
@@ -46,11 +46,8 @@ pub(crate) fn check(path: &Path) -> Result<String, Failure> {
 /// # Errors
 /// Everything that is wrong in it, and in the files that it names.
 pub(crate) fn check_nats(path: &Path) -> Result<String, Failure> {
-    let said = nats_file::check(path).map_err(Failure::Configuration)?;
-    let mut in_force = precedence::in_force(None, |_| None, &Vec::new()).map_err(Failure::Configuration)?;
-    in_force.settings.feed.nats_config = Some(path.to_owned());
-    join_nats_config(&mut in_force).map_err(Failure::Configuration)?;
-    in_sum(said.lines().map(str::to_owned).collect(), in_force, Servers::FEED)
+    let (lines, in_force) = nats_file::check(path).map_err(Failure::Configuration)?;
+    in_sum(lines, in_force, Servers::FEED)
 }
 
 /// Looks at what a start of these servers reads, and adds to the lines what it would warn of and the sum of its memory.
@@ -119,7 +116,7 @@ fn faults_of(settings: &Settings, servers: Servers, warnings: &mut Vec<String>) 
             Err(fault) => faults.push(fault),
         }
     }
-    // One mistake may be met by several servers.
+    // Several servers may meet the same mistake.
     let mut told: Vec<Fault> = Vec::new();
     for fault in faults {
         if !told.contains(&fault) {
@@ -175,7 +172,7 @@ fn check_shown(place: &str, shown: Option<Shown>, faults: &mut Vec<Fault>, warni
     }
 }
 
-/// What is said of a certificate that clients refuse.
+/// The warning about a certificate that clients refuse.
 fn expired(what: &str, until_s: i64) -> Option<String> {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
     (until_s < now_s).then(|| {

@@ -1,9 +1,9 @@
-//! How many files the process may open, and how many of them exchanges with origins may be.
+//! The limit of open files, and the part of it that exchanges with origins take.
 
 use cache::config::{Config, ORIGIN_CONNECTIONS_MAX};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What origins are left at least where few files may be opened: what they had before.
+/// Exchanges that a server of an origin has at least, where few files may be opened.
 const EXCHANGES_MIN: u64 = 256;
 
 /// Raises the limit of open files as far as the process may; how many it may open then.
@@ -18,7 +18,7 @@ pub(crate) fn raise() -> u64 {
 
 /// Lowers what exchanges with origins may take by default, so that half of the files are left to clients and to the store;
 /// says so.
-pub(crate) fn fit(config: &mut Config, files: u64, cores: usize) {
+pub(crate) fn fit(config: &mut Config, files: u64, cores: u64) {
     let asked = config.limits.origin_connections_max;
     let fits = fitting(asked, files, cores);
     if fits < asked {
@@ -30,12 +30,12 @@ pub(crate) fn fit(config: &mut Config, files: u64, cores: usize) {
     }
 }
 
-fn fitting(asked: usize, files: u64, cores: usize) -> usize {
-    // What somebody has asked for is theirs to know.
+fn fitting(asked: usize, files: u64, cores: u64) -> usize {
+    // A number from the configuration stays as it is.
     if asked != ORIGIN_CONNECTIONS_MAX {
         return asked;
     }
-    let each = (files / 2 / cores.max(1) as u64).max(EXCHANGES_MIN);
+    let each = (files / 2 / cores.max(1)).max(EXCHANGES_MIN);
     usize::try_from(each).map_or(asked, |each| each.min(asked))
 }
 

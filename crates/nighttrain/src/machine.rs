@@ -8,7 +8,7 @@
 //! A process that needs more memory than its container gives is killed days after its start, when its stores have
 //! filled. So the start says so, with the number that would do.
 
-use std::{fmt::Write as _, thread};
+use std::fmt::Write as _;
 
 use crate::{
     descriptors,
@@ -91,6 +91,11 @@ impl MemorySum {
             }
             let receiving_bytes = settings.mail.config.limits.receiving_bytes_max as u64;
             add(receiving_bytes, "mails that are being received ([mail] receiving-bytes-max)", false);
+            add(
+                settings.mail.config.index_bytes(),
+                "the index of mails and inboxes ([mail] index-memory)",
+                false,
+            );
             add(MAIL_PAGES_BYTES, "pages and lists of mail", false);
         }
         Self(rows)
@@ -178,10 +183,16 @@ fn fit_connections(settings: &mut Settings, servers: Servers, limit: u64) -> Opt
         &mut settings.feed.config.limits.max_connections,
         &mut settings.mail.config.limits.connections_max,
     ];
-    let parts = || runs.iter().zip(cores_of).map(|(runs, cores)| if *runs { cores } else { 0 });
-    let wanted: u64 =
-        most.iter().zip(parts()).fold(0, |sum, (most, cores)| sum.saturating_add(**most as u64 * cores));
     let there_are = limit - limit / KEPT_ONE_IN;
+    // "No limit" (`max_connections: -1` in a nats.conf) is as many as there are, and takes nothing from the others by its size.
+    for most in most.iter_mut().filter(|most| ***most == usize::MAX) {
+        **most = usize::try_from(there_are).unwrap_or(usize::MAX);
+    }
+    let parts = runs.iter().zip(cores_of).map(|(runs, cores)| if *runs { cores } else { 0 });
+    let wanted: u64 = most
+        .iter()
+        .zip(parts)
+        .fold(0, |sum, (most, cores)| sum.saturating_add((**most as u64).saturating_mul(cores)));
     if wanted <= there_are {
         return None;
     }
@@ -197,9 +208,10 @@ fn fit_connections(settings: &mut Settings, servers: Servers, limit: u64) -> Opt
     ))
 }
 
-fn cores(said: &[usize]) -> u64 {
+/// How many loops a server has, by its setting `cores`: none named is every core that the process may use.
+pub(crate) fn cores(said: &[usize]) -> u64 {
     match said.len() {
-        0 => thread::available_parallelism().map_or(1, usize::from) as u64,
+        0 => engine::cores::available().map_or(1, |cores| cores.len() as u64),
         cores => cores as u64,
     }
 }
@@ -259,7 +271,11 @@ mod tests {
         let mut enough = settings();
         assert_eq!(fit_connections(&mut enough, Servers::ALL, would_do), None);
         assert_eq!(most(&enough) as u64, wanted);
-        // Of servers that do not run nothing is counted, or changed.
+        let mut unlimited = settings();
+        unlimited.feed.config.limits.max_connections = usize::MAX;
+        assert!(fit_connections(&mut unlimited, Servers::ALL, 20_000).is_some());
+        assert!(unlimited.cache.limits.connections_max > 1000, "no limit for one server starves no other");
+        // Servers that do not run are neither counted nor changed.
         let mut alone = settings();
         assert_eq!(fit_connections(&mut alone, Servers::CACHE, 30_000), None);
         assert!(fit_connections(&mut alone, Servers::CACHE, 1024).is_some());

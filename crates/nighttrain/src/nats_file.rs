@@ -54,12 +54,12 @@ pub(crate) fn is_nats_file(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ["conf", "cfg", "json"].iter().any(|one| ending == *one))
 }
 
-/// What there is to be said of a NATS file that is right: lines that are not honoured, and those that mean something else
-/// since this version.
+/// Reads a NATS file as a start does: its settings, and lines for the operator about words that are not honoured, or that mean
+/// something else since this version.
 ///
 /// # Errors
-/// What a start would refuse.
-pub(crate) fn check(path: &Path) -> Result<String, Vec<Fault>> {
+/// All faults that a start would refuse the file for.
+pub(crate) fn check(path: &Path) -> Result<(Vec<String>, InForce), Vec<Fault>> {
     let mut in_force = precedence::in_force(None, |_| None, &Vec::new())?;
     in_force.settings.feed.nats_config = Some(path.to_owned());
     let unhonoured = join_nats_config(&mut in_force)?;
@@ -67,18 +67,20 @@ pub(crate) fn check(path: &Path) -> Result<String, Vec<Fault>> {
     Identities::build(&config.authorization, None)
         .map_err(|error| vec![Fault { place: "authorization".to_owned(), message: error.to_string() }])?;
     let name = |file: Option<PathBuf>| file.unwrap_or_else(|| path.to_owned()).display().to_string();
-    let mut said = format!("{} is right.\n", path.display());
-    for Unhonoured { file, line, key } in unhonoured {
-        said.push_str(&format!("{}:{line}: `{key}` is not honoured\n", name(file)));
-    }
-    if let Some(word) = word_on_origins(&in_force) {
-        said.push_str(&format!("{}: {word}\n", path.display()));
-    }
+    let mut lines = vec![format!("{} is right.", path.display())];
+    lines.extend(
+        unhonoured
+            .into_iter()
+            .map(|Unhonoured { file, line, key }| format!("{}:{line}: `{key}` is not honoured", name(file))),
+    );
+    lines.extend(word_on_origins(&in_force).map(|word| format!("{}: {word}", path.display())));
     let text = read(path).unwrap_or_default();
-    for remark in nats_config::remarks(&text, path, &Machine) {
-        said.push_str(&format!("{}:{}: {}\n", name(remark.file), remark.line, remark.message));
-    }
-    Ok(said)
+    lines.extend(
+        nats_config::remarks(&text, path, &Machine)
+            .into_iter()
+            .map(|remark| format!("{}:{}: {}", name(remark.file), remark.line, remark.message)),
+    );
+    Ok((lines, in_force))
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -145,7 +147,7 @@ fn join(in_force: &mut InForce, options: Options) {
             *to = number(from);
         }
     };
-    // What has no limit of its own is bounded by what bounds all clients together.
+    // A limit of -1 leaves the bound of all clients together.
     let or_at_most = |limit: Option<u64>, most: usize| {
         limit.map(|limit| if limit == Options::NO_LIMIT { most as u64 } else { limit })
     };
@@ -220,7 +222,7 @@ fn join(in_force: &mut InForce, options: Options) {
         maps(config.tls.as_ref()) || maps(config.websocket.as_ref().and_then(|web| web.tls.as_ref()));
 }
 
-/// What the operator is told of browsers that are refused: none, if all may connect or none can.
+/// The operator's line about browsers that are refused; none where all may connect, or none can.
 pub(crate) fn word_on_origins(in_force: &InForce) -> Option<&'static str> {
     let config = &in_force.settings.feed.config;
     let web = config.websocket.as_ref()?;
@@ -312,7 +314,8 @@ mod tests {
                     {user: a, password: b, permissions: {subscribe: {deny: [\"a.secret q\"]}, allow_responses: true}}\n\
                     {user: c, password: b, permissions: {publish: [\"req.>\", \"_INBOX.>\"]}} ] }\n";
         std::fs::write(&path, text).expect("a file");
-        let said = check(&path).expect("right").replace(path.to_str().expect("text"), "F");
+        let (said, _) = check(&path).expect("right");
+        let said = said.join("\n").replace(path.to_str().expect("text"), "F");
         let lines: Vec<&str> = said.lines().map(|line| line.split(" now ").next().unwrap_or(line)).collect();
         assert_eq!(lines[0], "F is right.");
         assert_eq!(lines[1], "F:1: `jetstream` is not honoured");
@@ -324,7 +327,7 @@ mod tests {
             [("authorizaton { user: a, password: b }", "F:1"), ("no_auth_user: nobody", "authorization")]
         {
             std::fs::write(&path, text).expect("a file");
-            let faults = check(&path).expect_err("wrong");
+            let Err(faults) = check(&path) else { panic!("{text} is taken") };
             assert_eq!(faults[0].place.replace(path.to_str().expect("text"), "F"), place, "{faults:?}");
         }
     }
