@@ -1,8 +1,8 @@
-//! What one client may have a core do and hold beside others: requests that a task answers, and their heads.
+//! Each client's share of a core's request tasks, and of the memory for their heads.
 //!
-//! A bound for all of them alone is the first one's to use up: a hundred connections with a hundred slow streams each
-//! refused everybody's misses. In an [account](engine::accounts) one client has all but a sixteenth while nobody else
-//! asks, and whoever has most gives way when others do.
+//! A sum without shares belongs to the first client that uses it up: a hundred connections with a hundred slow streams
+//! each refused everybody's misses. In an [account](engine::accounts) a client alone has all but a sixteenth, and the one
+//! with most gives way when others ask.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::config::Limits;
 const STREAM_TASKS: Category = Category(0);
 /// Bytes of requests' heads that are kept while they are answered, of a core.
 const REQUEST_HEADS: Category = Category(1);
-/// What a request takes beside its head: where its fields lie, its key, and the task's own state.
+/// Memory of a request beside its head: the places of its fields, its key, the task's state.
 const REQUEST_BYTES: usize = 2 << 10;
 
 /// The accounts of one core.
@@ -23,8 +23,8 @@ pub(crate) fn accounts(limits: &Limits, cores: usize) -> Accounts {
     Accounts::new(vec![Limit::of_core(limits.connections_max), heads])
 }
 
-/// The client of a request: who asks, by what its connection or a proxy that is believed says. Whoever comes from this
-/// machine may be anybody, so that `connection` counts by itself.
+/// The client of a request, by the address of its connection or the one that a believed proxy names. A connection from this
+/// machine may be anybody's, and counts by itself.
 pub(crate) fn client_of(address: IpAddr, connection: u64) -> ClientKey {
     ClientKey::of_connection(address, connection, &[])
 }
@@ -33,9 +33,9 @@ pub(crate) fn client_of(address: IpAddr, connection: u64) -> ClientKey {
 pub(crate) struct KeptHead(Charge);
 
 impl KeptHead {
-    /// `None`: others have none left, or its client has most of them.
+    /// Charges a head; `None` where the client has most, or nothing is left.
     pub(crate) fn new(accounts: &Accounts, client: ClientKey, head_bytes: usize) -> Option<Self> {
-        // Once as it came, once as its origin gets it.
+        // The head as it came, and as its origin gets it.
         let bytes = 2 * head_bytes + REQUEST_BYTES;
         accounts.charge(client, REQUEST_HEADS, bytes).ok().map(Self)
     }
@@ -53,7 +53,7 @@ pub(crate) struct StreamTask {
 }
 
 impl StreamTask {
-    /// Of a request whose head is so long, or of what is left of an answer.
+    /// Charges a stream whose request has a head of so many bytes; `None`: only the rest of an answer.
     pub(crate) fn new(accounts: &Accounts, client: ClientKey, head_bytes: Option<usize>) -> Option<Self> {
         let task = accounts.charge(client, STREAM_TASKS, 1).ok()?;
         let head = match head_bytes {

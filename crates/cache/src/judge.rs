@@ -13,7 +13,8 @@ use crate::{
         self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, request::Method,
         vary::Vary,
     },
-    queries, query,
+    queries::QueryAdmission,
+    query,
     request::Request,
     response::{Response, Standing, Variant},
     response_head::{Flags, For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head, stored_values},
@@ -27,7 +28,7 @@ pub(crate) struct Storing {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) expires_s: u32,
-    /// Requests that come later find it. Otherwise it is read by those who wait, and dropped.
+    /// Later requests find the answer. Otherwise the requests that wait read it, and it is dropped.
     pub(crate) is_kept: bool,
     /// Its visitor had a cookie, and it does not say that all others may have it too: its max-age alone does.
     pub(crate) is_shared_by_age: bool,
@@ -116,7 +117,8 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
         }
         Err(why) => {
             core.count(Counter::Uncacheable);
-            // A note of what had expired on arrival is for `explain`: requests wait for the next answer all the same.
+            // A note about an answer that had expired on arrival is for `explain` only: requests wait for the next
+            // answer.
             if note::is_lasting(why, head.status) || why == Why::Expired && head.status < 400 {
                 let sent = request.head();
                 let manner = core.manner(request.site);
@@ -134,7 +136,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
                 response.may_be_late = true;
                 response.variant =
                     facts.vary.as_ref().ok().map(Vary::spec).filter(|spec| !spec.is_empty()).map(|spec| {
-                        // Nothing is stored under this key: it is compared with those of the requests that wait.
+                        // No object is stored under this key: it is compared with the keys of the requests that wait.
                         let mut key = request.primary().to_vec();
                         let sent = request.head();
                         let manner = core.manner(request.site);
@@ -155,16 +157,17 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
     }
 }
 
-/// The fields that are not kept with an answer: those that it names itself, and `Set-Cookie` where the site has it
-/// removed.
+/// The fields that are not kept with an answer: those that the answer itself names (`said`), and `Set-Cookie` where the
+/// site has it removed.
 pub(crate) fn omitted(core: &Core, site: SiteId, said: &[Box<str>]) -> Vec<Box<str>> {
     let by_rule = core.sites.rules(site).removes_set_cookie.then(|| Box::from("set-cookie"));
     said.iter().cloned().chain(by_rule).collect()
 }
 
-/// The freshness of a response that had expired on arrival, for requests that waited for it: they get it as if it had come
-/// at once, where it would have been fresh then, no credentials are in play, and the response does not insist on being
-/// validated. With `--cookies rfc` the letter of RFC 9111 §4.2.3 holds, by which the time that the origin takes is age.
+/// The freshness of a response that had expired on arrival, for the requests that waited for it. They get it as if it
+/// had come at once, if it would have been fresh then, no credentials are in play, and the response does not insist on
+/// being validated. With `--cookies rfc` the letter of RFC 9111 §4.2.3 holds, by which the time that the origin takes
+/// is age.
 fn at_once(
     core: &Core,
     request: &Request,
@@ -188,10 +191,10 @@ fn at_once(
     }
 }
 
-/// Bytes that an answer of unknown length counts as.
+/// Bytes that are counted for an answer of unknown length.
 const UNKNOWN_BYTES: u64 = 64 << 10;
 
-/// Whether an answer may be stored although its path has many queries ([`queries`](crate::queries)).
+/// Returns whether an answer may be stored although its path has many queries ([`queries`](crate::queries)).
 fn has_room_for_query(
     core: &Core,
     request: &Request,
@@ -205,7 +208,7 @@ fn has_room_for_query(
         core.queries.others_take(bytes);
         return true;
     };
-    // What is fetched in blocks takes room as these come; what is there already has its place.
+    // A large object takes room as its blocks come. An object that is stored already has its room.
     let is_large = response.length.is_some_and(|length| length > core.store.object_bytes_max());
     if is_large || core.shard_mut().lookup_owned(hash, key).is_some() {
         return true;
@@ -216,9 +219,9 @@ fn has_room_for_query(
         None => core.config.memory_bytes,
     };
     let capacity = all_bytes / core.store.cores() as u64;
-    match core.queries.may_add(path, hash, bytes, capacity, now_s) {
-        queries::Stored::Yes => true,
-        queries::Stored::Refused { percent, is_to_be_said } => {
+    match core.queries.admit(path, hash, bytes, capacity, now_s) {
+        QueryAdmission::Stored => true,
+        QueryAdmission::OverShare { percent, is_to_be_said } => {
             if is_to_be_said {
                 tracing::warn!(
                     path = %String::from_utf8_lossy(&primary[..path_bytes]).replace('\0', ""),
@@ -231,8 +234,8 @@ fn has_room_for_query(
     }
 }
 
-/// The freshness of what a peer sent. An operator's lifetime counted from the arrival there, and does not begin anew; what
-/// the peer took for fresh is fresh for a second here, so that those who wait for it get it.
+/// The freshness of an answer that a peer sent. An operator's lifetime counts from the arrival at the peer, and does
+/// not begin anew here. At least a second of it is left, so that the requests that wait get the answer.
 pub(crate) fn of_peer(freshness: Freshness) -> Freshness {
     if !freshness.source.is_operators() {
         return freshness;
@@ -318,7 +321,7 @@ pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64
     let (freshness, tags) = storable(core, request.site, &asked, head, &facts, times).ok()?;
     let is_plain = head.status == 200 && facts.vary.as_ref().is_ok_and(Vary::is_empty);
     let is_said = freshness.source.is_explicit() && freshness.ttl_s() > 0;
-    // What a POST sets is its client's, and no less so where the site has it removed.
+    // A cookie that the answer to a POST sets makes it its client's, also where the site has `Set-Cookie` removed.
     let is_for_one = facts.sets_cookie && core.config.cookies != CookieRule::Rfc;
     let length = length_of(answer.framing);
     let omit = omitted(core, request.site, &facts.directives.omit);

@@ -103,6 +103,7 @@ mod put;
 mod queries;
 mod query;
 mod rates;
+mod refused_keys;
 mod request;
 mod respond;
 mod response;

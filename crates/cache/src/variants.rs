@@ -7,18 +7,14 @@
 
 use engine::store::Hash;
 
-use crate::places::Places;
+use crate::{places::Places, refused_keys::RefusedKeys};
 
 /// Addresses that a core remembers.
 const ADDRESSES: usize = 1024;
-/// Variants that were not stored and that it remembers.
-const REFUSED: usize = 4096;
 /// New variants that an address may have at once.
 pub(crate) const VARIANTS_MAX: u32 = 256;
 /// After which one more may come: those of before expire, too.
 const NEW_EVERY_S: u64 = 15;
-/// For how long a variant is remembered that was not stored.
-const REFUSED_S: u64 = 60;
 
 /// The new variants of an address.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,16 +24,15 @@ struct Added {
     at_s: u64,
 }
 
-/// Those of each address.
+/// The variants of each address.
 pub(crate) struct Variants {
     added: Places<Added>,
-    /// When they were.
-    refused: Places<u64>,
+    refused: RefusedKeys,
 }
 
 impl Default for Variants {
     fn default() -> Self {
-        Self { added: Places::new(ADDRESSES), refused: Places::new(REFUSED) }
+        Self { added: Places::new(ADDRESSES), refused: RefusedKeys::default() }
     }
 }
 
@@ -51,13 +46,7 @@ impl Variants {
         let is_among_them = added.left > 0;
         added.left = added.left.saturating_sub(1);
         self.added.set(address, added);
-        let is_wanted =
-            || self.refused.get(variant).is_some_and(|at_s| now_s.saturating_sub(at_s) < REFUSED_S);
-        if is_among_them || is_wanted() {
-            return true;
-        }
-        self.refused.set(variant, now_s);
-        false
+        is_among_them || self.refused.has_or_insert(variant, now_s)
     }
 }
 

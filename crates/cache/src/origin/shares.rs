@@ -5,10 +5,11 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Arc, PoisonError},
 };
 
+use engine::accounts::ClientKey;
 use tokio::sync::Notify;
 
 #[expect(
@@ -20,50 +21,45 @@ type Lock<T> = std::sync::Mutex<T>;
 /// One in so many of the places is a client's under want.
 const SHARE: usize = 4;
 
-/// Who uses places: an address, or a network of IPv6 that one subscriber has (/64); `None`: nobody in particular, who has
-/// no share of its own, such as this machine itself.
+/// The client that an exchange is counted for; `None`: nobody in particular, who has no share of its own, such as this
+/// machine itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Client(Option<IpAddr>);
+pub(crate) struct Client(Option<ClientKey>);
 
 impl Client {
     /// Nobody in particular.
     pub(crate) const NOBODY: Self = Self(None);
 
-    /// Whoever has this address.
+    /// The client that an address belongs to.
     pub(crate) fn at(address: IpAddr) -> Self {
-        const NETWORK: u128 = !0 << 64;
-        match address.to_canonical() {
-            address if address.is_loopback() => Self::NOBODY,
-            IpAddr::V6(address) => Self(Some(Ipv6Addr::from_bits(address.to_bits() & NETWORK).into())),
-            address => Self(Some(address)),
-        }
+        Self((!address.to_canonical().is_loopback()).then(|| ClientKey::of(address)))
     }
 }
 
-/// Who has how many of the places.
+/// The places, and how many of them each client has.
 pub(super) struct Shares {
     pub(super) max: usize,
-    used: Arc<Lock<Used>>,
+    used: Arc<Lock<Usage>>,
 }
 
 #[derive(Default)]
-struct Used {
+struct Usage {
     max: usize,
     all: usize,
-    by_client: HashMap<IpAddr, Of>,
+    by_client: HashMap<ClientKey, ClientPlaces>,
 }
 
-/// What a client has.
+/// The places of one client.
 #[derive(Default)]
-struct Of {
+struct ClientPlaces {
     places: usize,
-    /// Requests of its that wait for its share.
+    /// Requests that wait for the client's share.
     waiting: usize,
-    /// One of those may look again.
+    /// Wakes one of them to look again.
     freed: Arc<Notify>,
 }
 
-impl Used {
+impl Usage {
     fn is_scarce(&self) -> bool {
         self.all >= self.max.div_ceil(2)
     }
@@ -74,10 +70,10 @@ impl Used {
     }
 
     /// Counts a place as the client's, if it may have one more.
-    fn take(&mut self, Client(address): Client) -> bool {
-        if let Some(address) = address {
+    fn take(&mut self, Client(key): Client) -> bool {
+        if let Some(key) = key {
             let (is_scarce, most) = (self.is_scarce(), self.most());
-            let of = self.by_client.entry(address).or_default();
+            let of = self.by_client.entry(key).or_default();
             if of.places >= most && is_scarce {
                 return false;
             }
@@ -89,7 +85,7 @@ impl Used {
 
     fn give_back(&mut self, client: Client) {
         self.all -= 1;
-        // Whoever waits has its share; it may have more as soon as half of all are free.
+        // A client that waits has its share already, and may have more as soon as half of all places are free.
         if self.all + 1 == self.max.div_ceil(2) {
             self.by_client.values().filter(|of| of.waiting > 0).for_each(|of| of.freed.notify_one());
         }
@@ -99,26 +95,26 @@ impl Used {
         });
     }
 
-    /// Changes what a client has; who has nothing and waits for nothing is forgotten.
-    fn change(&mut self, Client(address): Client, change: impl FnOnce(&mut Of)) {
-        if let Some(address) = address
-            && let Some(of) = self.by_client.get_mut(&address)
+    /// Changes the places of a client; one without places and without waiting requests is forgotten.
+    fn change(&mut self, Client(key): Client, change: impl FnOnce(&mut ClientPlaces)) {
+        if let Some(key) = key
+            && let Some(of) = self.by_client.get_mut(&key)
         {
             change(of);
             if of.places == 0 && of.waiting == 0 {
-                self.by_client.remove(&address);
+                self.by_client.remove(&key);
             }
         }
     }
 }
 
-fn with<R>(used: &Lock<Used>, with: impl FnOnce(&mut Used) -> R) -> R {
+fn with<R>(used: &Lock<Usage>, with: impl FnOnce(&mut Usage) -> R) -> R {
     with(&mut used.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A place that a client has, while it has it.
 pub(super) struct Share {
-    used: Arc<Lock<Used>>,
+    used: Arc<Lock<Usage>>,
     client: Client,
 }
 
@@ -130,7 +126,7 @@ impl Drop for Share {
 
 /// A request that waits for its client's share, while it does.
 struct Waiting<'a> {
-    used: &'a Lock<Used>,
+    used: &'a Lock<Usage>,
     client: Client,
 }
 
@@ -141,9 +137,9 @@ impl Drop for Waiting<'_> {
 }
 
 impl Shares {
-    /// Of so many places.
+    /// Shares of so many places.
     pub(super) fn new(max: usize) -> Self {
-        Self { max, used: Arc::new(Lock::new(Used { max, ..Used::default() })) }
+        Self { max, used: Arc::new(Lock::new(Usage { max, ..Usage::default() })) }
     }
 
     /// Places in use.
@@ -151,18 +147,18 @@ impl Shares {
         with(&self.used, |used| used.all)
     }
 
-    /// Counts a place as the client's; `None`: it has its share already, and more than half of all are in use. Whether there
-    /// is a place at all, somebody else says.
+    /// Counts a place as the client's; `None`: the client has its share already, and more than half of all places are in
+    /// use. The pool decides whether there is a place at all.
     pub(super) fn take(&self, client: Client) -> Option<Share> {
         let is_taken = with(&self.used, |used| used.take(client));
         is_taken.then(|| Share { used: Arc::clone(&self.used), client })
     }
 
-    /// Waits for one that the client may have.
+    /// Waits for a place that the client may have.
     pub(super) async fn wait(&self, client: Client) -> Share {
         let freed = with(&self.used, |used| {
-            client.0.map(|address| {
-                let of = used.by_client.entry(address).or_default();
+            client.0.map(|key| {
+                let of = used.by_client.entry(key).or_default();
                 of.waiting += 1;
                 Arc::clone(&of.freed)
             })
@@ -171,7 +167,7 @@ impl Shares {
         loop {
             match (self.take(client), &freed) {
                 (Some(share), _) => return share,
-                // What is given back in between is remembered by `freed`.
+                // `freed` remembers a place that is given back in between.
                 (None, Some(freed)) => freed.notified().await,
                 (None, None) => unreachable!("nobody in particular has no share to wait for"),
             }
