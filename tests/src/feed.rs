@@ -46,7 +46,7 @@ impl Feed {
         Self::start_by(None, kept.path().to_owned(), Some(kept), lines, free_port(), flags)
     }
 
-    /// Starts the newest nats-server with the same lines; none where it is not installed.
+    /// Starts the newest nats-server with the same lines; returns none where nats-server is not installed.
     #[must_use]
     pub fn start_nats_server(lines: &str) -> Option<Self> {
         let path = installed("hub/nats-server")?;

@@ -159,7 +159,7 @@ impl Answer<'_> {
         self.cache_status.is_some_and(|status| status.outcome == Outcome::Hit)
     }
 
-    /// Adds field lines to a head that is this answer's own.
+    /// Appends field lines to an owned head; a head of any other kind stays as it is.
     pub(crate) fn append_lines(&mut self, lines: &[u8]) {
         if let (Head::Owned(bytes), false) = (&mut self.head, lines.is_empty()) {
             bytes.extend_from_slice(lines);

@@ -58,7 +58,8 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply:
     let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
     let leader = Shared { response: own, ..shared.clone() }.join(false);
     if matches!(sink, Sink::Stored(_)) && !may_be_shared {
-        // Nobody who waited may have it, nor whoever comes meanwhile: all of them go to the origin side by side.
+        // No request that waited, and none that comes meanwhile, may use this answer: each asks the origin, all at once
+        // and not in turn.
         if entry.go_alone() {
             with_core(|core| {
                 core.count(Counter::WaitsInVain);
@@ -244,8 +245,8 @@ fn new_object<'o>(
     }
 }
 
-/// Whether an answer is an event stream: it lasts for as long as its client likes, and may be quiet for as long as a
-/// WebSocket.
+/// Returns whether an answer is an event stream, which lasts for as long as its client likes; it is then allowed to be
+/// quiet for as long as a WebSocket.
 fn lasts(arrived: &mut Arrived) -> bool {
     let is_event_stream = arrived.is_event_stream();
     if is_event_stream {
@@ -318,7 +319,7 @@ async fn pump(
             continue;
         };
         let read = if let Sink::Passing(_) = sink {
-            // What is passed is for its reader alone: without one, a silent origin is not waited for.
+            // A passed answer has one reader: once that has gone, a silent origin is not waited for.
             tokio::select! {
                 biased;
                 read = arrived.read(vacant) => read,
@@ -386,7 +387,8 @@ async fn pump(
     });
 }
 
-/// Counts an answer that nobody reads any more: its connection is closed with the rest of the answer in it.
+/// Counts a fetch that is given up because no client reads its answer any more. The origin's connection is closed with
+/// the rest of the answer unread.
 fn give_up() {
     with_core(|core| core.count(Counter::FetchesGivenUp));
 }

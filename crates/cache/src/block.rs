@@ -32,7 +32,8 @@ const KEPT_S_MIN: u32 = 24 * 60 * 60;
 /// Why what has a strong validator and a length is not fetched in blocks: its origin does not send parts as it said.
 pub(crate) const NO_RANGES: &str = "no-ranges";
 
-/// Why what has been in blocks is not for a while: again and again a block came of another version than its object.
+/// The reason why an object is passed for a while and not fetched in blocks: its blocks came again and again in another
+/// version than the object.
 pub(crate) const VERSIONS_DIFFER: &str = "versions-differ";
 
 /// Whether an answer that is stored is to be fetched in blocks: it is long, its version can be recognised byte for byte

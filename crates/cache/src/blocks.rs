@@ -38,9 +38,10 @@ use crate::{
 
 /// How often a block is looked for again that was said to be there.
 const LOOKS_MAX: usize = 3;
-/// Blocks that a request for several ranges may have fetched in any case …
+/// Missing blocks that a request for several ranges may have fetched, however few bytes of them it asks for.
 const WIDE_BLOCKS_MAX: usize = 4;
-/// … and beyond that, how many times the bytes that it asks for.
+/// With more missing blocks than [`WIDE_BLOCKS_MAX`]: how many times the bytes asked for these blocks may have
+/// together.
 const WIDE_TIMES: u64 = 4;
 /// Whether all blocks are there is not asked beyond so many: it would take the turn of others.
 const LOOKED_FOR_MAX: u32 = 64;
@@ -126,8 +127,8 @@ pub(crate) async fn open(
     Ok(Opened { blocks, was_stored })
 }
 
-/// Whether these ranges lie so far apart that their blocks, as far as those are not stored, are many and many times what is
-/// asked for: 32 ranges of a byte each would have 14 MB fetched.
+/// Returns whether the ranges lie so far apart that the missing blocks have many times the bytes that are asked for: 32
+/// ranges of a byte each would have 14 MB fetched.
 pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Request>) -> bool {
     let InBlocks { version, range } = found;
     let (version, range, request) = (version.clone(), range.clone(), Arc::clone(request));
@@ -135,7 +136,7 @@ pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Re
     let mut numbers: Vec<u32> = ranges
         .iter()
         .flat_map(|range| Version::number_at(range.start)..=Version::number_at(range.end - 1))
-        // A range that has that many blocks asks for them.
+        // The bound is enough: a range with that many blocks asks for their bytes, and is not wide.
         .take(LOOKED_FOR_MAX as usize)
         .collect();
     numbers.dedup();

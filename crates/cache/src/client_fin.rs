@@ -1,15 +1,15 @@
-//! Which exchanges end when their client closes its sending half (FIN).
+//! The exchanges that end when their client closes its sending half (FIN).
 //!
-//! A client may close its half and wait for the answer (RFC 9112 §9.6), so an exchange goes on by default. An event stream,
-//! a wait or an upgrade is of use to nobody whose browser tab is closed, and would hold an origin's connection until it
+//! A client may close its half and wait for the answer (RFC 9112 §9.6), so an exchange goes on by default. A closed
+//! browser tab has no use for an event stream, a wait or an upgrade, which would hold an origin's connection until it
 //! falls silent.
 
 use wire::http1::fields::list;
 
 use crate::{core::with_core_of, key, pipe, request::Request};
 
-/// Whether an exchange is for nobody once its client has said that nothing follows: an event stream, a wait (RFC 7240
-/// §4.3, or a path that ends so, as that of our mail's API does), an upgrade, and whatever a site says it of.
+/// Returns whether the client's FIN ends the exchange: for an event stream, a wait (`Prefer: wait`, RFC 7240 §4.3, or a
+/// path that ends in `/wait`, as in our mail's API), an upgrade, and every request of a site with `ends_at_fin`.
 pub(crate) fn ends_exchange(request: &Request) -> bool {
     let head = request.head();
     let has = |name: &str, begins: &[u8]| {

@@ -39,7 +39,7 @@ use crate::tags::TAG_FIELDS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CookieRule {
     /// A response with `Set-Cookie` is never stored nor shared, whatever it says; a response to a request with `Cookie`
-    /// is stored only on explicit freshness. What Varnish and nginx do, roughly.
+    /// is stored only on explicit freshness. Varnish and nginx do roughly this.
     #[default]
     Safe,
     /// As `Safe`; and what answers a request with `Cookie` is stored, and what is stored answers one, only if it is said
@@ -159,8 +159,8 @@ pub struct Limits {
     pub origin_idle_time_max: Duration,
     /// Idle connections to the origin kept per core.
     pub origin_idle_connections_max: usize,
-    /// Exchanges with a server of an origin per core; more requests wait in a queue. A quarter is for misses that will be
-    /// stored; and while more than half is in use, a client has a quarter at most.
+    /// Exchanges with one server of an origin, per core; further requests wait in a queue. A quarter is kept for misses
+    /// that will be stored. While more than half is in use, one client has a quarter at most.
     pub origin_connections_max: usize,
     /// Requests per core that wait for one of these; more are answered 503.
     pub origin_queue_max: usize,
@@ -178,7 +178,7 @@ pub struct Limits {
     pub connection_bytes_max: usize,
 }
 
-/// Exchanges with a server of an origin per core, where the process may open as many files.
+/// The default of [`Limits::origin_connections_max`], where the process may open as many files.
 pub const ORIGIN_CONNECTIONS_MAX: usize = 4096;
 
 impl Default for Limits {
@@ -220,7 +220,7 @@ impl Default for Limits {
             origin_idle_time_max: Duration::from_secs(20),
             // As many as may be busy: a kept connection costs a descriptor, a new one some 50 µs of our processor.
             origin_idle_connections_max: 256,
-            // So many slow pages at once cost nothing but descriptors; a quarter is one client's where they are wanted.
+            // Slow pages cost nothing but descriptors. One client has a quarter at most while others want them.
             origin_connections_max: ORIGIN_CONNECTIONS_MAX,
             origin_queue_max: 1024,
             origin_lasting_max: 1024,

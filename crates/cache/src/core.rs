@@ -218,10 +218,10 @@ pub(crate) const READ_BYTES: usize = 64 * 1024;
 /// Room for answers from the start, so that no hit makes it grow: what is gathered, and one answer more.
 const OUT_BYTES: usize = 512 * 1024;
 
-/// For how long nobody waits for a fetch after requests have waited for one in vain, in milliseconds.
+/// Milliseconds for which requests for an object do not wait for its fetch, after some have waited for one in vain.
 const VAIN_MS: u64 = 60_000;
 
-/// Within which time the second loss of an object in blocks leaves a note, in milliseconds.
+/// Milliseconds within which the second change of version of an object in blocks leaves a note, by which it is passed.
 const VERSIONS_DIFFER_MS: u64 = 600_000;
 
 /// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, eviction ahead of
@@ -276,9 +276,11 @@ pub(crate) struct Own {
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) lately: Lately,
-    /// Requests waited for these in vain: who comes meanwhile does not wait for a fetch, which is for its own client alone.
+    /// Objects whose fetch some requests have waited for in vain. For [`VAIN_MS`] no request waits for another's fetch:
+    /// each asks the origin itself.
     pub(crate) vain: Lately,
-    /// Objects in blocks that were dropped because another version came for a block: the next time that is noted.
+    /// Objects in blocks for which a block came in another version. The next time within [`VERSIONS_DIFFER_MS`] leaves
+    /// a note.
     pub(crate) versions_differ: Lately,
     /// Other accelerators that share keys with this one.
     pub(crate) peers: Option<Arc<Peers>>,
@@ -294,7 +296,7 @@ pub(crate) struct Own {
     pub(crate) coders: Option<Coders>,
     /// How many variants of an address were stored.
     pub(crate) variants: Variants,
-    /// How much the queries of a path have taken of the store.
+    /// The part of the store that the queries of each path have taken.
     pub(crate) queries: Queries,
     pub(crate) invalidations: Invalidations,
     pub(crate) book: Arc<Book>,
@@ -305,7 +307,7 @@ pub(crate) struct Own {
     /// For clients that speak HTTP/2.
     pub(crate) http2: RefCell<http2::Scratch>,
     pub(crate) multiplexes: RefCell<Multiplexes>,
-    /// What each client makes the core do and hold.
+    /// The stream tasks and the request heads that each client has on this core.
     pub(crate) accounts: Accounts,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
@@ -574,7 +576,7 @@ impl Core {
         store_s(clock::unix_s())
     }
 
-    /// The time by which stored objects are dropped, in whole seconds: a step of the clock counts once it has lasted.
+    /// The time by which stored objects expire, in whole seconds. A step of the clock counts once it has lasted.
     pub(crate) fn expiry_now_s(&self) -> u32 {
         store_s(self.expiry_clock.unix_s())
     }
@@ -593,9 +595,9 @@ impl Core {
         RequestFacts { certificate: is_known, ..facts }.under(ruled)
     }
 
-    /// Whether a request has come to the wrong place: over a connection on which another host's certificate was shown
-    /// (RFC 9110 §7.4). Browsers send requests for several hosts over one connection of HTTP/2 (RFC 9113 §9.1.1); over
-    /// HTTP/1.1 it is somebody who asks one site for another.
+    /// Returns whether a request came over a connection on which another host's certificate was shown (RFC 9110 §7.4).
+    /// Browsers send requests for several hosts over one connection of HTTP/2 (RFC 9113 §9.1.1); over HTTP/1.1 the
+    /// client asks one site for another.
     #[inline]
     pub(crate) fn is_misdirected(&self, session: Option<&Session>, head: &RequestHead<'_, '_>) -> bool {
         let (Some(terms), Some(session)) = (&self.terms, session) else { return false };
@@ -754,7 +756,7 @@ impl OfSite {
         Self { group, wish: Wish { block_of, ..wish } }
     }
 
-    /// The same where an object in blocks is asked about, which stays with its member (0: any).
+    /// Adds the member that sent the head of an object in blocks, which stays with it (0: any member).
     pub(crate) fn with_member_of(self, member: u32) -> Self {
         let block_of = if member > 0 { member } else { self.wish.block_of };
         Self { wish: Wish { block_of, ..self.wish }, ..self }

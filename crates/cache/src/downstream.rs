@@ -12,11 +12,11 @@ pub(crate) trait Downstream: Send {
     /// Trailer lines as they came, once the body is complete.
     fn trailers(&self) -> &[u8];
 
-    /// Waits until the client has gone, as far as that ends the exchange ([`Sink::gone`](crate::sink::Sink::gone)).
+    /// Waits until the client is gone in a way that ends the exchange ([`Sink::gone`](crate::sink::Sink::gone)).
     fn gone(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Takes the way to the origin of a body that is not over although its answer has begun: the client sends on while it
-    /// is answered.
+    /// Takes the way to the origin for a body that is not over although its answer has begun: the client goes on
+    /// sending it while the answer comes.
     fn goes_on(&mut self, onward: Box<Onward>);
 
     /// Tells what an origin says before its answer (RFC 9110 §15.2): a status line and field lines. A client that does

@@ -32,12 +32,13 @@ impl Entry {
         with_core(|core| core.in_flight.borrow_mut().announce(self.number, shared));
     }
 
-    /// Whether requests wait for its answer.
+    /// Returns whether requests wait for the answer to this fetch.
     pub(crate) fn is_waited_for(&self, core: &Core) -> bool {
         core.in_flight.borrow().is_waited_for(self.number)
     }
 
-    /// Nobody else is to have the body: who waited asks alone. Answers whether somebody did.
+    /// Keeps the body for the client that the fetch was begun for: the requests that waited ask the origin alone.
+    /// Returns whether there were any.
     pub(crate) fn go_alone(&self) -> bool {
         let waited = with_core(|core| core.in_flight.borrow_mut().go_alone(self.number));
         let has_waited = !waited.is_empty();

@@ -1,5 +1,5 @@
-//! Exchanges whose clients go, and such that go both ways at once. What must happen at once is counted in turns of the loop,
-//! which is the test's own, with real sockets.
+//! Exchanges whose client leaves, and exchanges in which request and answer go on at the same time. The sockets are
+//! real. The loop is the test's own: a test counts its turns where something must happen at once.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::{
     visitor::Peer,
 };
 
-/// Within so many turns of the loop happens what happens at once: some, because a busy kernel hands a FIN over late.
+/// Turns of the loop that count as "at once": more than one, because a busy kernel hands a FIN over late.
 const TURNS_AT_ONCE: usize = 20_000;
-/// As long as it takes a test to find that something does not happen.
+/// Turns of the loop after which a test takes it that something does not happen.
 const TURNS_NEVER: usize = 500;
 
 /// An accelerator in this thread, and its origin.
@@ -47,7 +47,7 @@ impl Scene {
         Self { origin, clients, _inbox }
     }
 
-    /// A client, which is served from now on.
+    /// Connects a client, which the accelerator serves from now on.
     async fn client(&self) -> TcpStream {
         let address: SocketAddr = self.clients.local_addr().expect("bound");
         let client = TcpStream::connect(address).await.expect("connected");
@@ -65,7 +65,7 @@ impl Scene {
         client
     }
 
-    /// The next request at the origin: its connection, and the request up to the end of its head.
+    /// Takes the next request at the origin: returns its connection, and the request up to the end of its head.
     async fn asked(&self) -> (TcpStream, String) {
         let (mut stream, _) = self.origin.accept().await.expect("asked");
         let head = until(&mut stream, "\r\n\r\n").await;
@@ -81,19 +81,19 @@ fn run(test: impl Future<Output = ()>) {
     });
 }
 
-/// Turns of the loop until something is so; `None`: it is not within as many.
+/// Counts the turns of the loop until `is_so` holds; `None`: it does not hold within `most`.
 async fn turns_until(most: usize, mut is_so: impl FnMut() -> bool) -> Option<usize> {
     for turn in 0..most {
         if is_so() {
             return Some(turn);
         }
-        // Looks at the sockets before it goes on.
+        // The loop looks at the sockets before the test goes on.
         tokio::task::yield_now().await;
     }
     None
 }
 
-/// Whether the other side has ended the connection.
+/// Returns whether the other side has ended the connection.
 fn has_ended(stream: &TcpStream) -> bool {
     match stream.try_read(&mut [0; 64]) {
         Ok(bytes) => bytes == 0,
@@ -106,7 +106,7 @@ fn assert_at_once(turns: Option<usize>, what: &str) {
     assert!(turns.is_some(), "not within {TURNS_AT_ONCE} turns of the loop: {what}");
 }
 
-/// Reads until what came ends so.
+/// Reads until the text ends with `end`, and returns it.
 async fn until(stream: &mut TcpStream, end: &str) -> String {
     let mut came = Vec::new();
     while !came.ends_with(end.as_bytes()) {
@@ -123,7 +123,7 @@ async fn send(stream: &mut TcpStream, text: &str) {
     stream.write_all(text.as_bytes()).await.expect("it is taken");
 }
 
-/// The client's FIN.
+/// Sends the client's FIN.
 async fn half_close(stream: &mut TcpStream) {
     stream.shutdown().await.expect("open");
 }
@@ -143,8 +143,8 @@ fn post(path: &str, more: &str) -> String {
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n";
 
-/// Missed or passed, in chunks or until the end of the connection, told to the store or not: the origin's connection ends as
-/// soon as the client has gone, although the origin says nothing.
+/// The origin's connection ends as soon as the client has gone, although the origin says nothing: for misses and
+/// passes, for answers in chunks and until the end of the connection, with and without `no-store`.
 #[test]
 fn event_streams_end_at_their_clients_fin() {
     run(async {
@@ -164,7 +164,7 @@ fn event_streams_end_at_their_clients_fin() {
             let turns = turns_until(TURNS_AT_ONCE, || has_ended(&origin)).await;
             assert_at_once(turns, &format!("{request}{more}"));
         }
-        // One that the client resets, and one of which nothing but the head has come.
+        // Nothing but the head has come when the client resets or closes its connection.
         for is_reset in [true, false] {
             let mut client = scene.client().await;
             send(&mut client, &get("/silent", "")).await;
@@ -253,7 +253,7 @@ fn passed_exchanges_end_at_a_reset() {
             reset(client);
             assert_at_once(turns_until(TURNS_AT_ONCE, || has_ended(&origin)).await, "reset");
         }
-        // Its FIN came long before.
+        // The client's FIN came long before its reset.
         let mut client = scene.client().await;
         send(&mut client, &(post("/slow", "Content-Length: 2\r\n") + "hi")).await;
         half_close(&mut client).await;
@@ -290,7 +290,8 @@ fn stored_fetches_go_on_without_their_clients() {
     });
 }
 
-/// The client that an event stream was asked for has gone; another waits for the same answer, which may be shared after all.
+/// The client that a fetch was begun for has gone. A second client waits for the answer, which turns out to be
+/// shareable: the fetch goes on.
 #[test]
 fn shared_fetches_go_on_for_who_waits() {
     run(async {
@@ -322,7 +323,7 @@ fn sites_may_end_all_exchanges_at_a_fin() {
     });
 }
 
-/// What a client sends behind a request that is being answered is its next request.
+/// Bytes that a client sends behind a request that is being answered are its next requests.
 #[test]
 fn requests_behind_a_slow_one_are_answered() {
     run(async {
@@ -345,7 +346,8 @@ fn requests_behind_a_slow_one_are_answered() {
     });
 }
 
-/// Much behind a body in chunks, which has come at once with its end, is no more than what one read takes.
+/// Many requests come together with the end of a chunked body. The answer arrives all the same: no more of them is kept
+/// than one read takes.
 #[test]
 fn much_behind_a_chunked_body_is_not_lost() {
     run(async {
@@ -375,7 +377,8 @@ fn much_behind_a_chunked_body_is_not_lost() {
     });
 }
 
-/// Each side says something when the other has; an origin that answers at once, and one that answers the whole.
+/// Client and origin take turns: each sends a piece when the other's piece has come. The request's body is in chunks,
+/// or of a told length.
 #[test]
 fn both_ways_at_once_over_http1() {
     run(async {
@@ -404,7 +407,7 @@ fn both_ways_at_once_over_http1() {
     });
 }
 
-/// A body that neither side's sockets hold goes up and down at once: nobody waits for the other.
+/// A body larger than the sockets' buffers goes up and comes down at the same time: neither side waits for the other.
 #[test]
 fn large_bodies_go_both_ways_at_once() {
     const BYTES: usize = 32 << 20;
@@ -469,7 +472,8 @@ fn both_ways_at_once_over_http2() {
     });
 }
 
-/// An origin that has answered and reads no more does not keep its client from the answer; the client's end ends both ways.
+/// An origin that has answered and reads no more does not keep the answer from the client. A client that leaves ends
+/// both directions.
 #[test]
 fn the_rest_of_a_request_ends_with_its_answer() {
     run(async {
@@ -493,7 +497,7 @@ fn the_rest_of_a_request_ends_with_its_answer() {
     });
 }
 
-/// Opens so many requests on a connection of HTTP/2; those that were not refused.
+/// Opens `count` requests on a connection of HTTP/2, and returns the answers to come.
 async fn slow_streams(client: TcpStream, count: usize, head: &str) -> Vec<h2::client::ResponseFuture> {
     let (sender, connection) = h2::client::handshake(client).await.expect("a connection");
     tokio::spawn(connection);
@@ -507,13 +511,13 @@ async fn slow_streams(client: TcpStream, count: usize, head: &str) -> Vec<h2::cl
     asked
 }
 
-/// A hundred slow streams of one client leave room for who comes after it.
+/// A hundred slow streams of one client leave room for the next client.
 #[test]
 fn slow_streams_of_one_client_leave_room() {
     one_client_leaves_room(64, 64 << 20, 10);
 }
 
-/// A few with long heads do, too.
+/// Streams with long heads of one client leave room for the next client, too.
 #[test]
 fn long_heads_of_one_client_leave_room() {
     one_client_leaves_room(10_000, 256 << 10, 8000);
@@ -537,7 +541,7 @@ fn one_client_leaves_room(tasks: usize, bytes: usize, head: usize) {
                 origins.push(stream);
             }
             assert!((8..100).contains(&origins.len()), "{} are answered by tasks", origins.len());
-            // Over HTTP/1 and over HTTP/2.
+            // The other client asks over HTTP/1, then over HTTP/2.
             let mut other = scene.client().await;
             send(&mut other, &post("/mine", "Content-Length: 0\r\n")).await;
             let (mut origin, head) = scene.asked().await;

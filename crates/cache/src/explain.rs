@@ -375,7 +375,8 @@ impl Walk<'_> {
         key::hash_of_variant(address, self.core.store.hash(key))
     }
 
-    /// What its origin would be sent. Nobody has connected: whom the request names as its visitor, or this machine.
+    /// The fields that the origin would be sent. No client has connected: the visitor is the one that the request
+    /// names, or this machine.
     fn fields(&self) -> SentFields<'_> {
         let this_machine = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let named = forwarded::client(

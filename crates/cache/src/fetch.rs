@@ -38,8 +38,8 @@ use crate::{
     revalidate::{self, Freshened, Known, Stored},
 };
 
-/// Asks the owner of the request's key for the object; for itself `alone`, if it will hardly be stored. `None`: the client
-/// is gone.
+/// Asks the owner of the request's key for the object. With `alone`, the fetch is for this client only, because the
+/// answer will hardly be stored. `None`: the client is gone.
 pub(crate) async fn ask(
     request: &Arc<Request>,
     anew: bool,
@@ -67,7 +67,7 @@ pub(crate) async fn ask(
         let told = tokio::select! {
             biased;
             told = &mut said => told,
-            // What was begun goes on: it may be stored, and others may wait for it.
+            // The fetch goes on without this client: its answer may be stored, and others may wait for it.
             () = client.gone() => return None,
         };
         match told {
@@ -243,7 +243,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
                     freshened
                 });
                 if let Freshened::Yes { set_cookie } = freshened {
-                    // An answer that sets a cookie is for the client that asked; the others ask for themselves.
+                    // A 304 with `Set-Cookie` is for the client that asked; the others ask the origin themselves.
                     entry.end(|| match set_cookie[..] {
                         [] => Start::Validated { set_cookie: Vec::new() },
                         [..] => Start::Alone,
@@ -296,8 +296,8 @@ fn unfit(
         note::leave(core, request.primary(), &facts, block::NO_RANGES, clock::unix_s(), bans, None);
     }
     if fit == Fit::OtherVersion {
-        // The first time its origin has changed it. Again and again, its servers have different ones, or it is made anew
-        // each time: it is passed for a while.
+        // The first time, the origin has changed the object. Again and again, its servers have different versions, or
+        // the object is made anew for each request: it is passed for a while.
         let now_ms = clock::monotonic_ms();
         if core.versions_differ.has(block.object, now_ms) {
             let facts = core.facts_of(request);
@@ -322,7 +322,7 @@ pub(crate) async fn alone(request: &Request) -> Result<Box<Arrived>, OriginError
     let (mut reply, _) = oneshot::channel();
     let arrived = exchange(request, None, &mut reply, None).await.map_err(|error| match error {
         SendError::Origin(error) => error,
-        // Who asks is not watched here.
+        // The client is not watched here: there is no entry.
         SendError::Ours(Left) => OriginError::Closed,
     });
     if let Err(error) = &arrived {
@@ -339,8 +339,9 @@ async fn behind_hits() {
     }
 }
 
-/// Sends the request as it is asked for the store, on condition that it is not what is known; and waits for the head. With
-/// its `entry`, what is hardly stored is given up when the client that it was begun for has gone.
+/// Sends the request as for the store, with conditions on the `known` object, and waits for the head of the answer.
+/// With `entry`, an exchange that ends at its client's FIN ([`client_fin`]) is given up once the client has gone and no
+/// other request waits for the answer.
 async fn exchange(
     request: &Request,
     known: Option<&Known>,
@@ -380,7 +381,7 @@ async fn exchange(
     origin::ask(&of_site, &config.limits, &asked, &mut leader, connected).await
 }
 
-/// The client that a fetch was begun for has gone, and nobody else waits.
+/// The client that a fetch was begun for has gone, and no other request waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left;
 
@@ -390,7 +391,8 @@ pub(crate) struct Leader<'a> {
     pub(crate) reply: Option<&'a mut Reply>,
     /// It is a peer that is asked: that it goes on waiting is said to us alone.
     pub(crate) is_of_peer: bool,
-    /// An event stream's or a wait's place in the table: it is given up when nobody waits for it.
+    /// The fetch's place in the table, for an exchange that ends at its client's FIN ([`client_fin`]): that exchange is
+    /// given up once the client has gone and no other request waits.
     pub(crate) entry: Option<&'a Entry>,
 }
 

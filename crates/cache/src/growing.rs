@@ -183,15 +183,15 @@ pub(crate) enum End {
 
 /// The state of a growing body that all its followers share.
 pub(crate) struct Growing {
-    /// An event stream.
+    /// The body is an event stream.
     is_event_stream: bool,
     end: AtomicU8,
     /// Trailer lines as they came (each ended by CRLF), set before the end is.
     trailers: OnceLock<Vec<u8>>,
     progress: Notify,
-    /// Cursors that there are.
+    /// How many cursors there are.
     readers: AtomicUsize,
-    /// Told when the last cursor has gone.
+    /// Notified when the last cursor has gone.
     unread: Notify,
 }
 
@@ -207,9 +207,9 @@ impl Growing {
         }
     }
 
-    /// Waits until nobody reads any more. Only for a body that has had its reader and that nobody joins later.
+    /// Waits until no cursor is left. Only for a body that has had its reader and that no other reader joins later.
     pub(crate) async fn wait_until_unread(&self) {
-        // A permit is left behind where the last cursor goes first, so no departure is missed.
+        // `Notify` keeps a permit where the last cursor goes first, so no departure is missed.
         while self.readers.load(Ordering::Acquire) > 0 {
             self.unread.notified().await;
         }
@@ -278,7 +278,6 @@ impl Cursor {
         self.growing.trailers()
     }
 
-    /// Whether the body is an event stream.
     pub(crate) fn is_event_stream(&self) -> bool {
         self.growing.is_event_stream
     }

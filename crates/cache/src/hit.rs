@@ -113,7 +113,7 @@ pub(crate) fn answer<'a>(
     if has_passed_here(core, head) {
         return slow(keyed, State::Synth(Fault::LoopDetected), Fwd::Bypass);
     }
-    // A purge is about a page under any scheme, and its sender follows no redirect.
+    // A purge is for the page under every scheme, and its sender follows no redirect.
     let is_purge = facts.method == policy::request::Method::Purge;
     // An `https://` target is accepted on a TLS connection only (RFC 9110 §4.2.2).
     if !is_purge && key::said_by_target(head) == Some(Scheme::Https) && key::scheme(key) == Scheme::Http {

@@ -20,7 +20,6 @@ impl Holding {
         Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into(), cores }
     }
 
-    /// How many cores there are.
     pub(crate) fn cores(&self) -> usize {
         self.cores
     }

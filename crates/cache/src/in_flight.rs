@@ -51,8 +51,8 @@ pub(crate) enum Start {
     },
     /// It is in the store by now: look again.
     Again,
-    /// The origin says that what is stored is still the same: it may be used, fresh or not. The lines are `Set-Cookie`
-    /// fields of its 304, for this client alone.
+    /// The origin says (304) that the stored object is still the same: it may be used, fresh or not. The lines are the
+    /// `Set-Cookie` fields of the 304, for this client alone.
     Validated { set_cookie: Vec<u8> },
     /// The origin fails, and what is stored may be shown in the place of that.
     StandIn,
@@ -160,7 +160,8 @@ impl InFlight {
         }
         let is_purged =
             under_way.started.as_ref().is_some_and(|shared| !is_still_good(&want.request, &shared.response));
-        // Nobody joins what is for those who waited: the next who asks begins the next fetch, and others wait for that.
+        // No request joins an answer that is for those who waited. The next request begins the next fetch, and others
+        // wait for that one.
         let is_over = under_way
             .started
             .as_ref()
@@ -230,7 +231,7 @@ impl InFlight {
             .unwrap_or_default()
     }
 
-    /// Whether requests wait for a fetch beside the one that it was begun for.
+    /// Returns whether requests wait for a fetch, beside the one that it was begun for.
     pub(crate) fn is_waited_for(&self, number: Number) -> bool {
         self.fetches
             .get(&number.hash)

@@ -81,7 +81,7 @@ impl Numbers {
 pub(crate) enum What {
     /// What has one of these tags.
     Tags(Box<[u64]>),
-    /// What is stored under the address with this hash: that of a key, or of a host and path ([`key::place`]).
+    /// The objects under the address with this hash: the hash of a key, or of a host and path ([`key::place`]).
     Address(u64),
     /// Everything.
     All,
@@ -257,8 +257,8 @@ impl Table {
         self.mark_all(soft, true);
     }
 
-    /// The hashes by which an answer's address may have been purged: that of its own, and that of its host and path under
-    /// any scheme and port.
+    /// The hashes by which an answer's address may have been purged: that of its own key, and that of its host and path
+    /// under any scheme and port.
     fn addresses(&self, since: u64, address: Hash, key: impl FnOnce() -> Hash) -> [u64; 2] {
         let are_any = self.address.hard.max(self.address.soft) > since;
         [address.word(), if are_any { key().word() } else { address.word() }]
@@ -438,7 +438,7 @@ impl Invalidations {
         Verdict::Soft(soft)
     }
 
-    /// What stands for an object's host and path.
+    /// The hash of an object's host and path ([`key::place`]).
     fn place_of(&self, object: &Object<'_>) -> Hash {
         let (key, _) = &mut *self.scratch.borrow_mut();
         key.clear();

@@ -67,7 +67,7 @@ pub(crate) fn of_request(head: &RequestHead<'_, '_>, sites: &SiteTable, key: &mu
     site
 }
 
-/// Appends the authority that a request is for, as it is keyed; nothing where there is none.
+/// Appends the authority of a request in the form that keys have; nothing if the request has none.
 pub(crate) fn append_authority_of(head: &RequestHead<'_, '_>, out: &mut Vec<u8>) {
     if let Some(authority) = head.authority() {
         authority.normalise_into(default_port(scheme_of(head)), out);
@@ -163,11 +163,11 @@ pub(crate) fn primary(key: &[u8]) -> &[u8] {
     &key[..host_of(key).len() + url(key).len()]
 }
 
-/// The seed of [`place`]: any number that no store has by design.
+/// The seed of [`place`]: any number that is no store's seed by design.
 const PLACE_SEED: u64 = 0x706c_6163_6573;
 
-/// What stands for the host and the path of any key, without scheme and port: a purge names a page by that, under
-/// whatever scheme and port it is stored. Only hashes of addresses and tags are compared with it.
+/// The hash of the host and the path of any key, without scheme and port. A purge names a page by this hash, under
+/// whatever scheme and port the page is stored. Only hashes of addresses and tags are compared with it.
 pub(crate) fn place(key: &[u8]) -> Hash {
     Hash::seeded(url(key), Hash::seeded(host_and_port(key).0, PLACE_SEED).word())
 }
@@ -185,7 +185,8 @@ pub(crate) fn host_and_port(key: &[u8]) -> (&[u8], Option<u16>) {
     }
 }
 
-/// The keys of a page under both schemes: with the port of this one, with each of `ports`, and with none; this one first.
+/// The keys of a page under both schemes: with the port in `primary`, with each of `ports`, and with none. `primary` is
+/// first.
 pub(crate) fn forms(primary: &[u8], ports: &[u16]) -> Vec<Vec<u8>> {
     let (host, port) = host_and_port(primary);
     let mut forms = vec![primary.to_vec()];
@@ -208,14 +209,14 @@ pub(crate) fn forms(primary: &[u8], ports: &[u16]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// The URLs of the same page under both schemes, this one first: for accelerators that purge no more than what a URL says.
-/// None where it is no URL.
+/// The URLs of a page under both schemes, `url` first, for accelerators that purge exactly the URL that they are told.
+/// Empty if `url` is no URL.
 pub fn urls_of_page(url: &str) -> Vec<String> {
     let mut key = Vec::new();
     let is_url = of_url(url, &SiteTable::default(), &mut key);
     let mut urls: Vec<_> =
         if is_url { forms(&key, &[]).iter().map(|form| as_url(form)).collect() } else { Vec::new() };
-    // As it was written: its query is for the sites' rules.
+    // The first URL stays as it was written: its query is for the sites' rules.
     if let Some(first) = urls.first_mut() {
         url.clone_into(first);
     }
@@ -244,8 +245,8 @@ fn append_path(path_and_query: &str, rules: &SiteRules, key: &mut Vec<u8>) {
 }
 
 /// Makes a primary key that of the variant for a request: `spec` names the headers, `generation` is the sequence number
-/// of the record that holds the spec. A purge drops that record, and the next one has another number: what was stored
-/// under the old one is not found any more.
+/// of the record that holds the spec. A purge drops that record, and the next one has another number: variants stored
+/// under the old number are not found any more.
 pub(crate) fn append_variant(key: &mut Vec<u8>, generation: u64, spec: &[u8], fields: &impl SelectingFields) {
     key.push(0);
     key.extend_from_slice(&generation.to_le_bytes());

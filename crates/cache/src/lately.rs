@@ -11,7 +11,7 @@ const PLACES: usize = 1024;
 /// For how long: a failing origin is asked for an object once in this time by each core.
 const FOR_MS: u64 = 1000;
 
-/// Objects to which something happened a moment ago, each with the end of that moment.
+/// Objects for which an event was noted a moment ago, each with the end of that moment.
 pub(crate) struct Lately {
     until_ms: Places<u64>,
     for_ms: u64,
@@ -24,22 +24,22 @@ impl Default for Lately {
 }
 
 impl Lately {
-    /// A table whose moments last so long.
+    /// Makes a table that keeps an event for `for_ms` milliseconds.
     pub(crate) fn lasting(for_ms: u64) -> Self {
         Self { until_ms: Places::new(PLACES), for_ms }
     }
 
-    /// It happens to an object now.
+    /// Notes an event for an object.
     pub(crate) fn note(&self, hash: Hash, now_ms: u64) {
         self.until_ms.set(hash, now_ms + self.for_ms);
     }
 
-    /// It did not happen, after all.
+    /// Takes the event of an object back.
     pub(crate) fn forget(&self, hash: Hash) {
         self.until_ms.set(hash, 0);
     }
 
-    /// Whether it happened a moment ago.
+    /// Returns whether an event was noted for the object within the table's time.
     pub(crate) fn has(&self, hash: Hash, now_ms: u64) -> bool {
         self.until_ms.get(hash).is_some_and(|until_ms| now_ms < until_ms)
     }

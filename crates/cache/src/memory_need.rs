@@ -89,14 +89,14 @@ pub struct TooLittleMemory {
     objects: u64,
 }
 
-/// What this process may use of memory: the least of its cgroups' limits and of the machine's memory with its swap;
-/// `None` where neither can be read.
+/// Bytes of memory that this process may use: the least of its cgroups' limits and of the machine's memory with its
+/// swap. `None` where neither can be read.
 pub fn memory_limit() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().map(|text| machine_bytes(&text));
     [cgroup_limit(), machine.filter(|bytes| *bytes > 0)].into_iter().flatten().min()
 }
 
-/// Memory and swap, as `/proc/meminfo` has them in KiB.
+/// Bytes of memory and swap in the text of `/proc/meminfo`, which counts in KiB.
 fn machine_bytes(text: &str) -> u64 {
     let kib = |line: &str| {
         let rest = line.strip_prefix("MemTotal:").or_else(|| line.strip_prefix("SwapTotal:"))?;

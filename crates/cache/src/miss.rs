@@ -46,12 +46,13 @@ pub(crate) async fn miss(
             };
             let misfit = if collapsed { misfit() } else { None };
             if misfit == Some(Misfit::Stale) {
-                // The next one would be waited for in vain, too.
+                // The request would wait for the next answer in vain, too.
                 let look = Look { alone: true, ..Look::of(Trust::Fresh, None) };
                 return look_again(request, anew, fwd, look);
             }
             if misfit.is_none() && is_far_behind(request, &response) {
-                // Its origin sends the range alone; what has come of the rest is given up with its connection.
+                // A pass has the origin send the range alone. The answer that has begun is given up with its
+                // connection.
                 with_core(|core| core.count(Counter::WideRanges));
                 return Step::Then(State::Pass(Some(RANGE_ALONE)));
             }
@@ -88,14 +89,14 @@ pub(crate) async fn miss(
     look_again(request, anew, fwd, Look::of(Trust::Fresh, None))
 }
 
-/// What Cache-Status says of a range that was asked for by itself, since the whole is not stored.
+/// The detail in Cache-Status of a range that the origin was asked for by itself, because the whole is not stored.
 pub(crate) const RANGE_ALONE: &str = "range-alone";
 
-/// Bytes of an answer that may be read and dropped to get at a range of it.
+/// Bytes of an answer that may be read and dropped to reach a range in it.
 const SKIPPED_BYTES_MAX: u64 = block::BLOCK_BYTES;
 
-/// Whether a request asks for a range that far behind in an answer which is not stored: all before it would be read for
-/// nothing.
+/// Returns whether a request asks for a range so far into an answer which is not stored that all bytes before it would
+/// be read for nothing.
 fn is_far_behind(request: &Request, response: &Response) -> bool {
     if response.is_stored() || request.is_of_peer || request.block.is_some() {
         return false;
@@ -161,7 +162,7 @@ struct Look {
     as_sent: bool,
     /// `Set-Cookie` lines that the answer gets beside those of its head.
     set_cookie: Vec<u8>,
-    /// If it is a miss again, nobody is waited for.
+    /// The request waits for no other request's fetch, if it is a miss again.
     alone: bool,
 }
 

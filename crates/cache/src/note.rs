@@ -1,13 +1,15 @@
-//! Notes that what comes for an address is not to be stored: who asks for it meanwhile passes at once, beside all others,
-//! with conditions and ranges of its own, and does not wait for a fetch that will be of no use to it.
+//! Notes that the answers for an address are not stored. A request that finds one passes at once, beside all others,
+//! with its own conditions and ranges, and does not wait for a fetch that will be of no use to it.
 //!
-//! A note is a record of the store without a body, its head the reason, under a key of its own: the address, and what
-//! the request showed of its visitor. For a page that is private to those who have logged in may be for all to those who
-//! have not; so a request with a cookie leaves no note for one without, and one with credentials, or with a client's certificate,
-//! none for either.
+//! A note is a record of the store without a body. Its head is the reason. Its key is made of the address and of what
+//! the request showed of its visitor: a page that is private for visitors who have logged in may be for all others. So
+//! a request with a cookie leaves no note for one without, and one with credentials or a client's certificate none for
+//! either.
 //!
-//! A note holds for the variant whose answer it is about: the record of the address then has the names in `Vary`, and that
-//! of the variant the reason, under a key with the generation of the first and the values of those fields.
+//! An answer with `Vary` leaves two records. The record of the address has the names in `Vary`. The record of the
+//! variant has the reason, under a key with the generation of the first record and the values of those fields, so that
+//! the note holds for that variant only.
+//!
 //! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
 //! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
 
@@ -32,7 +34,7 @@ const NOTE_S: u32 = 60;
 /// that, as 50 clients of a private page would once a minute.
 const DUE_S: u32 = 60;
 
-/// Begins the head of a note that says by which fields there are others; no reason begins so.
+/// The beginning of the head of a note that holds the names in `Vary`; no reason begins with it.
 const VARIES: &[u8] = b"vary:";
 
 /// What a request shows of its visitor.
@@ -70,7 +72,8 @@ impl Shown {
 
 /// Whether a reason holds for who comes next, too, and a failure of the origin was none of it.
 pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
-    // A page of a session is its visitor's, whatever its status; while an origin fails, one request at a time is enough.
+    // An answer that sets a cookie is its visitor's, whatever its status below 500. Other errors leave no note: while
+    // an origin fails, one request at a time is enough.
     let is_failure = if why == Why::SetCookie { status >= 500 } else { status >= 400 };
     !is_failure
         && matches!(
@@ -91,8 +94,8 @@ pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
         )
 }
 
-/// Leaves a note for requests like this one; `bans` is the youngest purge that was known when its fetch began. `varies`:
-/// the names in the answer's `Vary`, and what the request has there. Runs on the owner's core.
+/// Leaves a note for requests like this one. `bans` is the youngest purge that was known when the fetch began. `varies`
+/// has the names in the answer's `Vary`, and the request's fields. Runs on the owner's core.
 pub(crate) fn leave(
     core: &Core,
     primary: &[u8],
@@ -126,7 +129,7 @@ pub(crate) fn leave(
     insert(core, hash, &key, reason.as_bytes(), now_s, bans);
 }
 
-/// Makes the key of an address's note that of a variant's; its hash, which has the address's owner.
+/// Makes the key of an address's note the key of a variant's note. Returns its hash, which has the address's owner.
 fn variant(
     generation: u64,
     spec: &[u8],
@@ -136,7 +139,7 @@ fn variant(
     key: &mut Vec<u8>,
 ) -> Hash {
     key::append_variant(key, generation, spec, fields);
-    // Neither a twin's nor a block's.
+    // The `N` tells this key from that of an encoded variant or a block.
     key.push(b'N');
     key::hash_of_variant(hash(primary), hash(key))
 }
@@ -185,7 +188,7 @@ pub(crate) fn of(
         Lookup::Hit(note) => Some(note),
         Lookup::Miss | Lookup::Contended => None,
     };
-    // What had expired on arrival is remembered for who explains, and waited for as before.
+    // A note about an answer that had expired on arrival is for `explain` only: requests wait for the next answer.
     find(core, primary, (facts, fields), now_s, look, |key| turn.hash(key), key)
         .filter(|note| note.reason != Why::Expired.name())
 }
@@ -227,7 +230,7 @@ fn find<'o>(
 /// The head of a note.
 type Says = SmallVec<[u8; 1024]>;
 
-/// What a note says, and until when; `None` where it holds no more.
+/// Returns the head of a note and the time at which it falls due; `None`: the note does not hold any more.
 fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
     let mut meta = StoredMeta::unpack(&note.meta())?;
     if core.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {

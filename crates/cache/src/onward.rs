@@ -2,15 +2,16 @@
 //! RFC 9112 §9.5).
 //!
 //! ```text
-//!   client ── poll_body ──▶ RequestHalf ──▶ origin          polled by whoever sends the answer, while that waits
+//!   client ── poll_body ──▶ RequestHalf ──▶ origin          polled by the sender of the answer, while that waits
 //!   client ◀── Sink ◀── Cursor ◀── pump ◀── origin
 //! ```
-//! Origins that begin their answers before they have the whole request, as gRPC's streams do in both ways, wait for the
-//! rest of it. It goes on until the answer has ended; what of it has not come by then is nobody's any more.
+//! An origin may begin its answer before it has the whole request, as gRPC's bidirectional streams do, and waits for
+//! the rest. The rest goes on until the answer has ended; bytes that have not come by then are not sent on.
 //!
-//! *Bounds:* one piece of the body at a time ([`READ_BYTES`](crate::downstream::READ_BYTES)), counted among what clients
-//! make us [hold](crate::held); the size of the whole body as ever. Its pace is not judged any more: it may wait for the
-//! answer. An exchange on which the origin sends nothing for `pipe_idle_time_max` ends.
+//! *Bounds:* one piece of the body at a time ([`READ_BYTES`](crate::downstream::READ_BYTES)), charged to the memory
+//! that clients make us [hold](crate::held); the limit on the size of the whole body. The pace of the body is not
+//! checked any more, because the client may wait for the answer. An exchange on which the origin sends nothing for
+//! `pipe_idle_time_max` ends.
 
 use std::{
     sync::Arc,
@@ -54,7 +55,7 @@ impl Onward {
         Self { half, request, piece: Vec::new(), held: Held::nothing(), is_over: false }
     }
 
-    /// Sends on what comes. Ready when nothing more is to be sent, and at once from then on.
+    /// Sends the body's bytes on as they come. Ready when nothing more is to be sent, and at once from then on.
     ///
     /// # Errors
     /// [`Broken`]: the client is gone, or its body breaks a rule.
@@ -66,12 +67,12 @@ impl Onward {
         while !self.is_over {
             match self.half.poll_sent(cx) {
                 Poll::Pending => {
-                    // Only what waits for the origin is held.
+                    // Only bytes that wait for the origin are charged.
                     let is_held = self.held.resize(self.half.unsent_bytes());
                     return if is_held { Poll::Pending } else { Poll::Ready(Err(Broken::Gone)) };
                 }
                 Poll::Ready(Ok(is_ended)) => self.is_over = is_ended,
-                // It has answered, and reads no more; or it has gone, which its answer shows.
+                // The origin has answered and reads no more; or it has gone, which its answer shows.
                 Poll::Ready(Err(_)) => self.is_over = true,
             }
             if self.is_over {
@@ -94,7 +95,7 @@ impl Onward {
     }
 }
 
-/// The trailers that an origin gets: none where the length of the body was told.
+/// The trailers that the origin is sent: none unless the body is in chunks.
 pub(crate) fn last(request: &Request, trailers: &[u8], is_chunked: bool) -> Vec<u8> {
     if !is_chunked {
         return Vec::new();

@@ -16,7 +16,8 @@ use crate::{
     request::Request,
 };
 
-/// Bytes a second that a frame comes with at least, where bodies may be slower than that: one frame is looked at whole.
+/// Bytes a second at which a frame must come at least, where bodies may be slower: a frame is looked at when it is
+/// whole.
 const FRAME_RATE_MIN: u64 = 128;
 
 /// The pace of one body.
@@ -49,7 +50,7 @@ impl Pace {
         self.pause_max
     }
 
-    /// How long the next frame of so many bytes may take, which is looked at when it is whole.
+    /// How long the next frame of `bytes` bytes may take, which is looked at when it is whole.
     pub(crate) fn frame_pause_max(&self, bytes: usize) -> Duration {
         frame_time_max(self.pause_max, self.rate_min, bytes)
     }
@@ -73,7 +74,7 @@ impl Pace {
     }
 }
 
-/// How long a frame with so many bytes of a body may take: as long as the slowest body that is taken, and a pause.
+/// How long a frame with `bytes` bytes of a body may take: the time of the slowest body that is accepted, and a pause.
 pub(crate) fn frame_time_max(pause_max: Duration, rate_min: u64, bytes: usize) -> Duration {
     pause_max + Duration::from_secs(bytes as u64 / rate_min.max(FRAME_RATE_MIN))
 }

@@ -33,7 +33,7 @@ use crate::{
     websocket,
 };
 
-/// How long a client may send nothing of its request's body before its place among the exchanges is given to others.
+/// How long a client may send nothing of its request's body before the exchange gives its place to others.
 const UPLOAD_SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// *pass*: this very request goes to the origin, and its answer to this client only. `None`: the client is gone.
@@ -93,7 +93,8 @@ pub(crate) async fn pass(
     Some(arrived_for(request, arrived, CacheStatus { detail, ..CacheStatus::fwd(fwd) }, bans).await)
 }
 
-/// Whether the tag in `If-Range` that ends like one of ours is that of the stored object, and so its origin's own.
+/// Returns whether the tag in `If-Range`, although it ends like one of ours, is the tag of the stored object, and so
+/// the origin's own.
 fn has_range_tag(core: &Core, request: &Request) -> bool {
     let head = request.head();
     let Some(said) = head.known(KnownHeader::IfRange).filter(|_| is_part_marked(&head.headers)) else {
@@ -205,7 +206,7 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
                 loop {
                     tokio::select! {
                         read = &mut read => break read.map_err(SendError::Ours)?,
-                        // It may answer without waiting for the rest.
+                        // The origin may answer without waiting for the rest.
                         early = exchange.answered_early(limits) => {
                             return early.map(|()| Handed::Answered).map_err(SendError::Origin);
                         }

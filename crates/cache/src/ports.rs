@@ -1,30 +1,31 @@
-//! The ports that are in keys beside those of the schemes: under which other addresses a page may be stored.
+//! The ports in keys other than those of the schemes: a page may be stored under each of them.
 //!
-//! A purge drops a page under each of them at once. *Bound:* [`PORTS_MAX`]; with more, or where a file has objects of an
-//! earlier run, a purge is also entered into every core's table, by host and path ([`place`](crate::key::place)).
+//! A purge drops a page under each of these ports at once. *Bound:* [`PORTS_MAX`]. With more ports, or where a file has
+//! objects of an earlier run, a purge is also entered into every core's table, by host and path
+//! ([`place`](crate::key::place)).
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 
 use crate::key;
 
-/// Ports that are known.
+/// How many ports are remembered.
 const PORTS_MAX: usize = 8;
 
-/// Those that were seen, for all cores; 0: none.
+/// The ports that were seen in keys, for all cores; 0: a free entry.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
     seen: [AtomicU16; PORTS_MAX],
-    /// There may be others.
+    /// Pages may be stored under ports that are not in `seen`.
     are_more: AtomicBool,
 }
 
 impl Ports {
-    /// Of a store in which there may be objects already.
+    /// Makes the table for a store in which there may be objects already.
     pub(crate) fn of_earlier_objects() -> Self {
         Self { are_more: AtomicBool::new(true), ..Self::default() }
     }
 
-    /// Something is stored under this key.
+    /// Notes the port in a key under which an object is stored.
     pub(crate) fn note(&self, key: &[u8]) {
         let Some(port) = key::host_and_port(key).1.filter(|port| *port != 0) else { return };
         for place in &self.seen {
@@ -36,12 +37,12 @@ impl Ports {
         self.are_more.store(true, Relaxed);
     }
 
-    /// Those that were seen.
+    /// The ports that were seen.
     pub(crate) fn seen(&self) -> Vec<u16> {
         self.seen.iter().map(|port| port.load(Relaxed)).filter(|port| *port != 0).collect()
     }
 
-    /// Whether a page may be stored under another port than those.
+    /// Returns whether a page may be stored under a port that [`seen`](Self::seen) does not have.
     pub(crate) fn are_more(&self) -> bool {
         self.are_more.load(Relaxed)
     }

@@ -115,7 +115,7 @@ fn may_purge(core: &Core, request: &Request) -> bool {
     core.config.purge_from.iter().any(|network| network.contains(request.visitor.address))
 }
 
-/// Says once that somebody on the way could have read a token.
+/// Logs once that a token came over plain HTTP, where it can be read on the way.
 #[cold]
 fn warn_of_token(core: &Core, request: &Request) {
     if !core.book.has_warned_of_token.swap(true, Ordering::Relaxed) {

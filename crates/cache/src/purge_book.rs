@@ -89,9 +89,9 @@ pub(crate) struct Book {
     numbers: Numbers,
     /// To the thread that writes the file, where there is one.
     file: Option<SyncSender<Entry>>,
-    /// Under which ports pages are stored.
+    /// The ports under which pages are stored.
     pub(crate) ports: Ports,
-    /// It was said that a token to purge by came in clear.
+    /// The log has said that a purge token came over plain HTTP.
     pub(crate) has_warned_of_token: AtomicBool,
 }
 

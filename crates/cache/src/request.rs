@@ -149,7 +149,7 @@ impl Request {
         self.head.head()
     }
 
-    /// Bytes of the head as it came.
+    /// Bytes of the head as the client sent it.
     pub(crate) fn head_bytes(&self) -> usize {
         self.head.head_bytes()
     }
@@ -167,7 +167,7 @@ impl Request {
         self.is_known
     }
 
-    /// Whose exchange with an origin is counted that is made for it.
+    /// The client for which this request's exchanges with an origin count.
     pub(crate) fn client(&self) -> Client {
         Client::at(self.visitor.address)
     }
@@ -231,7 +231,7 @@ impl Request {
         out
     }
 
-    /// How its body is framed, and what becomes of its connection.
+    /// Appends the fields that frame the body and say what becomes of the connection.
     fn append_framing(&self, out: &mut Vec<u8>, wanted: Wanted) {
         if wanted == Wanted::Switching {
             out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");

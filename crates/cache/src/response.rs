@@ -25,17 +25,17 @@ pub(crate) struct Response {
     pub(crate) tag_words: Vec<u8>,
     /// Where it varies: the names of the headers, and the key of the variant that it is.
     pub(crate) variant: Option<Variant>,
-    /// A request that waited for it gets it although it had expired on arrival: it would have been fresh had it come at
-    /// once, and nothing forbids that (`judge::at_once`).
+    /// Requests that waited for this response get it although it had expired on arrival: it would have been fresh had
+    /// it come at once, and nothing forbids that (`judge::at_once`).
     pub(crate) may_be_late: bool,
 }
 
 /// Why a response does not answer a request that waited for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misfit {
-    /// It is stale for that request: whatever else is waited for will be, too.
+    /// The response is stale for that request, and so will be any other that the request waits for.
     Stale,
-    /// It is another variant, or not meant for such visitors.
+    /// The response is another variant, is not meant for such visitors, or was purged meanwhile.
     Other,
 }
 
@@ -102,20 +102,21 @@ impl Response {
         u64::from(self.meta.lifetime_s) > self.meta.age_s(now_s)
     }
 
-    /// Whether the response was expired on arrival, in a word for Cache-Status and the log.
+    /// The word for Cache-Status and the log that says that a stored response had expired on arrival.
     pub(crate) fn was_late(&self) -> Option<&'static str> {
         (self.is_stored() && self.meta.was_late()).then(|| Why::Expired.name())
     }
 
-    /// Whether only those who waited for this response read it, and nobody who asks later.
+    /// Returns whether only the requests that waited for this response read it, and no later ones.
     pub(crate) fn is_for_waiters(&self) -> bool {
         self.may_be_late && self.standing == Standing::NotStorable(Some(Why::Expired))
     }
 
-    /// Whether this response also answers a request that joined the fetch before the response came.
+    /// Checks that this response also answers a request that joined the fetch before the response came.
     ///
     /// # Errors
-    /// It may be another variant, not be meant for visitors with cookies, or too old for what the request asks.
+    /// [`Misfit::Other`]: the response is another variant, or is not meant for visitors with cookies or a certificate.
+    /// [`Misfit::Stale`]: the response is too old for what the request asks.
     pub(crate) fn fits(
         &self,
         request: &Request,
@@ -140,8 +141,8 @@ impl Response {
         }
     }
 
-    /// Whether a request that waited gets this response as if that had come at once. What the request itself says of
-    /// ages counts all the same.
+    /// Returns whether a request that waited gets this response as if it had come at once. The limits on age in the
+    /// request itself count all the same.
     fn is_in_time(&self, facts: &RequestFacts, now_s: u64) -> bool {
         let said = &facts.directives;
         let is_young = |max_s: u32| max_s > 0 && self.meta.age_s(now_s) <= u64::from(max_s);

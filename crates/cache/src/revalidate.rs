@@ -109,8 +109,8 @@ impl Known {
     }
 }
 
-/// Whether a stored object has a `Set-Cookie` that it may not be shown with: it was stored by a version that allowed
-/// that, or before `cookies` was changed from `rfc`.
+/// Returns whether a stored object has a `Set-Cookie` that it may not be shown with: a version that allowed that has
+/// stored it, or `cookies` was `rfc` then.
 #[inline]
 pub(crate) fn may_not_set_cookie(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
     core.config.cookies != CookieRule::Rfc
@@ -179,9 +179,10 @@ pub(crate) fn freshen(
     Freshened::No
 }
 
-/// Whether a 304 has a strong entity tag that is not the stored one, and may be about the date that was sent beside it: it
-/// speaks of another representation, and updates nothing (RFC 9111 §4.3.4). To the tag alone it can only say that this
-/// one is still good, whatever tag it shows; the public suite for RFC 9111 wants that taken.
+/// Returns whether a 304 speaks of another representation, and so updates nothing (RFC 9111 §4.3.4): its entity tag is
+/// strong and not the stored one, and `If-Modified-Since` was sent, which the 304 may be about. To the tag alone a 304
+/// can only say that the stored representation is still good, whatever tag the 304 has; the public suite for RFC 9111
+/// wants that taken.
 fn names_another(known: &Known, answer: &ResponseHead<'_, '_>) -> bool {
     let said = answer.headers.known(KnownHeader::Etag).and_then(EntityTag::parse);
     let stored = known.meta.etag_of(&known.head).and_then(EntityTag::parse);
@@ -207,7 +208,7 @@ fn with_updated(
     }
 }
 
-/// The tag of the member that answered; `None`: a peer did.
+/// The tag of the member that answered; `None`: a peer answered.
 pub(crate) fn member_of(core: &Core, request: &Request, answer: &Arrived) -> Option<u32> {
     answer.peer.is_none().then(|| core.sites.group(request.site).tag(answer.member()))
 }
@@ -318,7 +319,7 @@ mod tests {
             let names = with_response("304 Not Modified", said, |answer| names_another(&known, answer));
             assert_eq!(names, is_another, "{stored} / {said}");
         }
-        // Nothing but the tag was sent: the answer is about that.
+        // The tag was the only condition, so the 304 is about the tag.
         let known = known("HTTP/1.1 200 OK\nETag: \"a\"\n");
         assert!(!with_response("304 Not Modified", "ETag: \"b\"", |answer| names_another(&known, answer)));
     }

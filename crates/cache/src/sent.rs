@@ -1,6 +1,7 @@
-//! The fields of a request as its origin is sent them. One type writes them ([`SentFields::append`]) and makes of them
-//! the part of a variant's key that `Vary` asks for ([`SelectingFields`]), so that an answer is keyed by what its origin
-//! saw, and not by what a client claims: a stranger's `X-Forwarded-For` goes no further, and selects nothing.
+//! The fields of a request as they are sent to its origin. One type writes them ([`SentFields::append`]) and makes of
+//! them the part of a variant's key that `Vary` asks for ([`SelectingFields`]), so that an answer is keyed by the
+//! fields that its origin saw, and not by those that a client claims: a stranger's `X-Forwarded-For` goes no further,
+//! and selects nothing.
 //!
 //! ```text
 //!  the client's fields ─ goes_on ─┐
@@ -31,47 +32,47 @@ use crate::{
     visitor::Visitor,
 };
 
-/// How requests of a site are put to its origin.
+/// The settings by which requests of a site are written for its origin.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner<'a> {
     /// Our name in Via.
     pub(crate) pseudonym: &'a str,
     /// The site's rules.
     pub(crate) rules: &'a SiteRules,
-    /// Fields in which origins are told of their clients' certificates: what clients say in them does not go on.
+    /// Fields that tell origins of their clients' certificates. Values that clients send in them do not go on.
     pub(crate) ours: &'a [Box<str>],
-    /// It is another accelerator of ours that is asked.
+    /// The request goes to another accelerator of ours.
     pub(crate) is_to_peer: bool,
     /// The tag in the request's `If-Range` is the origin's own, although it ends like one of ours.
     pub(crate) has_range_tag: bool,
 }
 
 impl Manner<'_> {
-    /// How they are put to another accelerator of ours.
+    /// Returns the settings for a request to another accelerator of ours.
     pub(crate) fn to_peer(self) -> Self {
         Self { is_to_peer: true, ..self }
     }
 }
 
-/// A field that we write, whatever a client says in it.
+/// A field that we write, whatever value a client sends in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnField {
-    /// The host that is asked for, or that of the site's rule.
+    /// The host of the request, or that of the site's rule.
     Host,
-    /// Our line behind those that came.
+    /// Our line, behind those that came.
     Via,
-    /// Who asks.
+    /// The address that the request came from, behind those that a trusted proxy has named.
     XForwardedFor,
-    /// Over which scheme.
+    /// The scheme of the request.
     XForwardedProto,
-    /// For which host.
+    /// The host of the request.
     XForwardedHost,
-    /// The same three in the field of RFC 7239.
+    /// Address, host and scheme in the field of RFC 7239.
     Forwarded,
 }
 
 impl OwnField {
-    /// Those beside `Host`, in the order in which they are written.
+    /// All of these fields but `Host`, in the order in which they are written.
     const TOLD: [Self; 5] =
         [Self::Via, Self::XForwardedFor, Self::XForwardedProto, Self::XForwardedHost, Self::Forwarded];
 
@@ -86,9 +87,9 @@ impl OwnField {
         }
     }
 
-    /// The field of that name, which is in lower case.
+    /// The field with this name, which is in lower case.
     fn of(name: &str) -> Option<Self> {
-        // Most names in `Vary` begin otherwise.
+        // Most names in `Vary` begin with another letter.
         if !matches!(name.as_bytes().first(), Some(b'h' | b'v' | b'x' | b'f')) {
             return None;
         }
@@ -99,14 +100,14 @@ impl OwnField {
 /// The fields of one request as they are sent to the origin of its site.
 #[derive(Clone, Copy)]
 pub(crate) struct SentFields<'a> {
-    /// As it came.
+    /// The request's head as it came.
     pub(crate) head: &'a RequestHead<'a, 'a>,
     pub(crate) visitor: Visitor,
     pub(crate) manner: Manner<'a>,
 }
 
 impl SentFields<'_> {
-    /// Appends the fields that go on of the client's, and ours but for `Host`.
+    /// Appends the client's fields that go on, and our own but for `Host`.
     pub(crate) fn append(&self, out: &mut Vec<u8>, wanted: Wanted, max_forwards: Option<u64>) {
         self.append_clients(out, wanted, max_forwards.is_some());
         if let Some(left) = max_forwards {
@@ -135,7 +136,7 @@ impl SentFields<'_> {
 
     fn append_clients(&self, out: &mut Vec<u8>, wanted: Wanted, is_counted_down: bool) {
         let headers = &self.head.headers;
-        // As they are keyed, where the answer may become everybody's.
+        // Where the answer may be stored for everybody, these two fields are written by their meaning, as in the key.
         let mut meant = |known: KnownHeader, name: &str| {
             let is_meant = wanted == Wanted::Storing
                 && !is_hop_by_hop(name, headers)
@@ -162,7 +163,7 @@ impl SentFields<'_> {
         }
     }
 
-    /// Whether the client's lines of a field go on.
+    /// Returns whether the client's lines of a field go on to the origin.
     fn goes_on(&self, known: Option<KnownHeader>, name: &str, wanted: Wanted) -> bool {
         let is_storing = wanted == Wanted::Storing;
         let is_kept_here = match known {
@@ -172,14 +173,14 @@ impl SentFields<'_> {
                 | KnownHeader::Expect
                 | KnownHeader::TransferEncoding,
             ) => true,
-            // A whole answer is wanted, whatever this client has of it already.
+            // The store wants a whole answer, whatever this client has of it already.
             Some(
                 KnownHeader::IfNoneMatch
                 | KnownHeader::IfModifiedSince
                 | KnownHeader::IfMatch
                 | KnownHeader::IfUnmodifiedSince,
             ) => is_storing,
-            // The origin has no parts of what we have coded: it is asked for all of its own.
+            // The origin has no parts of a representation that we have coded: the origin is asked for all of its own.
             Some(KnownHeader::IfRange | KnownHeader::Range) => {
                 is_storing || !self.manner.has_range_tag && is_part_marked(&self.head.headers)
             }
@@ -228,7 +229,7 @@ impl SentFields<'_> {
             }
             OwnField::Forwarded => {
                 self.append_chain("forwarded", out);
-                // RFC 7239 §4: what has a colon stands in quotes.
+                // RFC 7239 §4: a value with a colon stands in quotes.
                 let _ = match peer {
                     IpAddr::V4(peer) => write!(out, "for={peer};"),
                     IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\";"),
@@ -249,7 +250,7 @@ impl SentFields<'_> {
         true
     }
 
-    /// Appends what a proxy that is believed has said before.
+    /// Appends the values that a trusted proxy has sent in the field.
     fn append_chain(&self, name: &str, out: &mut Vec<u8>) {
         for before in self.head.headers(name).filter(|_| self.visitor.through.is_some()) {
             out.extend_from_slice(before);
@@ -258,8 +259,8 @@ impl SentFields<'_> {
     }
 }
 
-/// Appends a line of `If-Match` or `If-None-Match`. A tag with the mark of a coding that we have made goes on as it came,
-/// and without the mark: the origin has given out one of the two, and we do not know which.
+/// Appends a line of `If-Match` or `If-None-Match`. A tag with the mark of a coding that we have made goes on as it
+/// came, and without the mark: the origin has given out one of the two, and we do not know which.
 fn append_tags(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     for part in [name.as_bytes(), b": ", value] {
         out.extend_from_slice(part);
@@ -272,7 +273,7 @@ fn append_tags(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// As they are sent with a fetch for the store: what is stored is keyed by nothing else.
+/// The fields as a fetch for the store sends them: stored answers are keyed by no others.
 impl SelectingFields for SentFields<'_> {
     fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
         SelectingFields::append_meaning(&self.head.headers, known, name, out)
@@ -292,7 +293,7 @@ impl SelectingFields for SentFields<'_> {
     }
 }
 
-/// Fields without a request: of the client's, all but those for one hop.
+/// The fields of a client without a request: all but those for one hop.
 impl SelectingFields for Headers<'_, '_> {
     fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
         !is_hop_by_hop(name, self) && append_meaning(known, self, b"=", out)
@@ -309,7 +310,7 @@ impl SelectingFields for Headers<'_, '_> {
     }
 }
 
-/// Whether a field, by its name, is one of these, or is taken for one by CGI and its like.
+/// Returns whether a field's name is one of `fields`, or is taken for one by CGI and its like.
 pub(crate) fn is_one_of(name: &str, fields: &[Box<str>]) -> bool {
     let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b) || matches!((a, b), (b'-' | b'_', b'-' | b'_'));
     fields
@@ -317,18 +318,18 @@ pub(crate) fn is_one_of(name: &str, fields: &[Box<str>]) -> bool {
         .any(|field| name.len() == field.len() && name.bytes().zip(field.bytes()).all(|(a, b)| same(a, b)))
 }
 
-/// The field that carries the token of who purges, in lower case. It is ours, and no origin's.
+/// The field that carries a purge token, in lower case. The field is for us and goes on to no origin.
 pub(crate) const TOKEN_FIELD: &str = "x-purge-token";
 
-/// Fields that some origins build their answers from (links, redirects, which page it is at all) and that are not in
-/// the key; and fields for one hop that its client did not name as such. On a fetch for the store they would let one
-/// client choose what everybody gets.
+/// Fields that some origins build their answers from (links, redirects, the choice of the page) and that are not in the
+/// key; and fields for one hop that the client did not name as such. On a fetch for the store these fields would let
+/// one client choose the answer that everybody gets.
 const NOT_KEYED: [&str; 22] = [
     "base-url",
     "forwarded",
     "front-end-https",
     "http2-settings",
-    // RFC 3875 §4.1.18 makes HTTP_PROXY of it, by which a program's own requests are sent.
+    // RFC 3875 §4.1.18 makes HTTP_PROXY of this field, by which a program's own requests are sent.
     "proxy",
     "proxy-authorization",
     "request-uri",
@@ -349,11 +350,11 @@ const NOT_KEYED: [&str; 22] = [
     "x-url-scheme",
 ];
 
-/// How families of such fields begin.
+/// The beginnings of the names of further such fields.
 const NOT_KEYED_BEGINNINGS: [&str; 3] = ["x-forwarded", "x-original-", "x-rewrite-"];
 
-/// Whether an origin could answer by this field although it is not in the key. Names with underscores are taken by CGI
-/// and its like for the same with hyphens (RFC 3875 §4.1.18), so they are another spelling of any other name.
+/// Returns whether an origin could answer by this field although it is not in the key. CGI and its like take
+/// underscores for hyphens (RFC 3875 §4.1.18), so a name with underscores is another spelling of any other name.
 fn is_not_keyed(name: &str) -> bool {
     let begins = |beginning: &&str| {
         name.as_bytes()
@@ -365,14 +366,15 @@ fn is_not_keyed(name: &str) -> bool {
         || NOT_KEYED_BEGINNINGS.iter().any(begins)
 }
 
-/// Fields by which an origin is told of its visitor: ours. Of a proxy that is believed, those that we do not write
-/// ourselves go on.
+/// Fields that tell an origin of its visitor, and that only we may send. From a trusted proxy, those of them that we do
+/// not write ourselves go on.
 const OF_VISITOR: [&str; 2] = ["forwarded", "x-real-ip"];
 const OF_VISITOR_BEGINNING: &str = "x-forwarded-";
-/// Those of them that we write.
+/// The fields about the visitor that we write.
 const WRITTEN: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
 
-/// Whether a field says of the visitor what only we say. Its twin by underscores is the same to CGI and its like.
+/// Returns whether a field says of the visitor what only we may say. CGI and its like take its spelling with
+/// underscores for the same field.
 fn is_of_visitor(name: &str, is_believed: bool) -> bool {
     if is_believed {
         return WRITTEN.iter().any(|written| is_twin(name, written));
@@ -382,14 +384,14 @@ fn is_of_visitor(name: &str, is_believed: bool) -> bool {
         || beginning.is_some_and(|beginning| is_twin(beginning, OF_VISITOR_BEGINNING))
 }
 
-/// Whether two names are one to a program that takes underscores for hyphens; `hyphened` is in lower case.
+/// Returns whether two names are one to a program that takes underscores for hyphens; `hyphened` is in lower case.
 fn is_twin(name: &str, hyphened: &str) -> bool {
     let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
     name.len() == hyphened.len() && name.bytes().map(hyphen).eq(hyphened.bytes())
 }
 
-/// Whether a field is the twin, by underscores, of one that frames a request. To CGI and its like both are one, and the
-/// client's could be the one that counts: another length.
+/// Returns whether a field is the spelling with underscores of a field that frames a request. To CGI and its like both
+/// are one, and the client's could be the one that counts: another length.
 fn is_twin_of_framing(name: &str) -> bool {
     const OURS: [&str; 7] =
         ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade", "via"];

@@ -461,10 +461,10 @@ impl Server {
         purged
     }
 
-    /// Drops what is stored under a URL, and nothing under another scheme or port.
+    /// Drops the page that is stored under a URL, and nothing under another scheme or port.
     ///
     /// # Errors
-    /// As [`purge`](Self::purge).
+    /// [`PurgeError`]: see [`purge`](Self::purge).
     pub fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
         let mut key = Vec::new();
         if !key::of_url(url, &self.in_force().sites.table, &mut key) {

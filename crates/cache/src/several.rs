@@ -64,7 +64,6 @@ impl Plan {
         self.ranges.first().cloned().unwrap_or(0..0)
     }
 
-    /// The ranges.
     pub(crate) fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }

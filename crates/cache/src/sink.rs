@@ -51,11 +51,11 @@ pub(crate) trait Sink: TrySend + Send {
     /// What it took is on its way, the client willing.
     fn flush(&mut self) -> impl Future<Output = Result<(), Gone>> + Send;
 
-    /// Waits until the client has gone, as far as that ends the exchange: an event stream, a wait and an upgrade end at
-    /// the client's FIN, any other exchange at a reset. What else the client sends meanwhile is kept.
+    /// Waits until the client is gone in a way that ends the exchange: an event stream, a wait and an upgrade end at
+    /// the client's FIN, any other exchange at a reset. Bytes that the client sends meanwhile are kept.
     fn gone(&mut self) -> impl Future<Output = Gone> + Send;
 
-    /// What is sent is for nobody once the client has said that nothing follows: from now on [`gone`](Self::gone) tells that.
+    /// Makes the client's FIN end the exchange: from now on [`gone`](Self::gone) returns at the FIN.
     fn ends_at_fin(&mut self);
 
     /// Bytes that it took since it began.

@@ -64,8 +64,8 @@ impl Transport {
         self.secured.is_none()
     }
 
-    /// Reads what there is into `room`, once, at most `bytes_max`; 0: nothing follows. Under TLS a record that is longer
-    /// than that is read to its end all the same, so `room` takes a record ([`RECORD_BYTES_MAX`]).
+    /// Reads once into `room`, at most `bytes_max`; 0: nothing follows. Under TLS a longer record is read to its end
+    /// all the same, so `room` takes a whole record ([`RECORD_BYTES_MAX`]).
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,8 +90,7 @@ impl Transport {
         }
     }
 
-    /// Appends what there is to `into`, once, at most `bytes_max`, or, under TLS, a record that is longer; 0: nothing
-    /// follows.
+    /// Reads once and appends to `into`, at most `bytes_max` or, under TLS, one longer record; 0: nothing follows.
     pub(crate) fn poll_append(
         &mut self,
         cx: &mut Context<'_>,
@@ -154,8 +153,8 @@ impl Transport {
         self.stream.poll_write_ready(cx)
     }
 
-    /// Waits until the client has reset the connection, or closed both its ways and answered what we sent with a reset.
-    /// Nothing is read.
+    /// Waits until the client has reset the connection, or has closed both directions and answered our bytes with a
+    /// reset. Reads nothing.
     pub(crate) async fn reset(&self) {
         while let Ok(ready) = self.stream.ready(Interest::ERROR).await {
             if ready.is_error() || ready.is_write_closed() {

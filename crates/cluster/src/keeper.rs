@@ -141,14 +141,14 @@ pub(crate) async fn run(
         .await;
 }
 
-/// What a sequence of the stream is to who has carried out everything up to another.
+/// How a sequence of the stream relates to the last sequence that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Follows {
-    /// The next one.
+    /// The sequence is the next to carry out.
     Next,
-    /// One that was carried out.
+    /// The sequence has been carried out already.
     Known,
-    /// A later one: those in between have gone, as the stream's bounds or somebody's hand made it.
+    /// The sequence is a later one: those in between are gone, by the stream's limits or an operator's deletion.
     Gap,
 }
 
@@ -179,7 +179,7 @@ struct Keeper {
     bucket: Option<kv::Store>,
     /// What was published got a sequence that we have had before.
     is_another: bool,
-    /// The stream left out a sequence while we followed it: what it was, nobody knows any more.
+    /// The stream has skipped a sequence while the instance followed it: the purges in between are lost.
     has_gap: bool,
     /// Who is there, as the server was told.
     there: Vec<(String, String)>,

@@ -4,11 +4,11 @@
 //! word 0 magic "NTcluste" · 1 version · 2 generation · 3 stream made at, ns · 4 sequence · 5, 6 instance
 //!      7 which file the store is: XXH3-64 of its device and inode · 8 XXH3-64 of 0–7
 //! ```
-//! It says nothing of another store: one that was put in the place of the first, or brought back from a copy, has missed
-//! what its own position would tell. Then everything is doubted.
+//! A position is valid for one store file (word 7). A store that replaced the first one, or was restored from a copy,
+//! has missed purges that the position counts as carried out. Then everything is doubted.
 //!
-//! Words of 8 bytes, little-endian. It is written over in one go after what it tells of is on the disk, and not waited
-//! for: an older one has too much purged again, and a torn one everything.
+//! Words are 8 bytes, little-endian. The file is written over in one go after what the position counts is on the disk,
+//! and the write is not waited for: an older position has too much purged again, and a torn one everything.
 
 use std::{
     fs::{File, OpenOptions},
@@ -42,16 +42,16 @@ pub(crate) struct PositionFile {
     store: PathBuf,
 }
 
-/// Which file a store is; 0: there is none. Asked at each write, because the first start opens the position before it makes
-/// the store.
+/// The identity of a store's file (word 7); 0 where there is no file. `write` computes the identity anew each time,
+/// because the first start opens the position before it makes the store.
 fn identity(store: &Path) -> u64 {
     let of = |of: std::fs::Metadata| [of.dev().to_le_bytes(), of.ino().to_le_bytes()].concat();
     std::fs::metadata(store).map_or(0, |metadata| xxh3_64(&of(metadata)).max(1))
 }
 
 impl PositionFile {
-    /// Opens it for a process; what the process before left: where it was, and which it was. It stands beside the store, with
-    /// an extension more.
+    /// Opens the position file of `instance`. Returns the position and the instance number that the previous process
+    /// left, if they belong to this store. The store's path is `path` without its last extension.
     pub(crate) fn open(path: &Path, instance: u128) -> io::Result<(Self, Option<(Position, u128)>)> {
         let store = path.with_extension("");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -79,7 +79,7 @@ fn written(position: Position, instance: u128, store: u64) -> [u8; WORDS * 8] {
     bytes
 }
 
-/// What a file says, if it is of this store.
+/// Returns the position and the instance number of a whole file that belongs to `store`.
 fn read(bytes: &[u8; WORDS * 8], store: u64) -> Option<(Position, u128)> {
     let word = |at: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[at]);
     let is_whole = word(0) == MAGIC && word(1) == VERSION && word(8) == xxh3_64(&bytes[..(WORDS - 1) * 8]);

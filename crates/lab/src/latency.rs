@@ -105,8 +105,8 @@ impl Latencies {
         self.uncorrected.saturating_record(answered_ns.saturating_sub(sent_ns));
     }
 
-    /// A request that was due and never sent: by now it has waited so long to be sent. From when it was sent there is no
-    /// latency, and none is made up.
+    /// Records a request that was due and never sent, with what it has waited until `now_ns`. An unsent request has no
+    /// latency from sending, and none is made up.
     pub fn record_unsent(&mut self, due_ns: u64, now_ns: u64) {
         let waited = now_ns.saturating_sub(due_ns);
         self.clipped += u64::from(waited > HIGHEST_NS);
@@ -131,13 +131,13 @@ impl Latencies {
         self.clipped = 0;
     }
 
-    /// How many were recorded, with those that were never sent.
+    /// Counts the recorded requests, the unsent ones among them.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.corrected.len()
     }
 
-    /// How many of them were sent.
+    /// Counts the recorded requests that were sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.uncorrected.len()
@@ -371,7 +371,7 @@ mod tests {
             latencies.record_unsent(due, 1_000_000);
         }
         assert_eq!((latencies.count(), latencies.sent()), (100, 1));
-        // Half of them "took 0 ns" when they counted as sent at the end.
+        // The median was 0 ns while unsent requests counted as sent at the end.
         assert_eq!(latencies.quantile(From::Sent, 0.5), 2_000);
         assert!(latencies.quantile(From::Due, 0.5) > 990_000);
         let never = {

@@ -129,8 +129,8 @@ pub struct Config {
     pub store: Store,
     /// Bytes of the store: beyond, the oldest mails go. At least [`STORE_BYTES_MIN`].
     pub store_bytes: u64,
-    /// Memory for the index of mails and inboxes, of all cores together; beyond, the oldest mails go. 0: a quarter of the
-    /// store, within [`INDEX_BYTES_MIN`] and [`INDEX_BYTES_DEFAULT_MAX`].
+    /// Memory for the index of mails and inboxes, of all cores together, in bytes; beyond it the oldest mails go. 0 is
+    /// a quarter of the store, within [`INDEX_BYTES_MIN`] and [`INDEX_BYTES_DEFAULT_MAX`].
     pub index_bytes_max: u64,
     /// What 250 promises.
     pub durability: Durability,
@@ -152,18 +152,18 @@ pub struct Config {
     pub lists: Lists,
 }
 
-/// The least memory of an index.
+/// The smallest memory of an index, in bytes.
 pub const INDEX_BYTES_MIN: u64 = 16 << 20;
-/// The most where nothing is said: of two million mails and a half.
+/// The largest default memory of an index: enough for two and a half million mails.
 pub const INDEX_BYTES_DEFAULT_MAX: u64 = 256 << 20;
-/// Where nothing is said, one of so many parts of the store.
+/// The default memory of an index is the store's size divided by this.
 const INDEX_SHARE: u64 = 4;
 
 /// The smallest store: a few segments of 16 MiB.
 pub const STORE_BYTES_MIN: u64 = 128 << 20;
 
 impl Config {
-    /// Memory that the index may take.
+    /// Bytes of memory that the index may take, of all cores together.
     #[must_use]
     pub fn index_bytes(&self) -> u64 {
         match self.index_bytes_max {

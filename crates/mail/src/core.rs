@@ -708,7 +708,8 @@ impl Core {
         }
     }
 
-    /// The time by which mails arrive and end: it never goes back, and a step of the clock counts once it has lasted.
+    /// The time by which mails arrive and end. The clock never goes back, and a step of the system's clock counts once
+    /// it has lasted.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.unix_ms()
     }

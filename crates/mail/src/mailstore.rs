@@ -82,7 +82,7 @@ impl Mailstore {
         Self { inner: Arc::new(inner) }
     }
 
-    /// From now on questions are answered by "stopping"; so are those that wait, also for a loop that is stuck.
+    /// Answers all questions from now on with `Unavailable::Stopping`, those that wait for a stuck loop among them.
     pub(crate) fn stop(&self) {
         self.inner.stopping.send_replace(true);
     }
@@ -531,7 +531,8 @@ impl Mailboxes for Mailstore {
     }
 }
 
-/// What lists show of a mail. Its arrival is the index's, which a clock that was set back has not confused.
+/// Reads the summary of a stored mail. The arrival time is the index's, which a clock that was set back has not
+/// confused.
 fn summary_at(stored: &record::Stored<'_>, place: Place, record_bytes: u64) -> Option<Summary> {
     let summary = stored.summary(place.id, record_bytes, place.expires_ms)?;
     Some(Summary { arrived_ms: place.arrived_ms, ..summary })

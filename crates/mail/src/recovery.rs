@@ -201,7 +201,7 @@ impl Record {
         self.entries.first().map_or((0, MailId(0)), |(entry, _)| (entry.arrived_ms, entry.id))
     }
 
-    /// What it takes of memory.
+    /// Bytes of memory of the record during recovery.
     fn bytes(&self) -> usize {
         let names = |(_, inbox): &(NewEntry, Inbox)| OF_INBOX_BYTES + inbox.local.len() + inbox.domain.len();
         RECORD_BYTES + self.parts.len() * size_of::<Part>() + self.entries.iter().map(names).sum::<usize>()
@@ -216,9 +216,9 @@ impl Record {
     }
 }
 
-/// Puts records in the order of arrival, which their names tell also where the clock was set back between two starts, and
-/// lets no mail have arrived later than a younger one, or later than now: ages go by the order of arrival, and a mail that
-/// a clock of tomorrow dated ends no later than those of today.
+/// Sorts records in the order of arrival. Their names give that order even where the clock was set back between two
+/// starts. Lowers each arrival time to that of the next younger mail, or to now: ages go by the order of arrival, and a
+/// mail that a clock of tomorrow dated ends no later than those of today.
 fn order_arrivals(records: &mut [Record], now_ms: u64) {
     let name = |record: &Record| record.entries.first().map_or(0, |(entry, _)| name_without_inbox(entry.id));
     records.sort_unstable_by_key(name);
@@ -295,22 +295,24 @@ pub(crate) fn read_body(reader: &Reader, body: &SharedBody) -> Result<Vec<u8>, R
     Ok(bytes)
 }
 
-/// What a record takes of memory while it is read, beside its inboxes' names: it, and what it is for each of its inboxes.
+/// Bytes of memory of a record during recovery, without names of inboxes; and bytes of each of its inboxes beside the
+/// name.
 const RECORD_BYTES: usize = 96;
 const OF_INBOX_BYTES: usize = 160;
-/// As many times what the index may take are read at a time: what is dead, and what inboxes have no room for, is among it.
+/// Records that are read may take this many times the index's memory. Among them are dead records, and records that
+/// their inboxes have no room for.
 const READ_TIMES_MAX: usize = 2;
 
-/// The newest records, the oldest first out; what they take.
+/// The newest records with the oldest on top of the heap, and the bytes of memory that they take.
 #[derive(Default)]
 struct NewestRecords {
     records: BinaryHeap<ByAge>,
     bytes: usize,
-    /// Those that had to go.
+    /// Records that were dropped for newer ones: location and payload bytes.
     older: Vec<(Location, u32)>,
 }
 
-/// A record, the oldest the greatest.
+/// Orders records by arrival: the oldest is the greatest.
 struct ByAge(Record);
 
 impl PartialEq for ByAge {
@@ -338,7 +340,7 @@ impl NewestRecords {
         for record in records {
             self.bytes += record.bytes();
             self.records.push(ByAge(record));
-            // The parts of a large one count as nobody's in the end.
+            // The parts of a large mail that is dropped here belong to no mail in the end, and are freed with those.
             while self.bytes > most
                 && let Some(ByAge(oldest)) = self.records.pop()
             {
@@ -349,8 +351,8 @@ impl NewestRecords {
     }
 }
 
-/// Reads all records by so many threads, and keeps the newest of them, which take so many bytes at most. The others' places
-/// come back beside.
+/// Reads all records with `threads` threads and keeps the newest, which take `most` bytes of memory. Returns them, and
+/// the location and payload bytes of each dropped record.
 #[expect(clippy::disallowed_types, reason = "threads that read at the start, before any loop")]
 fn read_all(
     reader: &Reader,
@@ -378,7 +380,7 @@ fn read_all(
                         let read = read_meta(reader, location, payload_bytes as usize, &mut meta);
                         match (read, record::decode(&meta)) {
                             (Ok(()), Decoded::Whole(stored)) => Record::of(&stored, location, payload_bytes),
-                            // Said by the log; what is damaged is not shown.
+                            // The log has reported the damage; a damaged record has no entries.
                             _ => Record {
                                 location,
                                 payload_bytes,
@@ -523,7 +525,7 @@ fn enter(
                 cores[answering].1.link(letter, linked);
             }
         }
-        // Only now: a mail of several inboxes is entered whole before any of them lets it go.
+        // Mails are dropped only now: a mail of several inboxes is entered whole before any of them lets it go.
         for at in 0..count {
             while let Some(oldest) = cores[at].0.oldest_over() {
                 let Some(gone) = cores[at].0.remove(oldest, None) else { break };
@@ -625,7 +627,7 @@ mod tests {
 
     #[test]
     fn ages_go_by_order_of_arrival() {
-        // The second mail was dated by a clock of tomorrow, the third after it was set right.
+        // A clock that was a day ahead dated the second mail; the clock was set right before the third.
         let mut records = [
             record(3, NOW_MS - 1000),
             record(1, NOW_MS - 5000),

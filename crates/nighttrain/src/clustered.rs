@@ -109,8 +109,8 @@ impl Clustered {
         is_soft: bool,
         everywhere: bool,
     ) -> Option<oneshot::Receiver<Result<Outcome, Refused>>> {
-        // An instance of an older version purges what a URL says, and no more: it is told of both schemes. What is told
-        // last comes last, so whoever has carried out that has carried out the others.
+        // An instance of an older version purges the URL that it is told and no more, so that it is told both schemes.
+        // Purges are carried out in order: an instance that has carried out the last has carried out the others.
         if let Invalidate::Url(url) = what {
             for what in cache::urls_of_page(url).into_iter().skip(1).map(What::Url) {
                 let told =

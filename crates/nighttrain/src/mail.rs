@@ -87,7 +87,7 @@ pub(crate) struct Post {
     /// What is shown to who comes by TLS.
     shown: Option<Shown>,
     has_pages_under_tls: bool,
-    /// Who sees all mail together, for the start's last line.
+    /// The start's last line: who sees all mail together.
     all_mail: &'static str,
     /// Where mail is kept, as people are told.
     kept: String,

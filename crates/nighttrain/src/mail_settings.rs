@@ -149,7 +149,7 @@ impl MailSettings {
         self.token_file.is_some()
     }
 
-    /// Who sees all mail together, in the words of the start's lines.
+    /// Describes who sees all mail together, in the words of the start's lines.
     pub(crate) fn all_mail(&self) -> &'static str {
         match (self.asks_for_token(), self.mail_readers.is_empty()) {
             (true, true) => "all mail together is for who has the token",

@@ -42,7 +42,7 @@ pub(crate) struct Sources {
     pub flags: Flags,
     /// What the server adds to what was read.
     pub complete: Complete,
-    /// Whose configuration it is.
+    /// The servers that the configuration is for.
     pub servers: Servers,
 }
 
@@ -57,7 +57,8 @@ impl Sources {
         Ok(in_force)
     }
 
-    /// What was read, within what the machine gives; what it does not give is told.
+    /// Reads the configuration, and lowers its connections to what the machine's file descriptors allow. Returns a
+    /// warning where that is less than was asked for.
     fn read_and_fit(&self) -> Result<(InForce, Option<String>), Vec<Fault>> {
         let mut in_force = self.read()?;
         let warning = machine::fit_descriptors(&mut in_force.settings, self.servers);
@@ -83,7 +84,7 @@ pub(crate) struct Operation {
     filter: FilterHandle,
     /// Lines that the log had dropped when it was last said.
     dropped_lines: usize,
-    /// What the machine does not give, until it is told.
+    /// Warnings of what the machine does not give, until they are logged.
     warnings: Vec<String>,
     token: Option<watch::Sender<Token>>,
     _pid_file: Option<PidFile>,
@@ -146,8 +147,7 @@ impl Operation {
         &self.in_force.settings
     }
 
-    /// Says once what the machine does not give: of a server that has started, because a start that fails says why and no
-    /// more.
+    /// Logs the warnings once, of a server that has started: a start that fails says why and no more.
     pub(crate) fn tell_warnings(&mut self) {
         for warning in self.warnings.drain(..) {
             tracing::warn!("{warning}");

@@ -159,7 +159,7 @@ impl Report {
         table
     }
 
-    /// What gave a proxy in front of the mail pages away.
+    /// The sign of a silent proxy in front of the mail pages, if there was one.
     fn silent_proxy(&self) -> Option<&'static str> {
         [
             ("mail_proxy_signs_http10", "requests in HTTP/1.0 came from this machine"),

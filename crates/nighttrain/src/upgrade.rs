@@ -1,4 +1,4 @@
-//! What `check` says of a configuration that is right: each line whose meaning changed with this version.
+//! Remarks of `check` on a configuration that is right: each line whose meaning changed with this version.
 //!
 //! A remark is about a line that somebody wrote; what defaults changed is in the change log. Each server's remarks are a
 //! function of the values and the settings that they come to.
@@ -13,7 +13,7 @@ use crate::{
     settings::{SETTINGS, Section, Settings},
 };
 
-/// The remarks on a file, from the top down: its values, and the settings that they come to.
+/// Returns the remarks on a file from the top down; `values` are the file's, and `settings` what these come to.
 pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
     values
         .iter()
@@ -30,7 +30,7 @@ pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
         .collect()
 }
 
-/// Who shares what is stored, and what a purge is about.
+/// Remarks on lines about who shares stored answers, and about what a purge reaches.
 fn of_cache(key: &str, settings: &Settings) -> Option<&'static str> {
     match key {
         "cookies" if settings.cache.cookies == CookieRule::Rfc => Some(
@@ -51,7 +51,7 @@ fn of_cache(key: &str, settings: &Settings) -> Option<&'static str> {
     }
 }
 
-/// Who sees all mail together.
+/// Remarks on lines about who sees all mail together.
 fn of_mail(key: &str, settings: &Settings) -> Option<&'static str> {
     let mail = &settings.mail;
     let is_beyond = |address: SocketAddr| !address.ip().to_canonical().is_loopback();
@@ -73,7 +73,7 @@ fn of_mail(key: &str, settings: &Settings) -> Option<&'static str> {
     }
 }
 
-/// What crosses to a hub, and where the users are.
+/// Remarks on lines about what crosses to a hub, and about where the users are.
 fn of_feed(key: &str) -> Option<&'static str> {
     match key {
         "leaf" => Some(

@@ -39,10 +39,10 @@ siege: attackers of every port at once, and honest clients beside them
 
 /// What serve may hold beside its files, all of its default budgets in use at once and what the allocator keeps of them.
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
-/// What was begun for a client may go on for so long behind its going: the 2 s of a render on a processor that others
-/// share, several of them queued.
+/// Time that work for a client may go on after the client has left: the 2 s of a render on a processor that others
+/// share, with several of them queued.
 const LEFT: Duration = Duration::from_secs(10);
-/// How long threads are watched then.
+/// Time that threads are watched for after `LEFT`.
 const BUSY_LOOK: Duration = Duration::from_secs(2);
 /// Threads that work for clients alone.
 const AT_ONES_WISH: [&str; 3] = ["mail-help", "mail-search", "mail-web"];
@@ -188,7 +188,7 @@ struct Spell {
     hit: Vec<(String, f64)>,
     said: String,
     load: f64,
-    /// Threads of renders and searches that work although nobody waits.
+    /// Threads of renders and searches that still work although no client waits.
     busy: Vec<String>,
 }
 
@@ -237,7 +237,7 @@ fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
     let target = server.target;
     let (met, memory_bytes, said) = beside_honest(all, beside, &target, load, || server.memory_bytes())?;
     let load = (children_cpu() - cpu_before) / all.seconds as f64;
-    // All clients have left. What was begun for them has its time, and then it ends.
+    // All clients have left. Work that was begun for them has its time, and then it ends.
     thread::sleep(LEFT);
     let busy = server.busy_threads(BUSY_LOOK);
     let busy = busy.into_iter().filter(|thread| AT_ONES_WISH.iter().any(|name| thread.starts_with(name)));

@@ -213,7 +213,7 @@ fn feed_subjects(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// A few that subscribe to everything and read nothing, beside those that fill what waits for them.
+/// Four members subscribe to everything and read nothing; the other members fill what waits for these.
 fn feed_stuck(target: &Target, until: &Until) -> Option<Tally> {
     let everything = format!("{CONNECT}SUB > 1\r\n");
     let flood = format!("{CONNECT}PUB flood 8192\r\n{}\r\n", "x".repeat(8192));
@@ -223,7 +223,7 @@ fn feed_stuck(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// Each is a member of a group twenty thousand times, and wants none of what it publishes itself.
+/// Each connection is a member of a group twenty thousand times, and refuses what it publishes itself (`echo: false`).
 fn feed_refusing(target: &Target, until: &Until) -> Option<Tally> {
     let mut members = CONNECT.replace("\"verbose\"", "\"echo\":false,\"verbose\"");
     (0..20_000).for_each(|n| members += &format!("SUB refused q {n}\r\n"));
@@ -262,7 +262,7 @@ fn web_empty(target: &Target, until: &Until) -> Option<Tally> {
     let empty = [0x82, 0x80, 0, 0, 0, 0].repeat(10_000);
     Some(hold(target.web?, 4, until, |member| {
         member.sip(4096)?;
-        // The library takes no frame before it has answered.
+        // The WebSocket library takes no frame before it has answered the handshake.
         if member.age < 20 { member.finish(UPGRADE.as_bytes()) } else { member.pump(&empty) }
     }))
 }

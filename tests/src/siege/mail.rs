@@ -8,10 +8,10 @@ use super::{
     crowd::{Tally, hold},
 };
 
-/// Between two attempts to hand a mail over beside all others.
+/// Time between two attempts to deliver a mail beside all others.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Hands mails to an inbox, and asks for what `paths` says of each, over and over.
+/// Delivers mails to an inbox, and asks for `paths` of each, over and over.
 fn look_at(
     (smtp, pages): (SocketAddr, SocketAddr),
     inbox: &str,
@@ -21,7 +21,7 @@ fn look_at(
 ) -> Tally {
     let list = loop {
         for mail in mails {
-            // Some of them are refused in a rush; those that were taken are enough.
+            // Some mails are refused in a rush; those that were taken are enough.
             _ = send(smtp, &format!("{inbox}@night.test"), mail);
         }
         let list =
@@ -43,7 +43,7 @@ fn look_at(
         }
     }
     hold(pages, 16, until, |member| {
-        // Each connection a second's worth.
+        // Each connection sends all requests once a second.
         if member.age % 100 == 0 {
             member.finish(asked.as_bytes())?;
         }
@@ -51,14 +51,14 @@ fn look_at(
     })
 }
 
-/// 57 s and 2.6 GiB a view, once.
+/// Each view once took 57 s and 2.6 GiB.
 pub(super) fn nested(target: &Target, until: &Until) -> Option<Tally> {
     let links: String = (0..200).map(|n| format!("<a href=\"http://x.test/{n}\"><marquee>\r\n")).collect();
     let mail = format!("Content-Type: text/html\r\n\r\n{links}{}", "word and word\r\n".repeat(120_000));
     Some(look_at((target.smtp?, target.pages?), "nested", &[mail], &["ID", "ID/text"], until))
 }
 
-/// A block of fifty messages without an empty line, and a sender of megabytes.
+/// Two mails: a block that names fifty messages without an empty line, and a sender of megabytes.
 pub(super) fn heads(target: &Target, until: &Until) -> Option<Tally> {
     let block = "Content-Type: message/rfc822\r\n".repeat(50) + &"X: a field\r\n".repeat(1_500_000);
     let sender = format!("From: {}\r\n\r\nbody\r\n", "a@b.test,\r\n ".repeat(1_500_000));
@@ -66,14 +66,14 @@ pub(super) fn heads(target: &Target, until: &Until) -> Option<Tally> {
     Some(look_at((target.smtp?, target.pages?), "heads", &mails, &["ID", "ID/headers"], until))
 }
 
-/// Each search was 15 s, and two were all that there may be at once.
+/// Each search once took 15 s, and only two may run at a time.
 pub(super) fn folds(target: &Target, until: &Until) -> Option<Tally> {
     let line = "\u{fdfa}".repeat(300) + "\r\n ";
     let mail = format!("X: {}\r\n\r\n{}", line.repeat(8_000), line.repeat(8_000));
     Some(look_at((target.smtp?, target.pages?), "folds", &[mail], &["search?q=neverthere"], until))
 }
 
-/// The index of inboxes has an entry for each of a hundred in a mail of nothing.
+/// An empty mail to a hundred recipients makes a hundred entries in the index of inboxes.
 pub(super) fn strangers(target: &Target, until: &Until) -> Option<Tally> {
     const MEMBERS: usize = 32;
     let session = |number: usize| {
@@ -94,7 +94,7 @@ pub(super) fn strangers(target: &Target, until: &Until) -> Option<Tally> {
     }))
 }
 
-/// 400 KiB each were in no budget.
+/// Unfinished heads of 400 KB each once counted in no budget.
 pub(super) fn request_heads(target: &Target, until: &Until) -> Option<Tally> {
     let address = target.pages?;
     let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\nX: {}", "x".repeat(400_000));

@@ -29,7 +29,7 @@ pub struct Target {
     pub cache: Option<SocketAddr>,
     /// A feed, or a nats-server.
     pub feed: Option<SocketAddr>,
-    /// The feed for browsers.
+    /// The feed's WebSocket port.
     pub web: Option<SocketAddr>,
     /// Its monitoring.
     pub monitor: Option<SocketAddr>,

@@ -75,8 +75,8 @@ impl Server {
         memory_bytes(self.child.id())
     }
 
-    /// Its threads that have worked for most of the time of a look of so long, by name: whom nobody waits for any more has
-    /// nothing done for him.
+    /// Names of the server's threads that work for more than half of `look`. Once all clients have left, no thread may
+    /// work for them.
     #[must_use]
     pub fn busy_threads(&self, look: Duration) -> Vec<String> {
         let before = threads_cpu_ms(self.child.id());
@@ -115,7 +115,7 @@ fn threads_cpu_ms(process: u32) -> BTreeMap<(String, String), u64> {
             let (before, fields) = stat.rsplit_once(") ")?;
             let ticks = |at: usize| fields.split(' ').nth(at)?.parse::<u64>().ok();
             let name = before.split_once('(')?.1.to_owned();
-            // utime and stime, of proc(5), in hundredths.
+            // utime and stime of proc(5), in hundredths of a second.
             Some(((task.file_name().to_string_lossy().into_owned(), name), 10 * (ticks(11)? + ticks(12)?)))
         })
         .collect()

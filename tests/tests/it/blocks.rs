@@ -61,7 +61,7 @@ struct Film {
     fails_from: AtomicU64,
     sends_no_parts: AtomicBool,
     max_age_s: u64,
-    /// Another server has another entity tag for the same bytes.
+    /// The server's number; each server has another entity tag for the same bytes.
     server: usize,
 }
 
@@ -83,7 +83,7 @@ impl Film {
         })
     }
 
-    /// As another server has it.
+    /// Makes this the film of another server, with entity tags of its own.
     fn of_server(self: Arc<Self>, server: usize) -> Arc<Self> {
         Arc::new(Self { server, ..Arc::into_inner(self).expect("nobody else has it") })
     }
@@ -546,7 +546,7 @@ fn a6_several_ranges_come_out_of_memory_and_out_of_blocks(cores: &str) {
     }
 }
 
-/// Servers of one origin whose entity tags differ, as Apache's do that are made of inodes.
+/// An origin has servers whose entity tags differ, like Apache's tags that are made of inodes.
 fn blocks_stay_with_their_member(cores: &str) {
     const BYTES: u64 = 20 << 20;
     let servers: Vec<_> = (0..3)
@@ -576,7 +576,7 @@ fn blocks_stay_with_their_member(cores: &str) {
     assert_eq!(from.iter().sum::<usize>() as u64, 3 * BYTES.div_ceil(BLOCK), "{from:?}");
 }
 
-/// How many bytes of the film came, and how it ended.
+/// Fetches the film, and returns how many bytes of it came and how it ended.
 fn whole_film(running: &Accelerator) -> (u64, End) {
     let mut client = running.connect();
     client.send(&Request::get("/film").bytes());
@@ -584,7 +584,7 @@ fn whole_film(running: &Accelerator) -> (u64, End) {
     client.drain_body()
 }
 
-/// What has another version for each block is passed, after it was tried twice.
+/// A film that has another version for each block is passed on, after two tries.
 fn versions_that_differ_again_leave_a_note(cores: &str) {
     const BYTES: u64 = 3 * BLOCK;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
@@ -609,7 +609,7 @@ fn versions_that_differ_again_leave_a_note(cores: &str) {
     assert!(words.contains("different versions"), "{words}");
 }
 
-/// 32 ranges of a byte each, in 32 blocks.
+/// A request asks for 32 ranges of a byte each, in 32 blocks.
 fn ranges_far_apart_fetch_no_blocks(cores: &str) {
     const BYTES: u64 = 40 * BLOCK;
     let (origin, film) = (ScriptedOrigin::start(), Film::new(BYTES));
@@ -626,7 +626,7 @@ fn ranges_far_apart_fetch_no_blocks(cores: &str) {
     let got = running.fetch(&ranged(&ranges.join(","))).expect_status(206).whole();
     assert_eq!((got.text().as_str(), film.parts()), ("parts", 0));
     assert!(status_of(&got).contains("detail=range-alone"), "{got:?}");
-    // What is stored is sent from there; a few blocks are fetched as before.
+    // Stored blocks are sent from the store; a few blocks are fetched as before.
     let two = running.fetch(&ranged(&format!("0-0,{BLOCK}-{BLOCK}"))).expect_status(206).whole();
     assert!(two.header("content-type").is_some_and(|said| said.contains("multipart")), "{two:?}");
     assert_eq!(film.parts(), 2);

@@ -344,7 +344,7 @@ fn fields_of_one_visitor_stay_with_that_visitor(cores: &str) {
         in_script.pass();
         reply.answer(&answer.header("ETag", "\"1\""))
     });
-    // By the letter: the other rules do not store an answer that sets a cookie.
+    // The rule is `rfc`: the others do not store an answer that sets a cookie.
     let accelerator =
         Accelerator::before(&origin.url()).flag("--cores", cores).flag("--cookies", "rfc").start();
     let ask = |who: &str| Request::get("/page").header("X-Who", who);

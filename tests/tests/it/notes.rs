@@ -86,7 +86,7 @@ fn a_note_holds_for_its_variant_alone(cores: &str) {
         assert!(!get(language).contains("detail"), "{language} is not private");
         assert!(get(language).contains("; hit"), "{language} is stored");
     }
-    // Its own note is not forgotten for that.
+    // The note of the private variant is not forgotten for that.
     let used = accelerator.stat().count("requests.notes_used");
     get("fr");
     assert_eq!(accelerator.stat().count("requests.notes_used"), used + 1);
@@ -167,7 +167,7 @@ fn a_range_of_what_is_too_large_is_asked_for_as_a_range(cores: &str) {
     for time in 0..3 {
         let part = accelerator.fetch(&range).expect_status(206);
         assert_eq!(part.body, content(1, 70_000_000, 100), "{time}");
-        // The first is not read up to the range once its head says that it is too large.
+        // The first answer is not read up to the range once its head says that it is too large.
         let detail = if time == 0 { "detail=range-alone" } else { "detail=too-large" };
         assert!(part.header("cache-status").is_some_and(|s| s.contains(detail)), "{part:?}");
     }

@@ -26,7 +26,7 @@ on_one_core_and_on_two! {
     a_reader_that_has_stopped_between_small_answers_is_cut,
 }
 
-/// An origin with as many objects as one asks for: `/object/NUMBER` has `size` bytes of content NUMBER.
+/// Starts an origin with any number of objects: `/object/NUMBER` has `size` bytes of content NUMBER.
 fn start(cores: &str, size: usize, memory: &str, max_age: &'static str) -> (ScriptedOrigin, Accelerator) {
     let origin = ScriptedOrigin::start();
     origin.otherwise(move |request, reply| {

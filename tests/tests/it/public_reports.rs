@@ -1,4 +1,5 @@
-//! What people have reported of other caches and proxies, each with its smallest input: what is right here stays right.
+//! Bugs that people have reported of other caches and proxies, each with its smallest input: what is right here stays
+//! right.
 //! A test's comment names the report (repository#number).
 #![allow(
     clippy::disallowed_methods,
@@ -50,7 +51,7 @@ fn all<'a>(answer: &'a Response, name: &'a str) -> Vec<&'a str> {
     answer.head.headers.all(name).collect()
 }
 
-/// What is stale when it comes is validated each time, so that no test has to wait.
+/// A page with this lifetime is stale when it comes and validated each time, so that no test has to wait.
 const STALE: &str = "max-age=1";
 
 /// apache/trafficserver#11784: each revalidation lost Content-Type, or added the repeated fields once more.
@@ -200,7 +201,7 @@ fn an_early_hint_brings_its_links_alone(cores: &str) {
         });
         let mut client = running.connect();
         client.send(&Request::get(&path).bytes());
-        // It comes before the answer is there.
+        // The early hint comes before the answer is there.
         let hint = loop {
             let head = client.head("GET");
             if head.status == 103 {
@@ -456,7 +457,7 @@ fn a_chunked_hit_ends_once(cores: &str) {
     origin.answers("/trailers", answer(&trailers).header("Cache-Control", "max-age=600"));
     let running = start(&origin, cores);
     for path in ["/plain", "/trailers"] {
-        // Whatever were sent too much would be the beginning of the next answer.
+        // A byte too much would be the beginning of the next answer.
         let mut client = running.connect();
         for _ in 0..5 {
             let te = Request::get(path).header("TE", "trailers").header("Connection", "TE");

@@ -1,5 +1,5 @@
-//! A purge is about a page, under whatever scheme and port it is stored (A9): what shops send by http empties what visitors
-//! come to by https, and is redirected nowhere.
+//! A purge is about a page, under any scheme and port that it is stored under (A9): a shop's purge by http drops the
+//! page that visitors get by https, and is redirected nowhere.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -27,7 +27,7 @@ struct Site {
 }
 
 impl Site {
-    /// WordPress behind TLS of ours: by http comes who purges, and nobody else.
+    /// Starts a site like WordPress behind our TLS: only purges come by http.
     fn start(cores: &str, with: impl FnOnce(Setup) -> Setup) -> Self {
         let origin = ScriptedOrigin::start();
         origin.otherwise(|_, reply| {
@@ -44,7 +44,7 @@ impl Site {
         Self { running: with(setup).start(), origin, certificate }
     }
 
-    /// Whether a URL of https is answered without a fetch.
+    /// Returns whether a URL of https is answered without a fetch.
     fn is_hit(&self, url: &str) -> bool {
         let before = self.origin.all_seen().len();
         let output = Command::new("curl")
@@ -88,7 +88,7 @@ fn a_purge_by_http_drops_https_pages(cores: &str) {
         site.is_hit("https://site.test/other");
         assert_eq!(site.purge(Request::new("PURGE", "/2026/a-post/")), 200);
         assert!(site.is_hit("https://site.test/other"));
-        // Softly, too: it is stale from then on.
+        // A soft purge makes the page stale.
         site.is_hit(url);
         assert_eq!(site.purge(Request::new("PURGE", "/2026/a-post/").header("Fastly-Soft-Purge", "1")), 200);
         assert!(!site.is_hit(url));
@@ -100,7 +100,7 @@ fn a_purge_by_http_drops_https_pages(cores: &str) {
 fn a_page_is_purged_under_every_port(cores: &str) {
     let site = Site::start(cores, |setup| setup);
     let url = |port: u16| format!("https://site.test:{port}/x");
-    // More ports than are told apart.
+    // There are more ports than are told apart.
     let ports: Vec<u16> = (8443..8443 + 12).collect();
     for port in &ports {
         site.is_hit(&url(*port));

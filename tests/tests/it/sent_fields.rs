@@ -1,5 +1,5 @@
-//! What is keyed is what the origin is sent, whatever a client claims (A2); and entity tags that we have marked come back
-//! to the origin as those that it has given out (A10).
+//! Variants are keyed by what the origin is sent, whatever a client claims (A2). Entity tags that we have marked come
+//! back to the origin as those that it has given out (A10).
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -19,7 +19,7 @@ on_one_core_and_on_two! {
     a_sticky_cookie_alone_reaches_no_fetch,
 }
 
-/// A request from another address of this machine.
+/// Sends a request from another address of this machine.
 fn from(address: [u8; 4], running: &Accelerator, request: &Request) -> Response {
     let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::from(address)), 0);
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
@@ -30,7 +30,7 @@ fn from(address: [u8; 4], running: &Accelerator, request: &Request) -> Response 
     client.exchange(request)
 }
 
-/// Pages that show the value of the field that they vary by.
+/// Adds pages that show the value of the field that they vary by.
 fn mirrors(origin: &ScriptedOrigin, fields: &[&'static str]) {
     for &field in fields {
         origin.on(&format!("/{field}"), move |request, reply| {
@@ -58,7 +58,8 @@ fn a_variant_is_keyed_as_sent(cores: &str) {
     }
 }
 
-/// What is not sent, or is the same for all, makes no variants: nobody fills the store by it, nor picks another's page.
+/// A field that is not sent, or is the same for all, makes no variants: nobody fills the store by it, nor picks
+/// another's page.
 fn what_a_stranger_claims_selects_no_variant(cores: &str) {
     let fields = [
         "X-Forwarded-For",
@@ -84,7 +85,7 @@ fn what_a_stranger_claims_selects_no_variant(cores: &str) {
         }
         assert_eq!(origin.count(&path), 1, "{field}");
     }
-    // Via goes on with our line behind it; the host is the one that is keyed.
+    // The client's Via is sent on with our entry behind it, and Host is sent as it is keyed.
     mirrors(&origin, &["Via", "Host"]);
     let via = |said: &str| running.fetch(&Request::get("/Via").header("Via", said)).expect_status(200).text();
     let (one, other) = (via("1.1 one"), via("1.1 other"));
@@ -123,10 +124,10 @@ fn both_forms_of_a_tag_reach_the_origin(cores: &str) {
         Answer::new(200, "word ".repeat(1000)).header("Content-Type", "text/plain").header("ETag", "\"v1\"")
     };
     origin.on("/", move |request, reply| {
-        // An API with optimistic locking.
+        // The origin is an API with optimistic locking.
         let is_current =
             request.header("if-match").is_none_or(|tags| tags.split(", ").any(|tag| tag == "\"v1\""));
-        // Compared weakly (RFC 9110 §13.1.2).
+        // If-None-Match is compared weakly (RFC 9110 §13.1.2).
         let is_had = request
             .header("if-none-match")
             .is_some_and(|tags| tags.split(", ").any(|tag| tag.trim_start_matches("W/") == "\"v1\""));
@@ -145,7 +146,7 @@ fn both_forms_of_a_tag_reach_the_origin(cores: &str) {
     running.fetch(&same).expect_status(304);
     let last = origin.all_seen().pop().expect("it was asked");
     assert_eq!(last.header("if-none-match"), Some("\"x\", W/\"v1-gz\", W/\"v1\""));
-    // What ends like a mark of ours may be the origin's own.
+    // A tag that ends like a mark of ours may be the origin's own.
     for (said, sent) in [
         ("\"user-id\"", "\"user-id\", \"user\""),
         ("\"v1\"", "\"v1\""),
@@ -173,7 +174,7 @@ fn parts_of_our_codings_reach_no_origin(cores: &str) {
         ("/mine", "\"v1\"", true),
         ("/mine", "\"v1-br\"", false),
         ("/mine", "\"v1-id\"", false),
-        // The stored object has it: it is the origin's.
+        // The stored object has this tag: it is the origin's own.
         ("/own", "\"user-id\"", true),
         ("/own", "\"other-id\"", false),
     ] {
@@ -185,7 +186,7 @@ fn parts_of_our_codings_reach_no_origin(cores: &str) {
         assert_eq!(last.header("range").zip(last.header("if-range")), want, "{path}: {tag}");
         assert_eq!(last.header("if-range").is_some(), last.header("range").is_some());
     }
-    // What Connection names is for this hop.
+    // Fields that Connection names are for this hop.
     let hop = Request::get("/mine")
         .header("X-Pass", "1")
         .header("Range", "bytes=2-4")
@@ -195,7 +196,7 @@ fn parts_of_our_codings_reach_no_origin(cores: &str) {
     assert_eq!((last.header("range"), last.header("if-none-match")), (None, None));
 }
 
-/// The cookie by which a visitor stays with a server is in no key, so no fetch that is stored has it.
+/// No key has the cookie by which a visitor stays with a server, so no fetch that is stored has this cookie.
 fn a_sticky_cookie_alone_reaches_no_fetch(cores: &str) {
     let origin = ScriptedOrigin::start();
     origin.on("/", |request, reply| {

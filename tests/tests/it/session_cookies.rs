@@ -37,7 +37,7 @@ fn start(origin: &ScriptedOrigin, cores: &str, rule: &str) -> Accelerator {
     Accelerator::before(&origin.url()).flag("--cores", cores).flag("--cookies", rule).start()
 }
 
-/// The origin gives each request a session of its own, and its page to that: "you are 7".
+/// The origin begins a session for each request, and answers with that session's page: "you are 7".
 fn sessions(origin: &ScriptedOrigin, path: &str, fields: &[(&str, String)]) {
     let fields: Vec<_> = fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     let begun = AtomicUsize::new(0);
@@ -54,7 +54,7 @@ fn cookie(answer: &Response) -> Option<&str> {
     answer.header("set-cookie")
 }
 
-/// Each has a page and a cookie that nobody else has.
+/// Asserts that each answer has a page and a cookie that no other has.
 #[track_caller]
 fn each_has_its_own(answers: &[Response]) {
     let cookies: HashSet<_> = answers.iter().filter_map(cookie).collect();
@@ -100,7 +100,7 @@ fn an_answer_with_a_cookie_is_never_replayed(cores: &str) {
     }
 }
 
-/// Three at once: the fetch is under way when the others come.
+/// Three clients ask at once: the fetch is under way when the others come.
 fn waiters_never_share_an_answer_with_a_cookie(cores: &str) {
     for rule in RULES {
         let origin = ScriptedOrigin::start();
@@ -122,7 +122,7 @@ fn waiters_never_share_an_answer_with_a_cookie(cores: &str) {
     }
 }
 
-/// So many clients, of which one has its fetch begun and the others wait for that.
+/// Sends one request from `count` clients: the first has its fetch begun, and the others wait for that.
 fn at_once(running: &Accelerator, origin: &ScriptedOrigin, request: &Request, count: usize) -> Vec<Client> {
     let (before, asked) = (running.stat().count("requests.misses_collapsed"), origin.all_seen().len());
     let mut clients: Vec<_> = (0..count).map(|_| running.connect()).collect();
@@ -143,7 +143,7 @@ fn pages_with_a_cookie_pass_side_by_side(cores: &str) {
         let there = Arc::new(AtomicUsize::new(CLIENTS));
         let in_script = Arc::clone(&there);
         origin.on(path, move |_, reply| {
-            // Nobody is answered before all are here; the first one comes alone.
+            // The origin answers no client before all are here; the first client comes alone.
             in_script.fetch_add(1, SeqCst);
             while in_script.load(SeqCst) < CLIENTS && !reply.stopped() {
                 std::thread::yield_now();
@@ -164,7 +164,7 @@ fn pages_with_a_cookie_pass_side_by_side(cores: &str) {
     }
 }
 
-/// A page that is validated each time, whose origin begins a session with each 304.
+/// Adds a page that is validated each time, and whose origin begins a session with each 304.
 fn validated(origin: &ScriptedOrigin, path: &str, body: Vec<u8>, gate: Gate) {
     let begun = AtomicUsize::new(0);
     let is_first = AtomicUsize::new(0);
@@ -268,7 +268,7 @@ fn a_site_may_have_the_field_removed(cores: &str) {
             assert_eq!((page.text().as_str(), cookie(&page)), ("you are 0", None), "--cookies {rule}");
         }
         assert_eq!(origin.count("/"), 1);
-        // What is not stored has its cookie: else nobody could log in.
+        // An answer that is not stored has its cookie: else nobody could log in.
         each_has_its_own(&[running.get("/private"), running.get("/private")]);
         let login = Request::new("POST", "/login").body(b"name=ann");
         each_has_its_own(&[running.fetch(&login), running.fetch(&login)]);

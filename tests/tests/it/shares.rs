@@ -255,7 +255,7 @@ fn connections_to_the_origin_are_closed_when_they_are_old(cores: &str) {
     assert_eq!(asked.join().expect("the origin"), Ok(0), "closed, although nobody asks");
 }
 
-/// A client asks for slow URLs, more of them than there are exchanges; whoever comes from elsewhere does not wait for it.
+/// A client asks for slow URLs, more of them than there are exchanges. Clients of other addresses do not wait for it.
 fn one_address_leaves_exchanges_to_others(cores: &str) {
     const EXCHANGES: usize = 16;
     let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
@@ -344,7 +344,7 @@ fn long_waits_for_an_origin_are_told(_: &str) {
     eventually("the log says so", || accelerator.printed().contains("origin busy"));
 }
 
-/// The first range of a page that turns out not to be stored.
+/// The first request for a page asks for a far range, and the page turns out not to be storable.
 fn a_far_range_is_not_read_up_to(cores: &str) {
     const BYTES: u64 = 256 << 20;
     let origin = ScriptedOrigin::start();

@@ -27,7 +27,8 @@ fn is_of_the_edge(name: &str) -> bool {
     name.starts_with("h2-") || name.starts_with("cache-slow-")
 }
 
-/// What makes the feed hold and do much with little is a siege of its own, for the same reason.
+/// Returns whether an attack makes the feed hold and do much with little. These have a siege of their own, for the same
+/// reason.
 fn is_of_the_feed(name: &str) -> bool {
     name.starts_with("web-") || ["feed-stuck", "feed-refusing", "feed-groups", "feed-tokens"].contains(&name)
 }

@@ -217,8 +217,8 @@ fn a4_a_304_to_no_condition_is_a_failure(cores: &str) {
     assert_eq!(accelerator.stat().count("requests.revalidated"), 0);
 }
 
-/// A 5xx that says for how long it is fresh is stored, and replaced by the next when that is over: `--stale-if-error`
-/// (ten minutes) is for pages, not for errors.
+/// A 5xx with a lifetime is stored, and replaced by the next answer when the lifetime is over: `--stale-if-error` (ten
+/// minutes) is for pages, not for errors.
 fn a_stored_error_never_stands_in_for_another(cores: &str) {
     let origin = ScriptedOrigin::start();
     for (path, status, says) in [
@@ -236,11 +236,11 @@ fn a_stored_error_never_stands_in_for_another(cores: &str) {
         eventually("the newer error is shown", || {
             running.get(path).expect_status(status).text() != "error 0"
         });
-        // It is stored in its turn, and gives way again.
+        // The newer error is stored in its turn, and gives way again.
         let newer = running.get(path).text();
         eventually("and the next one", || running.get(path).expect_status(status).text() != newer);
     }
-    // One that is stale when it comes is of no use to anybody.
+    // An error that is stale when it comes is never shown again.
     let number = AtomicUsize::new(0);
     origin.on("/stale", move |_, reply| {
         let answer = Answer::new(502, number.fetch_add(1, Relaxed).to_string()).header("Age", "20");

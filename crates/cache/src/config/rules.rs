@@ -239,11 +239,11 @@ pub struct SiteRules {
     pub bypass_cookies: Option<Vec<Pattern>>,
     /// Who sends such a field goes past the store.
     pub bypass_headers: Vec<Box<str>>,
-    /// `Set-Cookie` is removed from answers that are then stored; else an answer that has it is not stored (but with
-    /// [`CookieRule::Rfc`](super::CookieRule::Rfc)).
+    /// `Set-Cookie` is removed from answers, which are then stored. Otherwise an answer with `Set-Cookie` is not
+    /// stored, except with [`CookieRule::Rfc`](super::CookieRule::Rfc).
     pub removes_set_cookie: bool,
-    /// A successful unsafe request (`POST`, `PUT`, `DELETE` …) drops what is stored for its address, and for what its answer
-    /// names (RFC 9111 §4.4).
+    /// A successful unsafe request (`POST`, `PUT`, `DELETE` …) drops the stored answers of its address, and of the
+    /// addresses that its answer names (RFC 9111 §4.4).
     pub invalidates_unsafe: bool,
     /// Freshness for a cacheable answer that states none and allows no heuristic. 0: such answers are not reused.
     pub default_ttl: Duration,
@@ -261,7 +261,7 @@ pub struct SiteRules {
     pub client_certificates: Option<ClientCertificates>,
     /// Bytes of one request's body; more is answered 413. `None`: as many as the limit for all allows.
     pub body_bytes_max: Option<u64>,
-    /// Every exchange ends when its client has said that nothing follows; else only event streams, waits and upgrades do.
+    /// Every exchange ends at its client's FIN; otherwise only event streams, waits and upgrades do.
     pub ends_at_fin: bool,
     /// At most [`PATHS_MAX`].
     pub paths: Vec<PathRule>,

@@ -21,9 +21,9 @@ pub enum Rule {
     Framing(FramingError),
     /// A rule for the body itself.
     Body(BodyRule),
-    /// 101 without having been asked, or to something else.
+    /// The origin switched protocols (101) without having been asked, or to another protocol.
     Switched,
-    /// 304 without having been asked whether something is still the same.
+    /// The origin answered 304 to a request without conditions.
     UnaskedNotModified,
     /// A rule of HTTP/2; whoever found it says no more than a code.
     Http2(ErrorCode),
@@ -77,7 +77,7 @@ pub enum Fault {
     OriginUnresolved,
     /// The origin refused the connection.
     OriginRefused,
-    /// TLS with the origin failed: its certificate is not for its name, or by nobody who is trusted.
+    /// TLS with the origin failed: its certificate is for another name, or no trusted authority has signed it.
     OriginUntrusted,
     /// The client, or its network, asks too often.
     TooManyRequests,

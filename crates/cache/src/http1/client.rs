@@ -28,8 +28,8 @@ use crate::{
     transport::Transport,
 };
 
-/// Bytes that a client may send ahead while it is answered and its end is waited for. A client that sends more is noticed
-/// when it resets the connection.
+/// Bytes that a client may send ahead while it is answered: its FIN is found behind them. The departure of a client
+/// that sends more is noticed when it resets the connection.
 const AHEAD_BYTES_MAX: usize = 4 << 10;
 
 /// A client's connection.
@@ -40,13 +40,13 @@ pub(super) struct Client {
     /// Bytes that the transport took.
     pub(super) sent_bytes: u64,
     pub(super) taking: Taking,
-    /// Received and not answered: the beginning of a head, or requests behind one that is being answered.
+    /// Bytes received and not answered: the beginning of a head, or requests behind one that is being answered.
     pub(super) pending: Vec<u8>,
-    /// What of it was read while an answer was waited for.
+    /// The charge for `pending`, where bytes of it came while an answer was under way.
     ahead: Held,
     /// The client has said that nothing follows.
     is_ended: bool,
-    /// Its FIN ends the exchange that is under way.
+    /// The client's FIN ends the exchange that is under way.
     pub(super) ends_at_fin: bool,
 }
 
@@ -163,13 +163,13 @@ impl Duplex for Piped<'_> {
     }
 }
 
-/// Why nothing more is read from a client that is being answered.
+/// The reason why nothing more is read from a client that is being answered.
 enum Ahead {
-    /// It has said that nothing follows.
+    /// The client has said that nothing follows.
     End,
-    /// The connection is broken.
+    /// The connection is broken, or there is no memory for the bytes that came.
     Reset,
-    /// It has sent as much ahead as is kept.
+    /// The client has sent as much ahead as is kept ([`AHEAD_BYTES_MAX`]).
     Full,
 }
 
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// Keeps what the client sends while it is answered: its end is found behind that.
+    /// Reads and keeps the bytes that the client sends while it is answered: its FIN is found behind them.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Ahead> {
         while self.pending.len() < AHEAD_BYTES_MAX {
             let Self { transport, pending, ahead, .. } = self;
@@ -207,7 +207,7 @@ impl Client {
         Poll::Ready(Ahead::Full)
     }
 
-    /// An exchange has ended: what came meanwhile is looked at now.
+    /// Ends an exchange: the bytes that came meanwhile are looked at now, and are no longer charged as sent ahead.
     pub(super) fn is_next(&mut self) {
         self.ends_at_fin = false;
         self.ahead.resize(0);
@@ -251,8 +251,8 @@ impl Client {
         if self.taking.is_over(clock::monotonic_ms()) { Gone::Slow } else { Gone::Stalled }
     }
 
-    /// Appends more of a request's body to `into`, or, without that, to what is pending: at most `bytes_max`, or a record
-    /// of TLS that is longer; `Ok(0)` is the end of the stream.
+    /// Appends more of a request's body to `into`, or to `pending` if that is `None`: at most `bytes_max`, or one
+    /// longer TLS record. `Ok(0)` is the end of the stream.
     pub(super) async fn append_body(
         &mut self,
         into: Option<&mut Vec<u8>>,

@@ -99,7 +99,7 @@ const TURN_AWAY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3
 pub(super) struct Connection {
     pub(super) client: Client,
     peer: Peer,
-    /// What is pending may hold a whole request.
+    /// The pending bytes may hold a whole request.
     unexamined: bool,
     /// Requests that it has brought.
     requests: usize,
@@ -287,7 +287,7 @@ impl Connection {
     /// Answers a request that is not a hit; whether the connection can go on.
     async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd, draft: Draft) -> bool {
         self.client.watch.work();
-        // A connection from this machine counts by itself: its watch is at an address of its own.
+        // Each connection from this machine counts as a client of its own, told apart by the address of its watch.
         let client = client_of(request.visitor.address, Arc::as_ptr(&self.client.watch) as u64);
         let kept_head = with_core(|core| KeptHead::new(&core.accounts, client, request.head_bytes()));
         let Some(kept_head) = kept_head else {
@@ -303,7 +303,7 @@ impl Connection {
         let response = tokio::select! {
             biased;
             response = responding => response,
-            // Others ask for the room that its client has most of.
+            // Other clients need room, and this client has most of it.
             () = kept_head.cut() => None,
         };
         let upload = upload.rest();
@@ -345,9 +345,9 @@ impl Connection {
         self.deliver(synth(None, fault), Asked::NOTHING, None, draft).await;
     }
 
-    /// Sends an answer, while `upload`, the rest of the request, goes on to an origin that wants it. Where something of the
-    /// request is unread (`None`: nobody knows where it ends), it would be taken for the next request: the connection ends,
-    /// once the client has had time to read.
+    /// Sends an answer, while `upload`, the rest of the request, goes on to an origin that wants it. Unread bytes of a
+    /// request (`None`: its end is unknown) would be taken for the next request: the connection ends, once the client
+    /// has had time to read.
     async fn deliver(
         &mut self,
         answer: Answer<'static>,
@@ -380,7 +380,7 @@ impl Connection {
                 is_all || Box::pin(deliver::finish(&mut self.client, prefix, rest, &mut self.drafts)).await
             }
             Some(mut through) => {
-                // On the heap: it is rare, and every connection would be larger by it.
+                // This future is on the heap: it is rare, and every connection would be larger by it.
                 let is_sent = Box::pin(deliver::finish(&mut through, prefix, rest, &mut self.drafts)).await;
                 is_unread = through.is_unread();
                 is_sent

@@ -124,14 +124,15 @@ struct Known {
     asked: Asked,
 }
 
-/// How far a head was searched for its end: one that comes in crumbs is parsed once, and not after each.
+/// The position up to which a head was searched for its end. A head that comes in small pieces is parsed once, and not
+/// after each piece.
 #[derive(Default)]
 struct HeadEnd {
     searched: usize,
 }
 
 impl HeadEnd {
-    /// Whether a head may be whole with what came since the last call, or is too long.
+    /// Returns whether the head may be whole with the bytes since the last call, or is too long.
     fn may_be_here(&mut self, came: &[u8], bytes_max: usize) -> bool {
         const END: &[u8] = b"\r\n\r\n";
         let from = self.searched.saturating_sub(END.len() - 1);
@@ -450,7 +451,7 @@ impl Downstream for Waiting {
         &[]
     }
 
-    /// That a peer is gone shows where it is told that we go on.
+    /// Never returns: a peer that is gone is noticed when it is told that we go on.
     async fn gone(&mut self) {
         std::future::pending().await
     }

@@ -36,16 +36,16 @@ pub(super) struct Upload<'c> {
     onward: Option<Box<Onward>>,
 }
 
-/// How far a body has come.
+/// The state of a body that is being read.
 struct Body {
     decoder: BodyDecoder,
     pace: Pace,
 }
 
-/// What is left of a body when its answer begins.
+/// The rest of a request's body when the answer begins.
 pub(super) struct Rest {
     body: Body,
-    /// The way to the origin, which takes it while it answers.
+    /// The way to an origin that takes the rest while it answers.
     onward: Option<Box<Onward>>,
 }
 
@@ -55,7 +55,8 @@ impl Rest {
         !self.body.decoder.is_done()
     }
 
-    /// The client as what an answer is sent to, while the rest of the request goes on to the origin.
+    /// Makes the client the sink of an answer while the rest of the request goes on to the origin. `None`: nothing goes
+    /// on.
     pub(super) fn through(self, client: &mut Client) -> Option<Through<'_>> {
         let Self { body, onward } = self;
         Some(Through { client, body, onward: onward? })
@@ -98,7 +99,7 @@ impl<'c> Upload<'c> {
         }
     }
 
-    /// What is left of the body when the answer is there.
+    /// Returns the rest of the body, once the answer is there.
     pub(super) fn rest(self) -> Rest {
         let Self { body, onward, .. } = self;
         Rest { body, onward }
@@ -122,7 +123,7 @@ impl Downstream for Upload<'_> {
             body.pace.check()?;
             // Straight to where it is wanted, if no byte needs a look.
             let raw = if client.pending.is_empty() { body.decoder.raw_max() } else { 0 };
-            // What is pending is at most what one read of the connection takes.
+            // The pending bytes are at most as many as one read of the connection takes.
             let bytes_max = READ_BYTES - client.pending.len().min(READ_BYTES - 1);
             let before = into.len();
             let target = (raw > 0).then_some(&mut *into);
@@ -164,15 +165,15 @@ impl Downstream for Upload<'_> {
     }
 }
 
-/// A client that is answered while the rest of its request goes on to the origin. Whenever the answer waits, for the client
-/// or for the origin, the request goes on.
+/// A client that is answered while the rest of its request goes on to the origin. Whenever the answer waits, for the
+/// client or for the origin, the request goes on.
 pub(super) struct Through<'c> {
     client: &'c mut Client,
     body: Body,
     onward: Box<Onward>,
 }
 
-/// A client and its body, as what is sent on comes from.
+/// A client and its body, as the source of the bytes that go on to the origin.
 struct Source<'t> {
     client: &'t mut Client,
     body: &'t mut Body,
@@ -203,12 +204,12 @@ impl BodySource for Source<'_> {
 }
 
 impl Through<'_> {
-    /// Whether some of the body was not read.
+    /// Returns whether a part of the body is unread.
     pub(super) fn is_unread(&self) -> bool {
         !self.body.decoder.is_done()
     }
 
-    /// Sends on what comes; ready when nothing more is to be sent.
+    /// Sends the body's bytes on as they come; ready when nothing more is to be sent.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         let Self { client, body, onward } = self;
         onward.poll(cx, &mut Source { client, body }).map_err(|_| Gone::Closed)

@@ -67,7 +67,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
 /// What is read and thrown away meanwhile.
 const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
-/// Of these, how many one read takes.
+/// Bytes of [`LAST_WORDS_BYTES_MAX`] that one read takes.
 const LAST_WORDS_PIECE_BYTES: usize = 4 << 10;
 
 /// Why a connection ends.
@@ -459,8 +459,8 @@ fn give_up(multiplex: &mut Multiplex, id: u32) {
     multiplex.pass_on();
 }
 
-/// Notes what is waited for, and until when. A deadline belongs to the frame or field block that is under way: a body in many
-/// frames has its own pace.
+/// Sets the watch to what the connection waits for, and until when. A deadline belongs to the frame or field block that
+/// is under way: a body in many frames has its own pace.
 fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
     let limits = &core.config.limits;
     let is_under_way = !multiplex.pending.is_empty() || multiplex.wire.is_in_field_block();
@@ -478,8 +478,8 @@ fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
     }
 }
 
-/// Whether the frame or field block that is under way takes too long: content may take as long as the slowest body that is
-/// taken.
+/// Returns whether the frame or field block that is under way takes too long. A frame of content may take as long as
+/// the slowest body that is accepted.
 fn is_late(limits: &config::Limits, multiplex: &Multiplex, now_ms: u64) -> bool {
     let at_most = match FrameHeader::parse(&multiplex.pending) {
         Some(FrameHeader { kind: kind::DATA, length, .. }) => {
@@ -552,7 +552,7 @@ mod tests {
     use super::*;
     use crate::test_core;
 
-    /// A connection whose bytes come when the test says so, by a clock that is the test's.
+    /// A connection under test. The test says when bytes come, and what time it is.
     struct Scene {
         client: TcpStream,
         multiplex: Multiplex,
@@ -579,18 +579,18 @@ mod tests {
             scene
         }
 
-        /// Takes what has come, and waits for more.
+        /// Takes all bytes that have come, and waits until some have.
         async fn take(&mut self) -> Result<(), End> {
             let Self { multiplex, watch, now_ms, .. } = self;
             let peer = Peer::new(([127, 0, 0, 1], 1).into(), false, &[]);
             let client = Client { number: Number::NOBODY, peer };
             let (mut has_come, mut comes) = (false, true);
             while comes || !has_come {
-                // The socket is looked at before.
+                // The loop looks at the socket first.
                 tokio::task::yield_now().await;
                 comes = poll_fn(|cx| {
                     with_core(|core| -> Poll<Result<bool, End>> {
-                        // As the connection's task does before it reads.
+                        // The connection's task flushes before it reads, too.
                         if multiplex.flush().is_err() {
                             return Poll::Ready(Err(End::Gone));
                         }
@@ -628,7 +628,7 @@ mod tests {
         FrameHeader { length: bytes as u32, kind, flags, stream: 1 }.bytes()
     }
 
-    /// The client has acknowledged our settings.
+    /// The client's acknowledgement of our settings.
     fn settings_ack() -> [u8; 9] {
         FrameHeader { length: 0, kind: kind::SETTINGS, flags: flag::ACK, stream: 0 }.bytes()
     }
@@ -636,7 +636,7 @@ mod tests {
     /// POST http://a/ in static fields of HPACK.
     const HEAD: [u8; 6] = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
 
-    /// Each frame has its own ten seconds, and content as many more as the slowest body takes.
+    /// Each frame has ten seconds of its own. A frame of content has the time of the slowest body on top.
     #[test]
     fn a_deadline_belongs_to_a_frame() {
         run(async {
@@ -645,7 +645,7 @@ mod tests {
             let head = [&header(kind::HEADERS, flag::END_HEADERS, HEAD.len())[..], &HEAD].concat();
             assert!(scene.comes(&head, 0).await.is_ok(), "right");
             let content = [&header(kind::DATA, 0, 200)[..], &[b'x'; 200]].concat();
-            // Whenever there is a look, a frame is under way.
+            // A frame is under way at every call of `look`.
             assert!(scene.comes(&content[..100], 0).await.is_ok(), "right");
             for _ in 0..60 {
                 let next = [&content[100..], &content[..100]].concat();
@@ -655,7 +655,7 @@ mod tests {
         });
     }
 
-    /// A field block in many frames is one.
+    /// A field block in many frames has one deadline.
     #[test]
     fn a_deadline_belongs_to_a_field_block() {
         run(async {

@@ -92,7 +92,7 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// That no other connection of this core has had.
+    /// A number that no other connection of this core has had.
     pub(super) const fn serial(self) -> u64 {
         self.serial
     }
@@ -100,7 +100,7 @@ impl Number {
 
 #[cfg(test)]
 impl Number {
-    /// That of no connection.
+    /// The number of no connection.
     pub(super) const NOBODY: Self = Self { place: usize::MAX, serial: 0 };
 }
 
@@ -167,7 +167,7 @@ pub(super) struct Multiplex {
     pub(super) pending: Vec<u8>,
     /// It may be.
     pub(super) unexamined: bool,
-    /// Since when a frame or field block is under way, by the monotonic clock.
+    /// When the frame or field block that is under way began, in milliseconds of the monotonic clock.
     pub(super) frame_since_ms: Option<u64>,
     /// The connection's task.
     pub(super) waker: Option<Waker>,

@@ -4,8 +4,9 @@
 //!   answer ── a hit ─▶ begin: head, small content ─▶ `out`          content that does not leave at once ─▶ task: finish
 //!      └── not a hit ─▶ task: respond (the states) ─▶ begin ─▶ finish
 //! ```
-//! *Bounds:* the tasks of a core, as many as it may have connections, and the heads that they keep, in the account of each
-//! [client](crate::client_accounts): a stream beyond is refused, and its client may ask again.
+//! *Bounds:* the tasks of a core (as many as it may have connections) and the bytes of the heads that they keep, both
+//! in the account of each [client](crate::client_accounts). A stream beyond them is refused, and its client may ask
+//! again.
 
 use std::{
     future::poll_fn,
@@ -119,8 +120,8 @@ pub(super) fn answer(
     if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
         return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
     }
-    // A stream that has ended with its head has no content. That its length was said to be 0 goes on: some origins answer
-    // 411 to a POST without it.
+    // A stream that has ended with its head has no content. `Content-Length: 0` goes on to the origin all the same:
+    // some origins answer 411 to a POST without it.
     let framing = if asker.is_whole && framing != Framing::Length(0) { Framing::None } else { framing };
     let asked = hit::Asked {
         head: &head,
@@ -313,8 +314,8 @@ impl TrySend for Direct<'_> {
     }
 }
 
-/// Has a task answer a stream, if its client may have one more beside others; `is_whole`: nothing follows the request's head;
-/// `head_bytes`: that is kept meanwhile.
+/// Spawns the task that answers a stream, or refuses the stream if its client may have no more tasks beside other
+/// clients. `is_whole`: nothing follows the request's head. `head_bytes`: the size of a head that is kept meanwhile.
 fn spawn(
     core: &Core,
     multiplex: &mut Multiplex,
@@ -345,7 +346,7 @@ fn spawn(
     });
 }
 
-/// Gives a stream up whose client has more of them than others, who ask for room: it may be asked for again.
+/// Resets a stream because its client has more of them than other clients, who need room. The client may ask again.
 fn give_way(number: Number, stream: u32) {
     with(number, |core, multiplex| {
         core.count(Counter::StreamsRefused);
@@ -436,7 +437,8 @@ impl Duplex for Sending {
     }
 }
 
-/// The rest of a request that goes on to an origin which answers already. On the heap: it is rare.
+/// Takes the rest of a request that goes on to an origin which answers already. The rest is on the heap, because it is
+/// rare.
 fn through(mut upload: Upload) -> Option<Box<(Upload, Box<Onward>)>> {
     let onward = upload.onward.take()?;
     Some(Box::new((upload, onward)))
@@ -483,7 +485,7 @@ struct Sending {
 }
 
 impl Sending {
-    /// Sends on what comes of the request; ready when nothing more is to be sent.
+    /// Sends the request's bytes on as they come; ready when nothing more is to be sent.
     fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         match self.through.as_deref_mut() {
             Some((upload, onward)) => onward.poll(cx, upload).map_err(|_| Gone::Closed),
@@ -561,7 +563,7 @@ impl Sink for Sending {
 
     async fn gone(&mut self) -> Gone {
         match poll_fn(|cx| self.poll_onward(cx)).await {
-            // A stream that its client gives up, and one whose connection ends, ends with its task.
+            // The task itself is ended when the client gives the stream up or the connection ends.
             Ok(()) => std::future::pending().await,
             Err(gone) => gone,
         }

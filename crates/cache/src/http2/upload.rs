@@ -16,7 +16,7 @@ use crate::{
     request::Request,
 };
 
-/// The longest frame that is taken (RFC 9113 §4.2).
+/// Bytes of the longest frame that is accepted (RFC 9113 §4.2).
 pub(super) const FRAME_BYTES_MAX: usize = 16 << 10;
 
 /// The content of a request that is being answered.
@@ -26,7 +26,7 @@ pub(super) struct Upload {
     pace: Pace,
     wants_continue: bool,
     trailers: Vec<u8>,
-    /// The way to the origin of what is left when the answer has begun.
+    /// The way to the origin for the content that is left when the answer has begun.
     pub(super) onward: Option<Box<Onward>>,
 }
 
@@ -131,7 +131,7 @@ impl Downstream for Upload {
         &self.trailers
     }
 
-    /// A stream that its client gives up, and one whose connection ends, ends with its task.
+    /// Never returns: the task itself is ended when the client gives the stream up or the connection ends.
     async fn gone(&mut self) {
         std::future::pending().await
     }

@@ -47,7 +47,7 @@ pub(crate) trait RequestSender: Send {
         false
     }
 
-    /// Waits until nobody wants the answer any more, which then is given up; why.
+    /// Waits until no client wants the answer any more, which is then given up. Returns the reason.
     fn gone(&mut self) -> impl Future<Output = Self::Error> + Send {
         std::future::pending()
     }
@@ -69,7 +69,7 @@ pub(crate) struct Asked<'a> {
     /// The head as it is sent.
     pub(crate) head: &'a [u8],
     pub(crate) wanted: Wanted,
-    /// Whose exchange it is.
+    /// The client that the exchange counts for.
     pub(crate) client: Client,
     /// What decides whether the answer has a body.
     pub(crate) answered: framing::Answered,
@@ -83,7 +83,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Of what its permit is.
+    /// The kind of answer and the client for which a permit is acquired.
     fn by(&self) -> (Wanted, Client) {
         (self.wanted, self.client)
     }

@@ -83,7 +83,7 @@ pub(super) async fn begin(
     }
 }
 
-/// A server could not be connected to, which counts against it unless our own system is at its limits.
+/// Counts a failed connect against the server, unless our own system is at its limits.
 fn not_connected(upstreams: &impl Upstreams, id: MemberId, error: &OriginError) {
     if !matches!(error, OriginError::NoSocket(_)) {
         upstreams.fared(id, false);

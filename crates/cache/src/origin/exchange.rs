@@ -97,7 +97,7 @@ pub(super) enum Said {
         head: KeptResponse,
         framing: Framing,
         body: Body,
-        /// By which the rest of the request goes, where the answer came before all of it was sent.
+        /// The half that sends the rest of the request, where the answer came before all of it was sent.
         half: Option<RequestHalf>,
     },
     /// What comes before it, as it is told on; the answer is still to come.
@@ -188,7 +188,7 @@ pub(crate) struct Arrived {
     /// How the body is delimited; one of HTTP/2 of no told length as if it were in chunks.
     pub(crate) framing: Framing,
     body: Body,
-    /// By which the rest of the request goes, where the answer came before all of it was sent.
+    /// The half that sends the rest of the request, where the answer came before all of it was sent.
     half: Option<Box<RequestHalf>>,
     permit: Permit,
     member: MemberId,
@@ -233,12 +233,12 @@ impl Exchange {
         }
     }
 
-    /// Gives its place among the exchanges to others, while its client sends nothing of the request's body.
+    /// Gives the place of this exchange to others, while the client sends nothing of the request's body.
     pub(crate) fn pause(&mut self) {
         self.permit.pause();
     }
 
-    /// Takes a place again.
+    /// Takes a place again, if the exchange has none; waits for it up to `at_most`.
     pub(crate) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
         self.permit.resume(at_most).await
     }
@@ -293,15 +293,15 @@ impl Arrived {
         self.patience.between_bytes = at_most;
     }
 
-    /// The half that the rest of the request goes by, where the answer came before all of it was sent. The answer may wait
-    /// for that, and may take `at_most` from one byte to the next.
+    /// Takes the half that sends the rest of the request, where the answer came before all of it was sent. The answer
+    /// may wait for that rest, so it may take `at_most` from one byte to the next.
     pub(crate) fn take_half(&mut self, at_most: Duration) -> Option<RequestHalf> {
         let half = self.half.take()?;
         self.wait_between_bytes(at_most.max(self.patience.between_bytes));
         Some(*half)
     }
 
-    /// The answer is an event stream (HTML, "Server-sent events"), on which nothing may come for long.
+    /// Returns whether the answer is an event stream (HTML, "Server-sent events"), on which nothing may come for long.
     pub(crate) fn is_event_stream(&self) -> bool {
         let essence =
             |value: &[u8]| value.split(|&b| b == b';').next().unwrap_or_default().trim_ascii().to_vec();

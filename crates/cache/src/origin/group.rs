@@ -79,11 +79,11 @@ pub(crate) struct Wish {
     pub(crate) hash: u64,
     /// The seed of the member that its visitor stays with.
     pub(crate) stays_with: Option<u64>,
-    /// The tag of the member that has the version of which a block is wanted; 0: any may have it.
+    /// The tag of the member that has the version of which a block is wanted; 0: any member.
     pub(crate) block_of: u32,
 }
 
-/// Bits of a seed by which a stored object knows the member that sent it.
+/// The bits of a member's seed that a stored object keeps, so as to know the member that sent it.
 const TAG_BITS: u64 = (1 << 24) - 1;
 
 /// The tag of a member by its seed; never 0.
@@ -154,7 +154,7 @@ impl Group {
     fn place_of(&self, wish: Wish, tried: Tried, turns: &mut [i64], now_ms: u64) -> Option<usize> {
         let is_left = |at: usize| tried.members >> at & 1 == 0;
         if wish.block_of > 0 || wish.stays_with.is_some() {
-            // Another member may have another version: a block goes before its visitor's member.
+            // Another member may have another version: the member of the block goes before the member of the visitor.
             let is_its = |place: &Place| match wish.block_of {
                 0 => Some(place.seed) == wish.stays_with,
                 tag => tag_of(place.seed) == tag,
@@ -199,7 +199,7 @@ impl Group {
         Wish { hash, stays_with, block_of: 0 }
     }
 
-    /// By which a stored object knows the member that sent it; 0: there is no other that could be asked.
+    /// The tag by which a stored object knows the member that sent it; 0: the origin has no other member.
     pub(crate) fn tag(&self, member: MemberId) -> u32 {
         if self.places.len() < 2 {
             return 0;

@@ -67,7 +67,7 @@ pub(super) struct Talk {
     is_last: bool,
     /// A chunk of the request's body, while it is sent.
     chunk: Vec<u8>,
-    /// What the origin had not taken of it when it answered.
+    /// Bytes of the body that the origin had not taken when it answered.
     unsent: Vec<u8>,
     /// The last part of the body was taken.
     has_ended: bool,
@@ -139,7 +139,7 @@ impl Talk {
         }
         let (mut reader, mut writer) = split(line);
         let writing = async {
-            // One write that is given up has taken nothing.
+            // A write that is given up has taken nothing, so `at` is right.
             while at < bytes.len() {
                 match writer.write(&bytes[at..]).await? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),
@@ -169,7 +169,8 @@ impl Talk {
         hear(&mut self.line, &mut self.received, limits).await
     }
 
-    /// The connection, and the half that the rest of the request goes by, where the answer came before all of it was sent.
+    /// Splits off the half that sends the rest of the request, where the answer came before all of it was sent. Returns
+    /// the connection that the answer comes by, and that half.
     fn halves(self) -> (Line, Option<RequestHalf>) {
         if !self.is_last || self.has_ended && self.unsent.is_empty() {
             return (self.line, None);

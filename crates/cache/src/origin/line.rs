@@ -28,7 +28,7 @@ pub(crate) enum Line {
     Unix(UnixStream),
     /// Under TLS. On the heap: it is a kilobyte, and others would be larger by it.
     Secured(Box<TlsStream<TcpStream>>),
-    /// The half that an answer comes by, while the rest of its request goes by the other.
+    /// The half that an answer comes by, while the rest of its request goes by the other half.
     Answering(Box<ReadHalf<Line>>),
 }
 
@@ -55,7 +55,7 @@ impl Line {
                 let mut cx = Context::from_waker(Waker::noop());
                 Pin::new(stream).poll_read(&mut cx, &mut ReadBuf::new(&mut room)).is_pending()
             }
-            // It ends with its answer, and is never kept.
+            // A connection in halves ends with its answer, and is never kept.
             Self::Answering(_) => false,
         }
     }

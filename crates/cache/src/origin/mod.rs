@@ -55,7 +55,7 @@ pub(crate) use said::Servers;
 pub(crate) use shares::Client;
 pub(crate) use upstream::{Permit, Pools, Upstream, Upstreams};
 
-/// What becomes of connections of HTTP/2, and of requests that wait, for whoever counts it.
+/// Events on connections of HTTP/2, and of requests that wait, for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     /// One is there.
@@ -114,7 +114,7 @@ pub(crate) enum OriginError {
     /// Every connection is busy and the queue's time is up.
     #[error("no connection to the origin became free within {0:?}")]
     Busy(Duration),
-    /// The system gave us no connection: no descriptor, no port, no memory.
+    /// Our own system opened no connection: no descriptor, no port or no memory is left.
     #[error("no connection to the origin could be opened here: {0}")]
     NoSocket(String),
     /// An established connection failed in another way than by its end.
@@ -144,7 +144,7 @@ pub(crate) enum OriginError {
     /// It answered, and did not switch.
     #[error("the origin did not switch to the protocol that it was asked for")]
     NotSwitched,
-    /// It says that nothing has changed, to a request that did not ask that (RFC 9110 §15.4.5).
+    /// The origin says that nothing has changed (304), to a request without conditions (RFC 9110 §15.4.5).
     #[error("the origin answered 304 to a request without conditions")]
     UnaskedNotModified,
     /// It ended the body before the length that it had stated.
@@ -201,13 +201,13 @@ impl OriginError {
         self.is_end() || matches!(self, Self::FirstByteTimeout(_))
     }
 
-    /// Whether the exchange ended with its connection, in whichever way; on a kept connection perhaps before the request
-    /// came.
+    /// Returns whether the exchange ended with its connection, in whichever way. On a kept connection the end may have
+    /// come before the request.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_end() || matches!(self, Self::Broken(_))
     }
 
-    /// Of connecting.
+    /// The error of a failed connect.
     pub(crate) fn of_connect(error: &io::Error) -> Self {
         match error.kind() {
             // A Unix socket that nobody has made yet, or that nobody listens at.
@@ -217,7 +217,7 @@ impl OriginError {
         }
     }
 
-    /// Of an exchange on an established connection. None of these says that the origin cannot be reached.
+    /// The error of an exchange on an established connection. None of these says that the origin cannot be reached.
     pub(crate) fn of_exchange(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionReset => Self::Reset,
@@ -227,7 +227,7 @@ impl OriginError {
     }
 }
 
-/// Whether a connection was refused by our own system: it says nothing of the origin.
+/// Returns whether our own system refused the connection, which says nothing of the origin.
 fn is_ours(error: &io::Error) -> bool {
     // ENOMEM, ENFILE, EMFILE, ENOBUFS (errno(3)); EADDRNOTAVAIL: no port is left.
     const OURS: [i32; 4] = [12, 23, 24, 105];
@@ -248,7 +248,7 @@ mod tests {
             assert!(matches!(error, OriginError::Broken(_)), "{errno}: {error}");
             assert!(!error.is_unreachable() && !error.is_silence() && error.is_cut(), "{errno}");
         }
-        // What our own system refuses is no fault of the origin.
+        // A refusal by our own system is no fault of the origin.
         for errno in [12, 23, 24, 99, 105] {
             let error = OriginError::of_connect(&of(errno));
             assert!(matches!(error, OriginError::NoSocket(_)), "{errno}: {error}");

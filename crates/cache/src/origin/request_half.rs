@@ -1,4 +1,5 @@
-//! The half of an exchange that a request's body goes to the origin by, once the answer has begun on the other half.
+//! The half of an exchange that sends the rest of a request's body to the origin, once the answer has begun on the
+//! other half.
 
 use std::{
     pin::Pin,
@@ -15,13 +16,13 @@ use super::{OriginError, http2::trailers, line::Line};
 /// A part of a request's body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part<'a> {
-    /// So many bytes of it.
+    /// The next bytes of the body.
     Bytes(&'a [u8]),
-    /// There is no more. Trailers as whole lines; none where the length was told.
+    /// The end of the body, with trailers as whole lines; none where the length was told.
     End(&'a [u8]),
 }
 
-/// What carries it.
+/// The sending side of the connection (HTTP/1) or of the stream (HTTP/2) that carries the body.
 pub(super) enum Way {
     Http1(WriteHalf<Line>),
     Http2(SendStream<Bytes>),
@@ -30,20 +31,20 @@ pub(super) enum Way {
 /// The rest of a request's body on its way to the origin.
 pub(crate) struct RequestHalf {
     way: Way,
-    /// Bytes of the part that is sent, framed; those before `at` are sent.
+    /// Bytes of the part that is being sent, framed; the bytes before `at` are sent.
     out: Vec<u8>,
     at: usize,
-    /// Nothing follows `out`; over HTTP/2 trailers may.
+    /// Set when no part follows `out`. Over HTTP/2 the trailers in it follow.
     end: Option<Vec<u8>>,
 }
 
 impl RequestHalf {
-    /// `out` was taken from the client and not sent yet; `is_ended`: it is the last of the body.
+    /// `out` was taken from the client and is not sent yet. `is_ended`: `out` is the last of the body.
     pub(super) fn new(way: Way, out: Vec<u8>, is_ended: bool) -> Self {
         Self { way, out, at: 0, end: is_ended.then(Vec::new) }
     }
 
-    /// Takes the next part, when all before it is sent.
+    /// Takes the next part, once all parts before it are sent.
     pub(crate) fn put(&mut self, part: Part<'_>, is_chunked: bool) {
         self.out.clear();
         self.at = 0;
@@ -62,10 +63,10 @@ impl RequestHalf {
         self.out.len() - self.at
     }
 
-    /// Waits until all that was put is sent; whether it was the last.
+    /// Waits until all parts that were put are sent. Returns whether the body has ended with them.
     ///
     /// # Errors
-    /// The origin does not take it.
+    /// [`OriginError`]: the origin does not take the bytes.
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, OriginError>> {
         let Self { way, out, at, end } = self;
         match way {
@@ -101,7 +102,7 @@ impl RequestHalf {
     }
 }
 
-/// A part of a body as HTTP/1 has it.
+/// Appends a part of a body in the framing of HTTP/1.
 pub(super) fn append_framed(out: &mut Vec<u8>, part: Part<'_>, is_chunked: bool) {
     match part {
         Part::Bytes(bytes) if !is_chunked => out.extend_from_slice(bytes),

@@ -121,30 +121,31 @@ impl Streams {
     }
 }
 
-/// Who may talk to the origin: a permit stands for an exchange under way; idle connections hold none, so whoever waits
-/// for a permit finds an idle connection as soon as there is one.
+/// The permits to talk to a server of an origin. A permit stands for an exchange under way. Idle connections hold none,
+/// so a request that waits for a permit finds an idle connection as soon as there is one.
 ///
 /// Bounds: `origin_connections_max` exchanges, of which a share is for the store; `origin_lasting_max` passed answers
-/// whose head has been sent; `origin_queue_max` who wait. While more than half of one of these is in use, a client has a
-/// quarter of it at most ([`Shares`]). An upload whose client is silent holds no permit ([`Permit::pause`]).
+/// whose head has been sent; `origin_queue_max` requests that wait. While more than half of one of these is in use, a
+/// client has a quarter of it at most ([`Shares`]). An upload whose client is silent holds no permit
+/// ([`Permit::pause`]).
 pub(super) struct Permits {
     places: Places,
     lasting: Arc<Semaphore>,
     of_exchanges: Shares,
     of_lasting: Shares,
     of_queue: Shares,
-    /// When it was last said that requests wait, in milliseconds of the monotonic clock.
+    /// The time from which a long wait may be logged again, in milliseconds of the monotonic clock.
     said_ms: AtomicU64,
 }
 
 /// Requests that wait longer than this for an exchange are counted and logged.
 const LONG_WAIT: Duration = Duration::from_secs(1);
-/// How often that is logged at most, for each server and core.
+/// Milliseconds between two log lines about long waits, for each server and core.
 const SAID_EVERY_MS: u64 = 10_000;
 
 /// Leave to talk to the origin, while it is held.
 pub(crate) struct Permit {
-    /// None while its upload is silent.
+    /// `None` while the client of an upload is silent.
     held: Option<Held>,
     permits: Arc<Permits>,
     wanted: Wanted,
@@ -171,12 +172,12 @@ impl Permit {
         is_room
     }
 
-    /// Gives its place to others for as long as its client sends nothing of its request's body.
+    /// Gives the place to others, for as long as the client sends nothing of its request's body.
     pub(crate) fn pause(&mut self) {
         self.held = None;
     }
 
-    /// Takes a place again, where it has none; waits for it as a new exchange does.
+    /// Takes a place again, if the permit has none; waits for it as a new exchange does.
     pub(crate) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
         if self.held.is_none() {
             self.held = Some(self.permits.held(self.wanted, self.client, at_most).await?);
@@ -197,7 +198,7 @@ impl Permits {
         }
     }
 
-    /// Waits for leave, in a queue of bounded length. `member` is called so in the log; `tell` is told of a long wait.
+    /// Waits for a permit, in a queue of bounded length. The log names `member`; `tell` is told of a long wait.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         wanted: Wanted,
@@ -244,7 +245,7 @@ impl Permits {
         }
     }
 
-    /// Waits: first for the client's share, which others need not wait for, then for a place.
+    /// Waits in the queue: first for the client's share, for which other clients need not wait, then for a place.
     async fn wait(&self, wanted: Wanted, client: Client, at_most: Duration) -> Result<Held, OriginError> {
         let Some(_queued) = self.of_queue.take(client).filter(|_| self.of_queue.used() <= self.of_queue.max)
         else {

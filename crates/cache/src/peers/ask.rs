@@ -147,7 +147,8 @@ async fn once(
             failed(peer, &error);
             Came::Nothing
         }
-        // Nobody is watched here; or it said that it waits for the origin: that is slow, and not the peer.
+        // No client is watched here. A peer that is late has said that it waits for its origin, which is slow, and not
+        // the peer.
         Ok(Err(SendError::Ours(_))) | Err(_) => Came::Nothing,
     }
 }

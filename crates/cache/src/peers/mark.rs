@@ -141,8 +141,8 @@ impl Signing {
         (head, mac)
     }
 
-    /// What a whole head says that came to `owner`; `None`: no peer has signed it. Whether it is for this process and has
-    /// not come before, [`Numbers`] say.
+    /// Reads what a peer asks in a whole head that came to `owner`; `None`: no peer has signed it. [`Numbers`] say
+    /// whether the head is for this process and has not come before.
     pub(crate) fn asked_by<'h>(&self, head: &'h [u8], owner: &str) -> Option<(Ask<'h>, Mac)> {
         let at = memmem::rfind(head, BEGINNING)?;
         // Nothing follows it that would not be signed.
@@ -221,10 +221,10 @@ impl Numbers {
         self.0.len() >= ASKERS_MAX
     }
 
-    /// Takes in a request that was for the process `epoch`.
+    /// Takes in a request to this process, which is `epoch`.
     ///
     /// # Errors
-    /// It was for another process, or has come before.
+    /// [`Refused::Epoch`]: the request was for another process. [`Refused::Replayed`]: the request has come before.
     pub(crate) fn take(&mut self, ask: &Ask<'_>, mac: &Mac, epoch: u64) -> Result<(), Refused> {
         if ask.epoch != epoch {
             return Err(Refused::Epoch(*mac));

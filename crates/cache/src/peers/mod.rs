@@ -79,9 +79,10 @@ pub(crate) struct Peers {
     id: u64,
     numbers: AtomicU64,
     table: Lock<Arc<Table>>,
-    /// Of those who ask us.
+    /// The numbers of the requests that other processes have sent us.
     heard: Lock<Numbers>,
-    /// Which process we are: what was signed for another one is not for us. Changed while `heard` is locked.
+    /// The number of this process: a request that was signed for another one is refused. Changed while `heard` is
+    /// locked.
     epoch: AtomicU64,
     serving: Arc<Semaphore>,
     /// Keys that we fetch.
@@ -212,7 +213,7 @@ impl Peers {
     /// # Errors
     /// None has.
     pub(crate) fn asked<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), Refused> {
-        // The MAC is compared before the lock is taken: a stranger's requests hold nobody up.
+        // The MAC is compared before the lock is taken, so that a stranger's requests hold no core up.
         let (ask, mac) = self.signing.asked_by(head, &self.rules.name).ok_or(Refused::Forged)?;
         let mut numbers = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         if numbers.is_full() {

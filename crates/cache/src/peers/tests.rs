@@ -143,7 +143,7 @@ fn each_asks_as_itself_and_only_the_one_that_is_asked_answers() {
     assert_eq!((asked.asker, asked.sequence, asked.is_anew), ("a", 7, true));
     assert_eq!(b.asked(&second), Err(Refused::Replayed));
     assert_eq!(a.asked(&second).err(), Some(Refused::Forged), "it was for b");
-    // A stranger's request is refused, and an answer signed, while another core is in the table of numbers.
+    // While another core holds the table of numbers, a stranger's request is refused, and an answer is signed.
     let held = b.heard.lock().expect("nobody has panicked");
     assert_eq!(b.asked(&head()).err(), Some(Refused::Forged), "no lock is waited for");
     assert!(b.tell(mark::How::Hit, 0, &of).contains(mark::FIELD));

@@ -96,15 +96,16 @@ fn coding_named(tag: &EntityTag<'_>, etag: &EntityTag<'_>) -> Option<Coding> {
     Coding::ALL.into_iter().find(|coding| coding.tag_suffix().as_bytes() == suffix)
 }
 
-/// What a tag would be without the mark of a coding that we have made ([`Coding::tag_suffix`]), where it ends like one.
-/// It may be its origin's own all the same: `"user-id"`.
+/// Removes from a tag the mark of a coding that we have made ([`Coding::tag_suffix`]); `None`: the tag does not end
+/// like one. The whole tag may be the origin's own all the same: `"user-id"`.
 pub fn unmarked<'t>(tag: &EntityTag<'t>) -> Option<EntityTag<'t>> {
     let marks = Coding::ALL.into_iter().map(Coding::tag_suffix).filter(|mark| !mark.is_empty());
     let mut opaque = marks.filter_map(|mark| tag.opaque.strip_suffix(mark.as_bytes()));
     opaque.next().map(|opaque| EntityTag { opaque, ..*tag })
 }
 
-/// Whether the parts that a client asks for are of a representation with the mark of a coding of ours (`If-Range`).
+/// Returns whether the parts that a client asks for are of a representation with the mark of a coding of ours
+/// (`If-Range`).
 pub fn is_part_marked(headers: &Headers<'_, '_>) -> bool {
     let tag = headers.known(KnownHeader::IfRange).and_then(EntityTag::parse);
     tag.is_some_and(|tag| unmarked(&tag).is_some())

@@ -53,7 +53,7 @@ impl Source {
         matches!(self, Source::SMaxAge | Source::MaxAge | Source::Expires | Source::NoCache)
     }
 
-    /// Whether the operator stated it. Such a lifetime counts from the arrival of the response.
+    /// Returns whether the operator stated the lifetime, which then counts from the arrival of the response.
     pub const fn is_operators(self) -> bool {
         matches!(self, Source::DefaultTtl | Source::Path)
     }

@@ -57,9 +57,9 @@ impl Ruled {
     }
 }
 
-/// Whether a request counts as one without cookies: then its origin is sent none with a fetch for the store. So it is
-/// where the site says by which cookies visitors are known, and where the only one is that by which its visitor stays
-/// with a server.
+/// Returns whether a request counts as one without cookies: a fetch for the store then sends the origin none. A request
+/// counts so if the site says which cookies identify visitors, or if the only cookie is the one by which the visitor
+/// stays with a server.
 pub fn is_without_cookies(rules: &SiteRules, headers: &Headers<'_, '_>) -> bool {
     rules.bypass_cookies.is_some()
         || rules.origin.sticky.as_deref().is_some_and(|name| has_only(headers, name))

@@ -255,9 +255,9 @@ fn judge(
     })
 }
 
-/// Whether `Set-Cookie` forbids to store a response. `safe` and `strict` take a session's cookie for what it is,
-/// whatever Cache-Control says: frameworks send `public` with it. With `rfc` the letter holds (RFC 9111 §7.3), unless
-/// the operator says by which cookies visitors are known.
+/// Returns whether `Set-Cookie` forbids to store a response. A site that removes the field forbids nothing. With `safe`
+/// and `strict` the field forbids it, whatever Cache-Control says: frameworks send `public` with a session's cookie.
+/// With `rfc` the letter holds (RFC 9111 §7.3), unless the operator says which cookies identify visitors.
 fn sets_cookie(request: &RequestFacts, response: &ResponseFacts, rules: &StoreRules) -> bool {
     if rules.removes_set_cookie {
         return false;
@@ -284,9 +284,10 @@ fn must_revalidate(directives: &ResponseDirectives) -> bool {
         || directives.s_maxage != Seconds::Absent
 }
 
-/// For how long a response may be shown stale while it is fetched anew, and if the origin fails: as it says itself (RFC
-/// 5861), else by the knobs. Beside `s-maxage` what it says counts, although that implies `proxy-revalidate`: it would
-/// not say so otherwise. An error of the origin's is not shown in place of its next one.
+/// For how long a response may be shown stale while it is fetched anew, and if the origin fails: as the response says
+/// (RFC 5861), else by the knobs. The response's own windows count beside `s-maxage`, although that implies
+/// `proxy-revalidate`: otherwise the response would not have them. An error of the origin is not shown in place of its
+/// next one.
 fn stale_windows(response: &ResponseFacts, rules: &StoreRules) -> (u32, u32) {
     let directives = &response.directives;
     if directives.must_revalidate || directives.proxy_revalidate || directives.no_cache {

@@ -103,7 +103,8 @@ impl Vary {
 ///
 /// Values are compared as §4.1 allows: lines of one name are combined, and white space around the commas between list
 /// members does not count; in the fields whose members ignore case, nor does case. Fields that are no lists are
-/// compared byte by byte. What the origin does not get counts as absent, and what it gets of us counts as we send it.
+/// compared byte by byte. A field that the origin does not get counts as absent, and a field of ours counts as we send
+/// it.
 pub fn secondary_key(spec: &[u8], fields: &impl SelectingFields, out: &mut Vec<u8>) {
     if spec.is_empty() {
         return;
@@ -122,13 +123,14 @@ pub fn secondary_key(spec: &[u8], fields: &impl SelectingFields, out: &mut Vec<u
     }
 }
 
-/// The fields by which an origin may select a variant: those that it is sent. A field that is for one hop alone is none.
+/// The fields by which an origin may select a variant: those that it is sent, but for fields that are for one hop
+/// alone.
 pub trait SelectingFields {
-    /// Appends `=` and what a field means ([`accept`](super::accept)), where it is written as that; else nothing, and
-    /// `false`. Names are in lower case.
+    /// Appends `=` and the meaning of a field ([`accept`](super::accept)), if the field is written by its meaning;
+    /// otherwise appends nothing and returns `false`. `name` is in lower case.
     fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool;
 
-    /// Gives the values of a field's lines, in order.
+    /// Gives `values` the values of a field's lines, in order.
     fn append_values(&self, known: Option<KnownHeader>, name: &str, values: &mut Values<'_>);
 }
 
@@ -189,7 +191,7 @@ impl<'o> Values<'o> {
         }
     }
 
-    /// Takes the value of a line that is written here; where `write` says `false` there is none.
+    /// Takes the value of a line from `write`, which returns `false` where there is no such line.
     pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
         let before = (self.out.len(), self.is_present, self.is_first);
         self.begin_value();

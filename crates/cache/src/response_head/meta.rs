@@ -59,7 +59,7 @@ impl Flags {
     pub const MAY_BE_DECODED: Flags = Flags(1 << 3);
     /// It says that everybody may have it (`public`, `s-maxage`): those, too, of whom their origin knows who they are.
     pub const FOR_ALL: Flags = Flags(1 << 4);
-    /// Its head has no `Set-Cookie`. Versions that did not know this flag stored such heads without it.
+    /// The head has no `Set-Cookie`. Versions that did not know this flag stored such heads without it.
     pub const NO_SET_COOKIE: Flags = Flags(1 << 5);
     /// The record is no response but the names in `Vary`, under which the response has to be looked for.
     pub const VARY_SPEC: Flags = Flags(1 << 16);
@@ -129,10 +129,10 @@ pub struct StoredMeta {
     pub born_s: u64,
     /// `Date`, or the time of arrival.
     pub date_s: u64,
-    /// How old it was when it arrived, in seconds; `u16::MAX`: at least so old.
+    /// The age of the response when it arrived, in seconds; `u16::MAX`: at least so old.
     pub arrived_age_s: u16,
-    /// Of an object in blocks, the server of its origin that sent the head, by 24 bits of a hash of its address;
-    /// 0: not known.
+    /// The server of the origin that sent the head of an object in blocks, as 24 bits of a hash of its address; 0: not
+    /// known.
     pub member: u32,
     /// How long the origin took to answer, in milliseconds; what each hit saves. At most 2^24 - 1 (4.6 hours).
     pub origin_ms: u32,
@@ -253,7 +253,7 @@ impl StoredMeta {
         Self { flags: self.flags.without(codings).with(Flags::IN_BLOCKS), coding: Coding::AsSent, ..self }
     }
 
-    /// Whether it was stale when it arrived, although it has a lifetime.
+    /// Returns whether the response was stale when it arrived, although it has a lifetime.
     pub fn was_late(&self) -> bool {
         self.lifetime_s > 0 && u32::from(self.arrived_age_s) >= self.lifetime_s
     }
@@ -365,7 +365,7 @@ impl StoredMeta {
             age_s: self.age_s(now_s),
             must_revalidate: self.flags.has(Flags::MUST_REVALIDATE),
             stale_while_revalidate_s: self.stale_while_revalidate_s,
-            // What an older version stored of an error may say otherwise.
+            // Older versions may have stored another value for an error.
             stale_if_error_s: if self.status >= 500 { 0 } else { self.stale_if_error_s },
         }
     }

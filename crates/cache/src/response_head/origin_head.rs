@@ -159,7 +159,7 @@ pub(crate) fn append_but(out: &mut Vec<u8>, stored_head: &[u8], name: &[u8]) {
 
 /// Appends a stored head as a 304 updates it (RFC 9111 §3.2): a field that the 304 has takes the place of the stored ones
 /// of its name, but for those that describe the content, which is the stored one. With `Age`, from which the age of what
-/// is stored then counts. `Set-Cookie` of the 304 is added to what is stored only if it `takes_cookies`.
+/// is stored then counts. `Set-Cookie` of the 304 is added to the stored head only if `takes_cookies`.
 pub fn append_updated(
     out: &mut Vec<u8>,
     stored_head: &[u8],

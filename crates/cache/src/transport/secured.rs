@@ -130,8 +130,8 @@ impl Secured {
         self.unsent.is_empty()
     }
 
-    /// Reads once, as much as [`read_bytes_max`] allows beside what is kept, and hands content on; how many bytes came, and
-    /// how many of content.
+    /// Reads once, as much as [`read_bytes_max`] allows beside the bytes that are kept, and hands content to `take`.
+    /// Returns how many bytes came, and how many bytes of content.
     fn poll_receive(
         &mut self,
         stream: &mut TcpStream,
@@ -178,7 +178,7 @@ impl Secured {
         })
     }
 
-    /// Reads content, at most so many bytes or one record; 0: nothing follows.
+    /// Reads content, at most `bytes_max` or one record; 0: nothing follows.
     pub(super) fn poll_read(
         &mut self,
         stream: &mut TcpStream,
@@ -259,7 +259,7 @@ impl Secured {
         }
         let mut goodbye = Vec::new();
         self.session.close(&mut self.incoming, &mut goodbye);
-        // Nothing that comes from here on is looked at, so no record is put together any more.
+        // Bytes that come from here on are not looked at, so no record is put together any more.
         self.incoming = Vec::new();
         // Who does not take it sees the end of the connection.
         let _ = stream.try_write(&goodbye);

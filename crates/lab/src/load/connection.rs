@@ -33,9 +33,9 @@ pub(super) struct Connection {
     pub(super) waiting: VecDeque<Sent>,
     /// When it last became able to take a request.
     pub(super) free_ns: u64,
-    /// It was asked something.
+    /// A request has gone out on this connection.
     pub(super) is_used: bool,
-    /// It answered something.
+    /// An answer has come on this connection.
     pub(super) is_answered: bool,
 }
 

@@ -39,7 +39,7 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 const LATENESS_SHARE: f64 = 0.1;
 /// See [`LATENESS_SHARE`].
 const LATENESS_NS: u64 = 20_000;
-/// A single lateness below this is no stall.
+/// A lateness of the generator below this is no stall, in nanoseconds.
 const STALL_NS: u64 = 1_000_000;
 
 /// How much is asked, how fast.
@@ -75,16 +75,16 @@ impl Default for Plan {
     }
 }
 
-/// What became of the connections.
+/// Counts of a run's connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Connections {
-    /// Those that were opened, again and again where one broke.
+    /// Connections that were opened; a reconnect counts again.
     pub opened: u64,
-    /// Those that a request went out on.
+    /// Connections that a request went out on.
     pub used: u64,
-    /// Those that an answer came on.
+    /// Connections that an answer came on.
     pub answered: u64,
-    /// Those that the server ended before any answer.
+    /// Connections that the server ended before any answer.
     pub refused: u64,
 }
 
@@ -101,9 +101,10 @@ impl Connections {
 pub struct Outcome {
     /// What was asked for, a second.
     pub offered: f64,
-    /// What was answered, a second, until the last answer; with what the warm-up had left behind.
+    /// Answers a second, from the end of the warm-up until the last answer; late answers to the warm-up's requests
+    /// count.
     pub achieved: f64,
-    /// What became of the connections.
+    /// Counts of the run's connections.
     pub connections: Connections,
     /// Requests that were due after the warm-up.
     pub due: u64,
@@ -159,7 +160,8 @@ impl Outcome {
         own > LATENESS_NS && own as f64 > LATENESS_SHARE * self.latencies.quantile(From::Due, 0.99) as f64
     }
 
-    /// The generator stood still once, for a time that is a good part of the worst that is told of the server.
+    /// Returns whether the generator stood still once for a good part of the worst latency that is reported of the
+    /// server.
     #[must_use]
     pub fn has_stalled(&self) -> bool {
         let own = self.lateness.percentiles(From::Due).worst;

@@ -125,7 +125,8 @@ struct Generator<'t> {
     connections: Vec<Option<Connection>>,
     /// Whether the kernel was asked to say when a connection can be written.
     watching_writes: Vec<bool>,
-    /// Connections that can take a request, each at most once: whoever was asked longest ago first, so that all are used.
+    /// Connections that can take a request, each at most once. The connection that was used longest ago comes first, so
+    /// that all are used.
     free: VecDeque<usize>,
     is_in_free: Vec<bool>,
     clock: Instant,
@@ -139,11 +140,12 @@ struct Generator<'t> {
 struct Tally {
     latencies: Latencies,
     lateness: Latencies,
-    /// From then on all counts.
+    /// Requests and answers count from this time on, in nanoseconds.
     recorded_from_ns: u64,
     due: u64,
     answered: u64,
-    /// Answers that came while it counted, those to requests of the warm-up among them: what the server did meanwhile.
+    /// Answers that came after `recorded_from_ns`, those to requests of the warm-up among them: the server's work in
+    /// that time.
     served: u64,
     connections: Connections,
     lost: u64,
@@ -281,14 +283,14 @@ impl<'t> Generator<'t> {
             if due_ns > now || due_ns >= end {
                 break;
             }
-            // The same connection for as long as it takes more; `free` holds it meanwhile, in front.
+            // A connection takes requests for as long as it can; meanwhile it stays in front of `free`.
             let Some(&at) = self.free.front() else { break };
             if let Some((other, requests)) = together
                 && other != at
             {
                 self.leave(other, requests)?;
                 together = None;
-                // Leaving may have taken the connection in front away.
+                // `leave` may have removed the connection in front.
                 continue;
             }
             let Some(connection) = &mut self.connections[at] else {
@@ -314,7 +316,7 @@ impl<'t> Generator<'t> {
     /// Writes the last so many requests of a connection, which count as sent just before.
     fn leave(&mut self, at: usize, requests: usize) -> Result<(), LoadError> {
         let now = self.now();
-        // The next requests are another's, even if this one could take more.
+        // The next requests go to another connection, even if this one could take more.
         if self.free.front() == Some(&at) {
             self.free.rotate_left(1);
         }
@@ -323,7 +325,7 @@ impl<'t> Generator<'t> {
             for sent in connection.waiting.iter_mut().rev().take(requests) {
                 sent.sent_ns = now;
                 self.tally.due += u64::from(!sent.warm_up);
-                // What the warm-up leaves behind is sent late, too.
+                // A request of the warm-up that is sent after its end counts as late, too.
                 if now >= self.tally.recorded_from_ns {
                     // It could have left when it was due and had a connection, not earlier.
                     let possible_ns = sent.due_ns.max(free_ns);

@@ -280,8 +280,8 @@ fn plans_that_make_no_sense_are_refused() {
     }
 }
 
-/// Far more is asked for than the server answers, so that the warm-up's requests fill the whole run: what was answered
-/// meanwhile is the rate that was reached, and not nothing.
+/// The load is far beyond what the server answers, so that the warm-up's requests fill the whole run. The rate that was
+/// reached is what the server answered in that time, and not zero.
 #[test]
 fn overload_tells_the_rate_reached() {
     let answers = Arc::new(AtomicU64::new(0));
@@ -307,7 +307,7 @@ fn overload_tells_the_rate_reached() {
     assert_eq!(outcome.connections.used, 4);
 }
 
-/// A server that takes three connections and lets the others wait.
+/// The server takes three connections and lets the others wait.
 #[test]
 fn requests_are_spread_over_all_connections() {
     let taken = AtomicU64::new(0);

@@ -10,8 +10,8 @@
 //!
 //! All of it is plain memory of the core. An entry is 64 bytes: what it takes to order it and to find the record in the
 //! log; what lists show is read from there. With tables and queue a mail costs ≤ 100 bytes, an inbox that holds any ≈
-//! 80 more. [`Rules::bytes_max`] bounds them together, or one mail with a hundred recipients whom nobody has met would be
-//! twenty kilobytes of memory: where they are over it the oldest mails go ([`Index::oldest_over`]).
+//! 80 more. [`Rules::bytes_max`] bounds them together, because one mail to a hundred new recipients takes twenty
+//! kilobytes: beyond the bound the oldest mails go ([`Index::oldest_over`]).
 //!
 //! Invariants, checked by `invariants` in tests: every entry is in the three chains of its inbox and under its name, but
 //! for those let go, which are among all mails alone; chains are ordered as mails arrived; an inbox or domain exists exactly while it holds a mail; a mail is among the
@@ -47,16 +47,16 @@ const QUEUE_PAGE_BYTES: usize = 4096;
 /// Memory that an index without a mail keeps for the next ones.
 const EMPTY_BYTES_MAX: usize = 1 << 20;
 
-/// What an entry takes at most, with its places in tables and queue; see the module.
+/// Bytes of an entry at most, with its slots in tables and queue; see the module.
 const ENTRY_BYTES: usize = 100;
-/// What an inbox or a domain takes beside its name, and what an allocation of a name takes beside it.
+/// Bytes of an inbox or a domain without its name, and bytes of a name's allocation beside the name.
 const INBOX_BYTES: usize = 64;
 const NAME_BYTES: usize = 16;
-/// The mail of another inbox, of which its first inbox's name is kept.
+/// Bytes of an entry whose first inbox is another: `letters` maps it to the mail's name there.
 const LETTER_BYTES: usize = 24;
-/// The oldest entries that are looked at for one that can go: some were let go by their inbox, and wait for others.
+/// Oldest entries that are searched for one that can go: some were let go by their inbox, and stay for others.
 const OLDEST_LOOKED_AT: usize = 64;
-/// Words of the expiry queue whose mails are gone already, beyond as many as there are mails.
+/// Stale words of the expiry queue, whose mails are gone: at most as many as there are mails, and this many more.
 const STALE_WORDS_MAX: usize = 64 << 10;
 
 /// Room for names of mails whose first inbox is another, that is kept when the last of them has gone.
@@ -173,7 +173,7 @@ pub(crate) struct Gone {
 pub(crate) struct Rules {
     pub(crate) age_ms: u64,
     pub(crate) per_inbox_max: u32,
-    /// What mails and inboxes may take of memory.
+    /// Bytes of memory that mails and inboxes may take.
     pub(crate) bytes_max: usize,
     /// Where the log's segments begin, and their size: which one a location is in.
     pub(crate) segments_at: u64,
@@ -215,7 +215,7 @@ pub(crate) struct Index {
     /// Those that go before their age, by name.
     hurried: HashMap<u64, Hurried>,
     large: Large,
-    /// Of names of inboxes and domains.
+    /// Bytes of the names of inboxes and domains.
     name_bytes: usize,
 }
 
@@ -261,7 +261,7 @@ impl Index {
         }
     }
 
-    /// Bytes of memory that the mails and inboxes take that are here now: what [`Rules::bytes_max`] bounds. Tables and slots
+    /// Bytes of memory of the mails and inboxes that are here now, which [`Rules::bytes_max`] bounds. Tables and slots
     /// that once held more keep their memory for the next ones.
     pub(crate) fn live_bytes(&self) -> usize {
         self.entries.len() * ENTRY_BYTES
@@ -272,7 +272,7 @@ impl Index {
             + self.large.bytes()
     }
 
-    /// The oldest mail that an inbox has, if all of them together take more than they may.
+    /// The oldest mail that an inbox still has, if mails and inboxes together exceed [`Rules::bytes_max`].
     pub(crate) fn oldest_over(&self) -> Option<MailId> {
         if self.live_bytes() <= self.rules.bytes_max {
             return None;
@@ -343,8 +343,8 @@ impl Index {
         due_s(arrived_ms.saturating_add(self.rules.age_ms)) << 32 | u64::from(slot)
     }
 
-    /// Mails that go before their age leave their word in the queue: a full inbox that gets a thousand a second would leave
-    /// 80 million in a day. When there are more of those than of mails, the queue is made anew of what is there.
+    /// Rebuilds the expiry queue once stale words outnumber the mails. A mail that goes before its age leaves its word
+    /// in the queue: a full inbox that gets a thousand mails a second would leave 80 million words in a day.
     fn drop_stale_words(&mut self) {
         if self.expiry.len() <= 2 * self.entries.len() + STALE_WORDS_MAX {
             return;
@@ -353,7 +353,7 @@ impl Index {
         let slots = (0..self.entries.slots()).filter(|slot| is_one(&&self.entries[*slot]));
         let mut words: Vec<u64> =
             slots.map(|slot| self.expiry_word(self.entries[slot].arrived_ms, slot)).collect();
-        // Those that are hurried have a word of their own, earlier than that of their age.
+        // A hurried mail has a second word, earlier than that of its age.
         words.extend(self.hurried.iter().filter_map(|(id, hurry)| {
             self.find(MailId(*id)).map(|slot| due_s(hurry.expires_ms) << 32 | u64::from(slot))
         }));

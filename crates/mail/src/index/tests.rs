@@ -352,7 +352,7 @@ fn an_index_that_is_empty_again_is_small_again() {
     index.invariants();
 }
 
-/// Recipients whom nobody has met: each mail is a new inbox in a new domain.
+/// Each mail has a new recipient: a new inbox in a new domain.
 #[test]
 fn an_index_names_the_oldest_beyond_its_memory() {
     let bytes_max = 1 << 20;
@@ -373,7 +373,7 @@ fn an_index_names_the_oldest_beyond_its_memory() {
     index.invariants();
 }
 
-/// A full inbox lets go of a mail for each that comes; their words in the queue go, too.
+/// A full inbox lets go of a mail for each that comes; the expiry words of these mails go, too.
 #[test]
 fn mails_of_a_full_inbox_leave_no_words_behind() {
     let mut index = Index::new(Rules { age_ms: 86_400_000, per_inbox_max: 10, ..RULES });

@@ -21,7 +21,7 @@ impl Address<'_> {
         if self.name.is_empty() { &self.address } else { &self.name }
     }
 
-    /// How long it is.
+    /// Bytes of the name and the address together.
     pub(super) fn bytes(&self) -> usize {
         self.name.len() + self.address.len()
     }

@@ -10,10 +10,10 @@ use super::{Reading, Until, cut, fields::printable, html::Showing, until::Enough
 pub const LINKS_MAX: usize = 500;
 /// Of a link's target as much is searched.
 const TARGET_BYTES_MAX: usize = 2048;
-/// Of what a mail calls a link as much is told.
+/// Bytes of a link's text that are reported.
 const LINK_TEXT_BYTES_MAX: usize = 1024;
-/// Of what stands in a link as much is read for that. Links within links (`<a><marquee><a>`) have all what stands in the
-/// innermost: told whole, 1.9 MB of them came to 2.6 GiB.
+/// Bytes of a link's content that are read for its text. Links within links (`<a><marquee><a>`) all contain the content
+/// of the innermost: reported whole, 1.9 MB of them came to 2.6 GiB.
 const LINK_CONTENT_BYTES_MAX: usize = 8 * 1024;
 /// Codes that are told.
 pub const CODES_MAX: usize = 20;
@@ -43,8 +43,8 @@ pub fn links(reading: &Reading<'_>, until: &Until) -> Vec<Link> {
     links
 }
 
-/// Links of cleaned HTML: its attributes are quoted and escaped, as [`super::html`] writes them. As many as are found
-/// until it is enough.
+/// Adds the links of cleaned HTML, whose attributes are quoted and escaped as [`super::html`] writes them. Stops when
+/// `until` ends.
 pub fn in_html(html: &str, links: &mut Vec<Link>, until: &Until) {
     _ = push_from_html(html, links, until);
 }
@@ -76,7 +76,7 @@ fn push_from_html(html: &str, links: &mut Vec<Link>, until: &Until) -> Result<()
     Ok(())
 }
 
-/// Bare links of a text; as many as are found until it is enough.
+/// Adds the bare links of a text. Stops when `until` ends.
 pub fn in_text(text: &str, links: &mut Vec<Link>, until: &Until) {
     _ = push_from_text(text, links, until);
 }
@@ -104,8 +104,8 @@ fn push_from_text(text: &str, links: &mut Vec<Link>, until: &Until) -> Result<()
     Ok(())
 }
 
-/// The values of `href` and `src` in HTML of any kind, in their order, each with its entities read; as many as are found
-/// until it is enough.
+/// Returns the values of `href` and `src` in HTML of any kind, in their order, with entities decoded. Stops when
+/// `until` ends.
 pub fn targets(html: &str, until: &Until) -> Vec<String> {
     let mut targets = Vec::new();
     _ = push_targets(html, &mut targets, until);
@@ -137,7 +137,7 @@ fn push_targets(html: &str, targets: &mut Vec<String>, until: &Until) -> Result<
     Ok(())
 }
 
-/// Each target once; `known` are those of `links`.
+/// Adds a link whose target is new; `known` holds the targets of `links`.
 fn push((links, known): (&mut Vec<Link>, &mut HashSet<String>), link: String, text: String) {
     if links.len() < LINKS_MAX && link.len() > "https://".len() && known.insert(link.clone()) {
         links.push(Link { link, text });

@@ -57,8 +57,10 @@ pub(super) struct Guarded<'a> {
     pub(super) notices: Vec<Notice>,
 }
 
+/// Prepares a mail's bytes for the parser.
+///
 /// # Errors
-/// It is enough: nothing of the mail is taken apart.
+/// [`Enough`] when `until` ends: nothing of the mail is taken apart.
 pub(super) fn guard<'a>(raw: &'a [u8], until: &Until) -> Result<Guarded<'a>, Enough> {
     let mut notices = Vec::new();
     let bytes = if raw.len() > PARSED_BYTES_MAX {
@@ -78,7 +80,7 @@ pub(super) fn guard<'a>(raw: &'a [u8], until: &Until) -> Result<Guarded<'a>, Eno
     Ok(Guarded { bytes: Cow::Owned(bytes.into_owned()), notices })
 }
 
-/// The same of a mail whose heads are within their bounds.
+/// Guards a mail whose heads are within their bounds.
 fn whole<'a>(bytes: &'a [u8], mut notices: Vec<Notice>, until: &Until) -> Result<Guarded<'a>, Enough> {
     until.pay(bytes.len())?;
     let containers = Containers::find(bytes);
@@ -281,8 +283,8 @@ pub(super) fn ends_ignoring_case(text: &[u8], word: &[u8]) -> bool {
     text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
 }
 
-/// Those of these slashes, which are in order, whose block of lines has an encoding in it. Each block is looked through
-/// once, however many of them it has: one of 24 MB with fifty took 17 s.
+/// Returns the slashes whose block of lines names an encoding; `slashes` are in order. Each block is searched once,
+/// however many slashes it has: searched for each, a block of 24 MB with fifty took 17 s.
 fn encoded(bytes: &[u8], slashes: &[usize], until: &Until) -> Result<Vec<usize>, Enough> {
     let mut found = Vec::new();
     let (mut known_end, mut is_encoded) = (0, false);
@@ -326,7 +328,7 @@ fn block_end(after: &[u8]) -> usize {
     after.len()
 }
 
-/// `needle` begins with a letter.
+/// Returns whether `haystack` has `needle` in any case of letters; `needle` begins with a letter.
 fn contains_ignoring_case(haystack: &[u8], needle: &[u8]) -> bool {
     let first = needle[0];
     memchr::memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), haystack)
@@ -341,7 +343,7 @@ mod tests {
         super::guard(raw, &Until::default()).unwrap()
     }
 
-    /// 24 MB without an empty line, which names fifty messages: the block is gone through once for all of them.
+    /// A block of 4 MB without an empty line names fifty messages, and is searched once for all of them.
     #[test]
     fn a_block_is_searched_once_for_encodings() {
         let block = |kib: usize| {

@@ -1,13 +1,14 @@
 //! Bounds of the heads of a mail and of its parts, before the parser sees them.
 //!
-//! The parser keeps a record of a hundred bytes for each field and of fifty for each address: 28 MiB of `a:` lines, or one
-//! `From` of 20 MB, are a gigabyte, and the seconds that it takes to make one. So what is beyond the bounds below is left
-//! out of the copy that only the parser sees; pages say so ([`super::Notice::HeadCut`]), and the source has all of it.
+//! The parser keeps a record of a hundred bytes for each field and of fifty for each address: 28 MiB of `a:` lines, or
+//! one `From` of 20 MB, are a gigabyte, and the seconds that it takes to make one. The bytes beyond the bounds below
+//! are therefore left out of the copy that only the parser sees; pages say so ([`super::Notice::HeadCut`]), and the
+//! source has all of it.
 //!
-//! What is a head is not known before the mail is taken apart. Each place where one may begin is looked at: the beginning of
-//! the mail, behind each line that begins with `--`, as a boundary does, and behind the empty line of a head that names a
-//! message within. A text that looks like a head counts as one; only thousands of lines that look like fields, without an
-//! empty line between them, are cut.
+//! Heads are not known before the mail is taken apart. The scan therefore covers each place where a head may begin: the
+//! beginning of the mail, behind each line that begins with `--`, as a boundary does, and behind the empty line of a
+//! head that names a message within. A text that looks like a head counts as a head; only thousands of lines that look
+//! like fields, without an empty line between them, are cut.
 
 use std::ops::Range;
 
@@ -26,17 +27,17 @@ pub(super) const HEAD_BYTES_MAX: usize = 512 * 1024;
 pub(super) const HEADS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Fields of all heads of a mail.
 pub(super) const FIELDS_MAX: usize = 20_000;
-/// What fields name, in all heads of a mail: addresses, parameters.
+/// Addresses and parameters in the fields of all heads of a mail.
 pub(super) const ITEMS_MAX: usize = 20_000;
 
-/// What is left of the bounds for all heads.
+/// The rest of the bounds for all heads of a mail.
 struct Left {
     bytes: usize,
     fields: usize,
     items: usize,
 }
 
-/// What is beyond the bounds, from the front; nothing of it overlaps.
+/// Returns the ranges beyond the bounds, in order and without overlaps.
 pub(super) fn beyond(bytes: &[u8], until: &Until) -> Result<Vec<Range<usize>>, Enough> {
     let mut left = Left { bytes: HEADS_BYTES_MAX, fields: FIELDS_MAX, items: ITEMS_MAX };
     let mut cuts = Vec::new();
@@ -61,7 +62,7 @@ pub(super) fn beyond(bytes: &[u8], until: &Until) -> Result<Vec<Range<usize>>, E
     }
 }
 
-/// The same bytes without those.
+/// Copies `bytes` without the ranges in `cuts`.
 pub(super) fn without(bytes: &[u8], cuts: &[Range<usize>]) -> Vec<u8> {
     let gone: usize = cuts.iter().map(Range::len).sum();
     let mut kept = Vec::with_capacity(bytes.len() - gone);
@@ -74,7 +75,8 @@ pub(super) fn without(bytes: &[u8], cuts: &[Range<usize>]) -> Vec<u8> {
     kept
 }
 
-/// Goes over a head to its end: the empty line, or where the mail ends; what is beyond is added to `cuts`.
+/// Scans a head, adds the ranges beyond the bounds to `cuts`, and returns the head's end: the empty line, or the mail's
+/// end.
 fn head(
     bytes: &[u8],
     begin: usize,
@@ -83,7 +85,7 @@ fn head(
     until: &Until,
 ) -> Result<usize, Enough> {
     let mut head_left = HEAD_BYTES_MAX;
-    // Of the field that the line belongs to; nothing where the line belongs to none.
+    // Bytes left for the field that the line belongs to; `None` for a line of no field.
     let mut field_left = None;
     let mut line = begin;
     while line < bytes.len() {
@@ -97,7 +99,7 @@ fn head(
         if !goes_on {
             let is_field = memchr(b':', text).is_some();
             if !is_field && begin == 0 && line > 0 {
-                // The body begins, and the empty line was forgotten.
+                // The body begins here: its empty line was forgotten.
                 return Ok(line);
             }
             field_left = match left.fields.checked_sub(1) {
@@ -125,7 +127,7 @@ fn head(
             head_left -= kept;
             *own -= kept;
             if kept < end - line {
-                // The rest of the field goes with it. A line that is begun ends as it did.
+                // The rest of the field is cut, too. A line that is kept in part keeps its line end.
                 *own = 0;
                 let cut = line + kept..if kept > 0 { (line + text.len()).max(line + kept) } else { end };
                 match cuts.last_mut() {
@@ -139,7 +141,7 @@ fn head(
     Ok(bytes.len())
 }
 
-/// Whether a head says that a message follows.
+/// Returns whether a head names a type `message/…`, so that a message follows.
 fn holds_message(head: &[u8]) -> bool {
     memchr_iter(b'/', head).any(|slash| ends_ignoring_case(head[..slash].trim_ascii_end(), b"message"))
 }
@@ -189,7 +191,7 @@ mod tests {
             format!("A: b\n\n--b\nno field\n{fields}{fields}\nbody"),
             format!("A: b\nContent-Type: message /rfc822\n\n{fields}{fields}\nbody"),
         ] {
-            // Some of them have others before.
+            // Some of these mails have other fields before.
             let kept = cut(&mail).matches(":\n").count();
             assert!((FIELDS_MAX - 2..=FIELDS_MAX).contains(&kept), "{kept}: {}", &mail[..60]);
         }

@@ -38,7 +38,7 @@ const BOX_WORDS_BYTES_MAX: usize = 120;
 /// Of all drawn boxes of a mail; further ones are not drawn.
 const BOXES_BYTES_MAX: usize = 256 * 1024;
 
-/// What a node costs beside its bytes.
+/// Steps that a node costs beside its bytes.
 const STEPS_A_NODE: usize = 16;
 
 /// Whether the frame may fetch what the mail names.
@@ -419,8 +419,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Bytes that are gone through for a node, without its children: a style sheet's text counts as its own, and is gone
-/// through three times.
+/// Bytes that are read for a node, without its children. A style sheet's text counts three times, because it is read
+/// three times.
 fn bytes_of(tree: &Tree, id: Id, content: &Content) -> usize {
     match content {
         Content::Nothing => 0,

@@ -1,4 +1,4 @@
-//! `until` is a law: what is done for a mail is paid for in steps, and behind its end nothing is done any more.
+//! The limit `Until` is a law: all work for a mail is paid for in steps, and no work is done behind its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,10 +12,9 @@ use crate::{
     web::message::linked,
 };
 
-/// Times that steps are asked for after the end, by all that is asked of a mail: one for each loop, and one for each loop
-/// around it.
+/// Refused calls of `pay` in all that is made of a mail: one for each loop, and one for each loop around it.
 const REFUSALS_MAX: u64 = 200;
-/// Bytes that may come out for a step, and whatever the mail is.
+/// Bytes of output that a step allows, and bytes that any mail may have.
 const BYTES_A_STEP: u64 = 12;
 const BYTES_OF_NOTHING: u64 = 64 * 1024;
 
@@ -36,7 +35,7 @@ fn mail(raw: &[u8]) -> Mail {
     Mail { summary, recipients: vec![Box::from("ann@night.test")].into(), raw: raw.to_vec().into() }
 }
 
-/// All that pages, APIs and searches make of a mail; how many bytes came out.
+/// Makes all that pages, APIs and searches make of a mail, and returns the bytes of the output.
 fn all_of(mail: &Mail, until: &Until) -> u64 {
     let prepared = Prepared::within(&mail.raw, until);
     let reading = prepared.read();
@@ -54,13 +53,13 @@ fn all_of(mail: &Mail, until: &Until) -> u64 {
         out += reading.addresses(field).iter().map(|address| address.to_string().len()).sum::<usize>();
     }
     out += reading.link_targets().iter().map(String::len).sum::<usize>();
-    // What is found in it is not there: all of it is looked through.
+    // The word is not in the mail: the search looks through all of it.
     let query = Query::parse("neverthere").unwrap();
     assert!(!query.matches_mail(mail, until));
     out as u64
 }
 
-/// An end after so many looks.
+/// Returns a limit that ends after `looks` looks.
 fn after(looks: u64) -> Until {
     let seen = AtomicU64::new(0);
     Until::new(move || seen.fetch_add(1, Ordering::Relaxed) >= looks)
@@ -77,7 +76,7 @@ fn hold(raw: &str, looks: u64) {
         until.steps()
     );
     if until.has_ended() {
-        // The steps that were asked for when it ended are the last, and no loop asks for more than a mail at a time.
+        // The steps of the call that saw the end are the last, and no loop asks for more than a mail at a time.
         let most = (looks + 1) * (STEPS_A_LOOK + 4 * raw.len() as u64) + 64 * raw.len() as u64;
         assert!(until.steps() <= most, "{} steps of {most}", until.steps());
     }
@@ -123,7 +122,7 @@ fn hostile() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(unify::cases(16, 2_000)))]
 
-    /// However a mail is built, and whenever it is enough.
+    /// The law holds for any structure of a mail and any end of the limit.
     #[test]
     fn nothing_is_done_behind_the_end(raw in hostile(), looks in 0u64..40) {
         hold(&raw, looks);
@@ -131,7 +130,7 @@ proptest! {
     }
 }
 
-/// Links nested through `<marquee>`, which lets them: each had the text of all within it.
+/// `<marquee>` lets links nest: each link once had the text of all links within it.
 #[test]
 fn nested_links_do_not_copy_each_other() {
     let links = "<a href=\"https://x.test/?n=1\"><marquee>".repeat(200);
@@ -160,7 +159,7 @@ fn a_sender_of_megabytes_is_shown_as_far_as_fields_go() {
     }
 }
 
-/// A letter that is taken apart into eighteen, in a head of megabytes.
+/// U+FDFA folds into eighteen letters, and stands in a head of megabytes.
 #[test]
 fn folding_for_a_search_has_bounds() {
     let head = format!("X: {}\r\n", "\u{fdfa}".repeat(30_000)).repeat(40);

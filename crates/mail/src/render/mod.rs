@@ -7,7 +7,7 @@
 //! ```
 //! Everything here is a function from bytes to a value: no socket, no clock, nothing is kept. What a hostile mail may
 //! cost is bounded by the constants below and in [`cost`]; what a bound cuts off is said in a [`Notice`] beside what is
-//! shown. Whoever has a clock, or a client that may go, says by [`Until`] when it is enough: each loop pays it for its steps.
+//! shown. Callers with a clock, or with a client that may go, set the limit [`Until`]: each loop pays it for its steps.
 
 pub mod cost;
 pub mod css;
@@ -60,12 +60,12 @@ pub enum Notice {
     /// Beyond [`HEADERS_MAX`].
     #[error("There are too many header fields to show them all. The source has all of them.")]
     HeadersCut,
-    /// Beyond the bounds of `render::heads`.
+    /// A head is beyond the bounds of `render::heads`.
     #[error(
         "The head of this mail, or of a part of it, is too long to be read whole. The source has all of it."
     )]
     HeadCut,
-    /// [`Until`] said that it is enough.
+    /// The limit [`Until`] has ended.
     #[error(
         "This mail takes too long to be taken apart, so that not all of it is shown. The source has all of it."
     )]
@@ -98,9 +98,9 @@ pub struct Prepared<'a> {
     granted: Granted<'a>,
 }
 
-/// Until when a mail is read.
+/// The limit of the work for a mail.
 enum Granted<'a> {
-    /// However long it takes: within the bounds of a mail.
+    /// No limit of time: only the bounds of a mail hold.
     Always(Until),
     Within(&'a Until),
 }
@@ -115,13 +115,14 @@ impl Granted<'_> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Looks for what the parser must be kept from. For what has no client and no clock; others say [`Self::within`].
+    /// Prepares a mail without a limit of time, for callers that have neither a client nor a clock; others use
+    /// [`Self::within`].
     #[must_use]
     pub fn new(raw: &'a [u8]) -> Self {
         Self::granted(raw, Granted::Always(Until::default()))
     }
 
-    /// The same. What is read of the mail is read until it is enough; of one for which there is no time at all nothing is.
+    /// Prepares a mail that is read until `until` ends. Where it has ended already, nothing of the mail is read.
     #[must_use]
     pub fn within(raw: &'a [u8], until: &'a Until) -> Self {
         Self::granted(raw, Granted::Within(until))
@@ -143,7 +144,7 @@ impl<'a> Prepared<'a> {
 impl<'a> Reading<'a> {
     fn new(guarded: &'a Guarded<'_>, until: &'a Until) -> Self {
         let mut notices = guarded.notices.clone();
-        // The parser cannot be interrupted. What it makes of heads, and how often it goes over multiparts, is bounded.
+        // The parser cannot be interrupted. Bounds limit what it makes of heads, and how often it goes over multiparts.
         let is_granted = until.pay(guarded.bytes.len()).is_ok();
         if !is_granted && !notices.contains(&Notice::TimeOver) {
             notices.push(Notice::TimeOver);
@@ -176,7 +177,7 @@ impl<'a> Reading<'a> {
         Self { message, attachments, notices, until }
     }
 
-    /// Whether what was read of it is all that there is to be read, as far as time goes.
+    /// Returns whether the limit has not ended, so that nothing is missing for lack of time.
     #[must_use]
     pub fn is_in_time(&self) -> bool {
         !self.until.has_ended()
@@ -210,7 +211,7 @@ impl<'a> Reading<'a> {
         all
     }
 
-    /// Whether so many steps more are granted.
+    /// Pays for `steps` steps and returns whether they are granted.
     fn grants(&self, steps: usize) -> bool {
         self.until.pay(steps).is_ok()
     }
@@ -250,7 +251,7 @@ impl<'a> Reading<'a> {
     pub fn text(&self) -> (String, Option<Notice>) {
         let mut whole = String::new();
         for position in 0..self.message.text_body_count().min(BODIES_MAX) {
-            // What a part has is paid for before it is copied or made anew.
+            // The bytes of a part are paid for before they are copied or converted.
             let bytes = self.message.text_part(position as u32).map_or(0, |part| match &part.body {
                 PartType::Text(text) => text.len().min(TEXT_BYTES_MAX),
                 PartType::Html(html) => html.len().min(html::HTML_BYTES_MAX),

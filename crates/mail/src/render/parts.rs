@@ -38,7 +38,7 @@ pub struct Piece<'a> {
     pub content_type: String,
     /// What follows the head, encoded as it came.
     pub body: &'a [u8],
-    /// The same with its transfer coding undone, and nothing else.
+    /// The body with its transfer coding undone, and nothing else.
     pub content: Cow<'a, [u8]>,
     /// Of a multipart.
     pub pieces: Vec<Piece<'a>>,
@@ -135,19 +135,19 @@ fn bytes_of<'a>(message: &'a Message<'_>, number: u32) -> Cow<'a, [u8]> {
     let body =
         message.raw_message.get(part.offset_body as usize..part.offset_end as usize).unwrap_or_default();
     match &part.body {
-        // The library has taken these to UTF-8.
+        // mail-parser has converted these to UTF-8: the part's own bytes are decoded here instead.
         PartType::Text(_) | PartType::Html(_) => transfer::decoded(encoding(part), body),
         PartType::Binary(_) | PartType::InlineBinary(_) if encoding(part) == Encoding::QuotedPrintable => {
             transfer::quoted_printable(body)
         }
         PartType::Binary(bytes) | PartType::InlineBinary(bytes) => Cow::Borrowed(bytes),
-        // A mail within the mail: as it stands.
+        // A mail within the mail is returned as it stands.
         PartType::Message(_) => Cow::Borrowed(body),
         PartType::Multipart(_) => Cow::Borrowed(&[]),
     }
 }
 
-/// The transfer coding that the part names, also where the library could not undo it.
+/// Returns the transfer coding that the part names, even where mail-parser could not undo it.
 fn encoding(part: &MessagePart<'_>) -> Encoding {
     match part.content_transfer_encoding() {
         Some(named) if named.eq_ignore_ascii_case("base64") => Encoding::Base64,

@@ -44,7 +44,7 @@ const NAME_BYTES_MAX: usize = 10;
 
 /// The text of HTML, as lines, of which no two in a row are empty.
 pub(super) fn of_html(html: &str, until: &Until) -> String {
-    // Told apart, read, and put into lines: three times over as many bytes.
+    // Three passes over the bytes: `parted`, mail-parser's reader and `one_blank_line`.
     if until.pay(3 * html.len()).is_err() {
         return String::new();
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use mail_parser::{Encoding, decoders::base64::base64_decode};
 use memchr::{memchr, memchr2};
 
-/// The bytes that were encoded; what is no base64 stays as it is.
+/// Decodes a body; a body that is no base64 stays as it is.
 pub(super) fn decoded(encoding: Encoding, body: &[u8]) -> Cow<'_, [u8]> {
     match encoding {
         Encoding::None => Cow::Borrowed(body),
@@ -14,8 +14,9 @@ pub(super) fn decoded(encoding: Encoding, body: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// RFC 2045, 6.7: `=` and two hexadecimal digits are a byte, `=` at the end of a line joins it with the next, and blanks at
-/// the end of a line were put there on the way. An `=` that is neither stays as it is, and what follows is decoded.
+/// Decodes quoted-printable (RFC 2045, 6.7): `=` and two hexadecimal digits are a byte, `=` at the end of a line joins
+/// it with the next, and blanks at the end of a line were put there on the way. An `=` that is neither stays as it is,
+/// and the text behind it is decoded.
 pub(super) fn quoted_printable(body: &[u8]) -> Cow<'_, [u8]> {
     let mut out: Vec<u8> = Vec::with_capacity(body.len());
     let mut rest = body;
@@ -48,17 +49,18 @@ pub(super) fn quoted_printable(body: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Takes blanks off the end, of at most so many bytes: those before came out of an escape, which means them.
+/// Removes blanks from the end of `out`, among its last `bytes_max` bytes: earlier blanks came out of an escape and are
+/// meant.
 fn trim_blanks(out: &mut Vec<u8>, bytes_max: usize) {
     let plain = &out[out.len() - bytes_max..];
     let blanks = plain.iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     out.truncate(out.len() - blanks);
 }
 
-/// The next line, if nothing but blanks stands between here and the end of this one.
+/// Returns the next line, if nothing but blanks stands between `after`'s beginning and the end of its line.
 fn soft_break(after: &[u8]) -> Option<&[u8]> {
     let end = memchr(b'\n', after).map_or(after.len(), |at| at + 1);
-    // No sender pads a line with more.
+    // No sender pads a line with more blanks.
     let blanks =
         after.iter().take(BLANKS_MAX).take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
     match after.get(blanks) {
@@ -68,7 +70,7 @@ fn soft_break(after: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// See [`soft_break`].
+/// Blanks at the end of a line that [`soft_break`] looks at.
 const BLANKS_MAX: usize = 1000;
 
 pub(super) fn hex(digit: u8) -> Option<u8> {
@@ -106,7 +108,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is encoded as the RFC says comes out as it was.
+        /// Bytes that are encoded as RFC 2045 says come back unchanged.
         #[test]
         fn encoded_bytes_come_back(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let encoded: String = bytes.iter().enumerate().map(|(n, byte)| {
@@ -119,7 +121,7 @@ mod tests {
             prop_assert_eq!(quoted_printable(encoded.as_bytes()).into_owned(), bytes);
         }
 
-        /// Whatever stands beside an `=`, a letter behind it stays.
+        /// A letter behind an `=` stays, with any text around it.
         #[test]
         fn no_text_is_lost(body in "[=a-f8-9 \r\nZ]{0,60}") {
             let letters = |text: &str| text.matches('Z').count();

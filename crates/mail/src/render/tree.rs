@@ -22,7 +22,7 @@ use super::{
     cost::{ATTRIBUTES_MAX, DEPTH_MAX, ELEMENTS_MAX, LOOKS_MAX, Over, pieces},
 };
 
-/// What an element costs that the parser makes.
+/// Steps that an element costs the parser.
 const STEPS_AN_ELEMENT: usize = 64;
 
 /// A node, by its place among all.
@@ -82,7 +82,7 @@ impl Tree {
         let mut parser = parse_document(Growing::new(), opts);
         let (mut elements, mut looks) = (0, 0);
         for piece in pieces(source) {
-            // What the piece before has cost beyond its bytes.
+            // The previous piece has cost this beyond its bytes.
             let sink = &parser.tokenizer.sink.sink;
             let more = (sink.elements.get() - elements) * STEPS_AN_ELEMENT + (sink.looks.get() - looks);
             (elements, looks) = (sink.elements.get(), sink.looks.get());
@@ -136,7 +136,7 @@ impl Tree {
         text
     }
 
-    /// How long [`Self::text_of`] is.
+    /// Bytes of [`Self::text_of`].
     pub(super) fn text_bytes_of(&self, element: Id) -> usize {
         let (mut bytes, mut at) = (0, self[element].first);
         while at != NONE {

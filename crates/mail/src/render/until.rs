@@ -1,39 +1,39 @@
-//! How long somebody wants to wait for what is made of a mail: a law for every loop that a mail's bytes can make long.
+//! The limit of the work for a mail: a law for every loop that a mail's bytes can make long.
 //!
 //! Each step of work is paid for before it is done ([`Until::pay`]): a byte that is looked at or written, a node, an
-//! address. What cannot be interrupted, such as a call into a library, is paid for with the bytes that it is given. Every
-//! [`STEPS_A_LOOK`] steps it is asked whether it is enough; once it is, no step is granted any more, and whoever works
-//! gives back what it has.
+//! address. A call that cannot be interrupted, such as one into a library, is paid for with the bytes that it is given.
+//! Every [`STEPS_A_LOOK`] steps [`Until::pay`] asks whether it is enough. Once it is, no step is granted any more, and
+//! the worker gives back what it has.
 
 use std::cell::Cell;
 
 /// Steps between two looks at the clock, and at whether the client is still there.
 pub const STEPS_A_LOOK: u64 = 16 * 1024;
 
-/// Asked between the steps of what may take long: whether it is enough. By default it never is.
+/// A limit that long work asks between its steps. The default never ends.
 #[derive(Default)]
 pub struct Until {
     enough: Option<Box<dyn Fn() -> bool + Send>>,
-    /// Paid for so far.
+    /// Steps that were paid for so far.
     steps: Cell<u64>,
     next_look: Cell<u64>,
     is_over: Cell<bool>,
-    /// How often steps were asked for after the end, and refused.
+    /// Calls of `pay` that were refused after the end.
     refusals: Cell<u64>,
 }
 
-/// No more steps are granted.
+/// The limit has ended: no more steps are granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it takes too long")]
 pub struct Enough;
 
 impl Until {
-    /// Until `enough` says so.
+    /// Returns a limit that ends when `enough` says so.
     pub fn new(enough: impl Fn() -> bool + Send + 'static) -> Self {
         Self { enough: Some(Box::new(enough)), ..Self::default() }
     }
 
-    /// Whether it is, asked now.
+    /// Asks now and returns whether the limit has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         if !self.is_over.get() && self.enough.as_ref().is_some_and(|enough| enough()) {
@@ -45,7 +45,7 @@ impl Until {
     /// Pays for the next steps.
     ///
     /// # Errors
-    /// It is enough: they are not to be done.
+    /// [`Enough`] when the limit has ended: the steps are not to be done.
     pub fn pay(&self, steps: usize) -> Result<(), Enough> {
         let steps = steps as u64;
         if self.is_over.get() {
@@ -62,7 +62,7 @@ impl Until {
         Ok(())
     }
 
-    /// Whether it was enough when it was asked last.
+    /// Returns whether the limit had ended when it was last asked.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.is_over.get()
@@ -74,7 +74,7 @@ impl Until {
         self.steps.get()
     }
 
-    /// How often steps were asked for after the end. A loop asks once more at most, and is over.
+    /// Calls of `pay` that were refused after the end. A loop makes one such call at most, and is over.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.refusals.get()

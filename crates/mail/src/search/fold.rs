@@ -9,9 +9,9 @@ use unicode_normalization::{UnicodeNormalization, char::canonical_combining_clas
 
 use crate::render::{Enough, Until};
 
-/// Bytes that are folded at a time: between two of them it is asked whether it is enough.
+/// Bytes that are folded at a time; the limit is asked before each piece.
 const PIECE_BYTES: usize = 4096;
-/// What a byte costs that is not ASCII: it is taken apart, and comes out as up to eleven.
+/// Steps that a byte costs that is not ASCII: it is decomposed, and comes out as up to eleven bytes.
 const STEPS_A_BYTE: usize = 16;
 
 /// A text folded.
@@ -22,10 +22,10 @@ pub fn fold(text: &str) -> String {
     folded
 }
 
-/// Adds a text, folded, as far as it goes until it is enough.
+/// Appends a folded text until `until` ends.
 ///
 /// # Errors
-/// It is enough.
+/// [`Enough`] when `until` ends; `folded` has the text up to there.
 pub(super) fn fold_into(text: &str, folded: &mut String, until: &Until) -> Result<(), Enough> {
     let mut rest = text;
     while !rest.is_empty() {
@@ -37,8 +37,8 @@ pub(super) fn fold_into(text: &str, folded: &mut String, until: &Until) -> Resul
     Ok(())
 }
 
-/// Where a piece ends: before a letter that the marks behind it do not change, if one comes within another piece. A run of
-/// marks that goes on longer is parted, which changes their order at most.
+/// Returns the end of a piece: before a letter that does not combine with the one before it, if such a letter comes
+/// within another piece. A run of combining marks that goes on longer is parted, which changes their order at most.
 fn piece_end(text: &str) -> usize {
     let begin = text.floor_char_boundary(PIECE_BYTES);
     let mut next = text[begin..].char_indices();
@@ -50,7 +50,7 @@ fn piece_end(text: &str) -> usize {
     }
 }
 
-/// Adds a text, folded.
+/// Appends a folded text.
 pub(super) fn push_folded(text: &str, folded: &mut String) {
     if text.is_ascii() {
         let begin = folded.len();
@@ -111,7 +111,7 @@ mod tests {
             let text = letters.repeat(times);
             let mut folded = String::new();
             fold_into(&text, &mut folded, &Until::default()).unwrap();
-            // Marks of other scripts would be parted by more than a piece only where nothing else stands between.
+            // A text of marks alone is parted between two of them, which may change their order.
             if letters.chars().any(|letter| canonical_combining_class(letter) == 0) {
                 prop_assert_eq!(folded, fold(&text));
             }

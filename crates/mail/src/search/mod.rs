@@ -31,7 +31,7 @@ pub const OPENED_MAX: usize = 2_000;
 pub const OPENED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Processor time for the mails that one search opens.
 pub const OPENED_TIME_MAX: Duration = Duration::from_secs(5);
-/// Of the text of one mail as much is looked through, once it is folded: the text that is shown, its head and its links.
+/// Bytes of a mail's folded text that are searched: the text that is shown, its head and its links.
 pub const SEARCHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Mails that are opened together, so that each need not wake a thread.
 const BUNCH_MAX: usize = 32;
@@ -149,7 +149,7 @@ pub struct Judged {
     pub matches: Vec<bool>,
     /// Processor time.
     pub took: Duration,
-    /// One of them at least was not looked through to its end: it took too long.
+    /// At least one of the mails took too long and was not searched to its end.
     pub is_cut: bool,
 }
 
@@ -463,7 +463,7 @@ impl Query {
         })
     }
 
-    /// Whether the mail holds the terms that only it can answer. One that takes too long does not.
+    /// Returns whether the mail holds the terms that only it can answer. A mail that takes too long does not match.
     #[must_use]
     pub fn matches_mail(&self, mail: &Mail, until: &Until) -> bool {
         let prepared = Prepared::within(&mail.raw, until);
@@ -520,10 +520,10 @@ fn sender_text(summary: &Summary) -> String {
     format!("{} {}", fields::decode(&summary.from), summary.envelope_from)
 }
 
-/// All that a word is looked for in, folded; as far as it goes, at most about [`SEARCHED_BYTES_MAX`].
+/// Returns the folded text that words are searched in, about [`SEARCHED_BYTES_MAX`] at most, until `until` ends.
 fn whole_text(mail: &Mail, reading: &Reading<'_>, until: &Until) -> String {
     let mut text = String::new();
-    // What was put together until it was enough is given back.
+    // The text that was written before the end is returned.
     _ = write_whole_text(mail, reading, until, &mut text);
     text
 }

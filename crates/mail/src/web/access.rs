@@ -4,13 +4,13 @@
 //! prefix, a domain, everything) would show people's mail to who could not have named it:
 //! - with a token configured, it needs the token (`Authorization: TOKEN`, `Bearer TOKEN`, Basic with the token as the
 //!   password, or `?token=`);
-//! - without one, only this machine may ask: the peer is loopback, no proxy says that it stands between, none was noticed
-//!   that does not say so ([`super::silent_proxy`]), and the `Host` is a loopback address or `localhost` (a page whose
-//!   name was rebound to 127.0.0.1 sends its own name);
-//! - an address in a network that the operator names as readers' (`mail-readers`) may, token or not, under a name that
-//!   is ours. Through a proxy the address that the proxy names counts, if the proxy is believed, and none if not.
+//! - without one, only this machine may ask: the peer is loopback, no field names a proxy, no silent proxy was noticed
+//!   ([`super::silent_proxy`]), and the `Host` is a loopback address or `localhost` (a page whose name was rebound to
+//!   127.0.0.1 sends its own name);
+//! - an address in a network of `mail-readers` may ask, with a token or without, under one of our names. Behind a
+//!   trusted proxy the address that the proxy names counts; behind any other proxy none does.
 //!
-//! [`WHO_SEES`] is the same in the words that pages, refusals and the guide show.
+//! [`WHO_SEES`] has the same rules in the words that pages, refusals and the guide show.
 //!
 //! Changes that a browser sends on behalf of another site's page are refused (`Sec-Fetch-Site`, `Origin`). A change is
 //! what changes something, whatever its method: Mailinator's clients delete by `GET …?delete=1m`, and any page can have
@@ -39,8 +39,8 @@ const HOSTS_NAMED_MAX: usize = 10;
 /// A shorter token can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// Which request sees what, whatever address the pages listen on: who asks, one inbox, all mail together. The guide has
-/// the same table, which a test compares.
+/// The table of who sees what, on any listening address: the client, one inbox, all mail together. A test compares the
+/// guide's table with this one.
 pub(crate) const WHO_SEES: [(&str, &str, &str); 5] = [
     (
         "this machine, by 127.0.0.1, ::1 or localhost",
@@ -94,7 +94,7 @@ pub(super) enum AllMail {
     Shown,
     /// Whoever has the token may.
     ByToken,
-    /// This machine would, but a proxy on it asks for others.
+    /// This machine would see it, but a proxy on this machine asks for others.
     BehindProxy,
     Hidden,
 }
@@ -104,7 +104,7 @@ impl AllMail {
         matches!(self, Self::Shown | Self::ByToken)
     }
 
-    /// Whether the page says why it is not shown.
+    /// Returns whether the page says why all mail is not shown.
     pub(super) fn is_closed(self) -> bool {
         self == Self::BehindProxy
     }
@@ -172,18 +172,18 @@ impl<M: Mailboxes> App<M> {
             && !self.silent_proxies.has(from.asker)
     }
 
-    /// Whether this machine would see all mail but for a proxy that was noticed.
+    /// Returns whether this machine would see all mail but for a proxy that was noticed.
     fn is_closed_to(&self, from: AskedFrom) -> bool {
         from.peer.0.ip().is_loopback() && self.silent_proxies.has(from.asker)
     }
 
-    /// What was noticed of a proxy on this machine, in words.
+    /// Describes the first sign of a proxy on this machine; empty if there is none.
     pub(super) fn why_closed(&self) -> String {
         self.silent_proxies.why_here().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Looks at a request for signs of a proxy that does not say for whom it asks, where that would give strangers the
-    /// rights of the machine that it runs on.
+    /// Looks for signs of a silent proxy in a request whose address has rights to all mail: a proxy would give these
+    /// rights to strangers.
     pub(super) fn notice_proxy(&self, request: &Request) {
         let (from, headers) = (AskedFrom::of(request.extensions()), request.headers());
         let is_here = from.asker.is_loopback();
@@ -305,14 +305,14 @@ pub(crate) struct AskedFrom {
 }
 
 impl AskedFrom {
-    /// The two of a request with these extensions.
+    /// Reads the peer and the asker from a request's extensions.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let peer = extensions.get().map_or(super::scope::NOBODY, |ConnectInfo(peer)| *peer);
         let asker = extensions.get::<httpd::Client>().map_or(peer.0.ip(), |client| client.0);
         Self { peer, asker }
     }
 
-    /// Whether a proxy that is not believed says that it asks for somebody.
+    /// Returns whether a proxy that is not trusted says that it asks for somebody.
     fn is_spoken_for(&self, headers: &HeaderMap) -> bool {
         self.asker == self.peer.0.ip() && through_a_proxy(headers)
     }
@@ -395,7 +395,7 @@ fn given(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
     given
 }
 
-/// Whether a proxy says that it stands between, in any of the fields that proxies and their services add.
+/// Returns whether a proxy says that it stands between, in any of the fields that proxies and their services add.
 fn through_a_proxy(headers: &HeaderMap) -> bool {
     const NAMES: [&str; 7] = [
         "forwarded",
@@ -414,7 +414,8 @@ fn is_this_machine(headers: &HeaderMap, peer: Peer) -> bool {
     peer.0.ip().is_loopback() && !through_a_proxy(headers) && is_this_machines_name(host_name(host))
 }
 
-/// A name that only this machine has for itself: `localhost` (RFC 6761, 6.3), or an address that leads nowhere else.
+/// Returns whether only this machine has the name for itself: `localhost` (RFC 6761, 6.3), or an address that leads
+/// nowhere else.
 pub(super) fn is_this_machines_name(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost")
         || name

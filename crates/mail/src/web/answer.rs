@@ -193,7 +193,7 @@ impl Fault {
         }
     }
 
-    /// The table of who sees all mail, for who may not.
+    /// The table of who sees all mail, for refusals that are about it; else empty.
     fn table(&self) -> &'static [(&'static str, &'static str, &'static str)] {
         match self {
             Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) => &WHO_SEES,

@@ -314,7 +314,8 @@ fn who_asks_from_a_network_of_readers_sees_all_and_through_a_strangers_proxy_nob
     }
 }
 
-/// RFC 2045, 6: the transfer coding is undone, and nothing else. Each was taken to UTF-8 once.
+/// RFC 2045, 6: the transfer coding of an attachment is undone, and nothing else. Each of these parts was once
+/// converted to UTF-8.
 #[test]
 fn attachments_are_the_bytes_that_were_sent() {
     const TABLE: &[u8] = b"\x47\x72\xf6\xdf\x65\x3b\x31\x0d\x0a";

@@ -38,9 +38,9 @@ use crate::mailboxes::Mailboxes;
 
 /// Large mails that wait for a turn to be rendered.
 const RENDERS_WAITING_MAX: usize = 256;
-/// Those who listen to events, in the account of clients.
+/// The category of listeners to events in the account of clients.
 const LISTENERS: Category = Category(0);
-/// How long a client waits for others to give way, and how often it looks.
+/// Time that a client waits for others to give way, and time between two tries.
 const GIVE_WAY_MAX: Duration = Duration::from_secs(1);
 const GIVE_WAY_LOOK: Duration = Duration::from_millis(5);
 /// Searches that wait for a turn.
@@ -58,15 +58,15 @@ pub(crate) struct App<M> {
     pub(crate) started_ms: u64,
     /// It listens where only this machine can reach it.
     pub(crate) on_loopback: bool,
-    /// Addresses that were seen to ask for others.
+    /// Addresses of silent proxies that were noticed.
     pub(super) silent_proxies: SilentProxies,
-    /// Of the thread that answers requests, which makes it at the first that listens.
+    /// The account of listeners. The thread that answers requests makes it at the first listener.
     listeners: OnceLock<Accounts>,
-    /// How many have listened.
+    /// Listeners so far.
     listened: AtomicU64,
     pub(super) renders: Arc<Turns>,
     pub(super) searches: Arc<Turns>,
-    /// Bytes of mails that renders, and searches, take apart at once.
+    /// Permits for the bytes of mails that renders take apart at once, and the same for searches.
     pub(super) rendering: Arc<Semaphore>,
     pub(super) searching: Arc<Semaphore>,
     pub(super) behind: Behind,
@@ -158,7 +158,8 @@ impl<M: Mailboxes> App<M> {
         format!("{:x}", self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place among those who listen to events. Where all are taken, whoever has most of them gives way.
+    /// Takes a place among the listeners to events. Where all places are taken, the client that has most of them gives
+    /// way.
     pub(crate) async fn listener(&self, client: Client) -> Result<Listener, Fault> {
         let accounts =
             self.listeners.get_or_init(|| Accounts::new(vec![Limit::of_core(self.config.listeners_max)]));
@@ -174,7 +175,7 @@ impl<M: Mailboxes> App<M> {
                         stopping: self.stopping.clone(),
                     });
                 }
-                // Others hold more, and end in their next turns.
+                // Other clients hold more places; their listeners are cut and end in their next turns.
                 Err(Refusal::Full)
                     if u128::from(clock::monotonic_ms() - begun_ms) < GIVE_WAY_MAX.as_millis() =>
                 {
@@ -197,7 +198,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Comes back when the server stops, or others need the place more.
+    /// Waits until the server stops, or others need the place more.
     pub(crate) async fn stopped(&mut self) {
         tokio::select! {
             // An error means that the server's handle is gone.
@@ -206,7 +207,7 @@ impl Listener {
         }
     }
 
-    /// Whether it has given way to others.
+    /// Returns whether the listener has given way to others.
     pub(crate) fn is_cut(&self) -> bool {
         self.place.is_cut()
     }
@@ -233,7 +234,7 @@ mod tests {
         Client::of(httpd::Client(Ipv4Addr::new(192, 0, 2, last).into()))
     }
 
-    /// Eight addresses took all 2,048 places.
+    /// Eight addresses once took all 2,048 places.
     #[tokio::test]
     async fn who_has_most_live_pages_gives_way() {
         let (_stop, stopping) = watch::channel(false);
@@ -245,7 +246,7 @@ mod tests {
             greedy.push(listener);
         }
         assert!((48..64).contains(&greedy.len()), "alone it has nearly all: {}", greedy.len());
-        // Those that are cut leave, as their streams do.
+        // Cut listeners leave, as their streams would.
         let leaving = async {
             loop {
                 greedy.retain(|listener| !listener.is_cut());

@@ -39,7 +39,8 @@ impl Client {
         })
     }
 
-    /// In an account. Each of this machine's requests is a client by itself: everybody may come from there.
+    /// Returns the client's key in an account. Each request of this machine is a client by itself: everybody may come
+    /// from there.
     pub(super) fn key(self, number: u64) -> ClientKey {
         ClientKey::of_connection(self.0, number, &[])
     }

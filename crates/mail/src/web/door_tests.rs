@@ -298,7 +298,7 @@ fn names_are_ours_if_they_are_addresses_or_were_said_to_be() {
     assert_eq!(named(&["*"]).ask("GET", "/about", &[("host", "other.night.test")]), 200);
 }
 
-/// A site that listens there, with one mail.
+/// Starts a site on `listen`, with one mail.
 fn site(listen: &str, config: Config) -> House {
     let twin = Twin::new(Retention::default(), "night.test");
     let ids =
@@ -308,7 +308,7 @@ fn site(listen: &str, config: Config) -> House {
     House { web, id: ids.unwrap()[0].to_string() }
 }
 
-/// Status and text of what a request that is written out is answered, over IPv4 from this machine.
+/// Sends a raw request over IPv4 from this machine, and returns the answer's status and text.
 fn written(house: &House, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", house.web.address().port())).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -319,12 +319,12 @@ fn written(house: &House, request: &str) -> (u16, String) {
 
 const ALL: &str = "/api/v1/messages";
 
-/// A request of this machine for all mail, or for another path, with more fields.
+/// Writes out a request of this machine for `path`, with more fields.
 fn local(path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:8025\r\nConnection: close\r\n{fields}\r\n")
 }
 
-/// A peer of `[::]` that speaks IPv4 is `::ffff:127.0.0.1`, and the proxy's own address all the same.
+/// A peer that speaks IPv4 to `[::]` is `::ffff:127.0.0.1`, which is the proxy's own address all the same.
 #[test]
 fn an_unbelieved_proxy_on_ipv6_is_no_reader() {
     for listen in ["[::]:0", "127.0.0.1:0"] {
@@ -346,7 +346,7 @@ fn an_unbelieved_proxy_on_ipv6_is_no_reader() {
     assert_eq!(written(&house, &local(ALL, "X-Forwarded-For: 203.0.113.9\r\n")).0, 403);
 }
 
-/// Nothing of a proxy's request says that it is one: the signs are what is left.
+/// No field of the proxy's requests says that it is a proxy: only the signs are left.
 #[test]
 fn a_silent_proxy_closes_all_mail() {
     let signs = [
@@ -377,7 +377,7 @@ fn a_silent_proxy_closes_all_mail() {
     }
 }
 
-/// With a token nothing has to be closed; named visitors are told apart anyway.
+/// A token keeps all mail open in spite of a sign; a proxy that names its visitors is no silent one.
 #[test]
 fn no_sign_closes_all_mail_for_who_has_a_token() {
     let house = site("127.0.0.1:0", Config { token: Some(Token::new(TOKEN).unwrap()), ..Config::default() });
@@ -390,7 +390,8 @@ fn no_sign_closes_all_mail_for_who_has_a_token() {
     assert_eq!(written(&house, &local(ALL, "")).0, 200, "a proxy that names its visitor, and a link");
 }
 
-/// In a readers' network, only what our own page says is a sign: a link of another site looks like a proxy there.
+/// In a network of readers, only a field of our own page's script is a sign: a link of another site looks like a proxy
+/// there.
 #[test]
 fn a_silent_proxy_among_readers_is_no_reader() {
     let readers = vec!["127.0.0.0/8".parse().unwrap()];

@@ -8,8 +8,8 @@
 //! fault. A server that stops deletes them first. Programs delete at once; their APIs show these mails for as long as
 //! the store has them.
 //!
-//! *Who writes:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; what finds no room is deleted at once. One client has half
-//! of what is left, so that nobody takes the undo from all others.
+//! *Who writes:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; mails that find no room are deleted at once. One
+//! client has half of the room that the others leave, so that nobody takes the undo from all others.
 #![expect(
     clippy::disallowed_types,
     reason = "one thread asks; a lock is what makes that a property of the type"
@@ -64,7 +64,7 @@ impl Leaver {
 
 /// Mails that were deleted with one press of a button.
 struct Batch {
-    /// Who deleted them.
+    /// The client that deleted them.
     client: Client,
     /// Of the list that they were deleted from: who may not see it brings nothing back.
     scope: Scope,
@@ -104,7 +104,7 @@ impl Leaving {
     /// Puts mails on their way; nothing if there is no room for them.
     fn enter(&self, client: Client, scope: &Scope, mails: Vec<(MailId, Leaver)>) -> Option<u64> {
         let mut state = self.state();
-        // This machine is everybody behind the accelerator: it has what there is.
+        // This machine stands for everybody behind the accelerator: it may take all the room there is.
         let own = if client.is_here() { 0 } else { state.of_client(client) };
         let most = if client.is_here() { LEAVING_MAX } else { (LEAVING_MAX + own - state.mails.len()) / 2 };
         if state.mails.len() + mails.len() > LEAVING_MAX || own + mails.len() > most {

@@ -115,12 +115,12 @@ impl Arrivals {
         &self.scope
     }
 
-    /// Whether nothing came because the client has given way to others.
+    /// Returns whether the events ended because the client has given way to others.
     pub(crate) fn is_cut(&self) -> bool {
         self.listener.is_cut()
     }
 
-    /// The next event; nothing when the server stops, or the client gives way to others.
+    /// Returns the next event; `None` when the server stops, or the client gives way to others.
     pub(crate) async fn next(&mut self) -> Option<Told> {
         if self.too_many_missed {
             self.too_many_missed = false;

@@ -179,8 +179,8 @@ impl Marks {
         all
     }
 
-    /// Takes a tag off all mails of the scope, and puts another there if there is one; which mails those are. Where one mail
-    /// cannot have it, all keep what they have.
+    /// Removes a tag from all mails of the scope, and adds `with` in its place if there is one. Returns these mails.
+    /// Where one mail cannot have the new tag, all keep what they have.
     fn replace_tag(&self, scope: &Scope, tag: &str, with: Option<&str>) -> Result<Vec<MailId>, TagFault> {
         if with.is_some_and(|with| with.is_empty() || with.len() > TAG_BYTES_MAX) {
             return Err(self.refuse(TagFault::Name));
@@ -200,7 +200,7 @@ impl Marks {
             tags.extend(with.map(str::to_owned));
             if let Err(fault) = state.replace(*id, inbox, tags) {
                 for (id, inbox, before) in tagged[..at].iter().rev() {
-                    // It was so before, and backwards each step had room.
+                    // The undo finds room: backwards each step restores tags that fitted before.
                     let _ = state.replace(*id, inbox, before.clone());
                 }
                 return Err(self.refuse(fault));

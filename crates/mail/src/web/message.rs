@@ -42,7 +42,7 @@ const SOURCE_BYTES_MAX: usize = 256 * 1024;
 const ADDRESSES_MAX: usize = 50;
 /// Of a larger picture no small one is shown: a browser would fetch all of it.
 const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What it costs to hold a link against a text.
+/// Steps that it costs to compare a link with a text.
 const LINK_STEPS: usize = 4;
 /// Where the attachments of a mail are, as its frame names them.
 const ATTACHMENTS: &str = "attachments";
@@ -105,7 +105,7 @@ struct Letter {
 }
 
 impl Letter {
-    /// How much of it depends on what the sender wrote.
+    /// Bytes of the letter that depend on what the sender wrote.
     fn bytes(&self) -> usize {
         let view = match &self.view {
             View::Text { html } => html.len(),
@@ -335,7 +335,8 @@ async fn shown<M: Mailboxes>(
     if letter.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
-    // What is made of the mail has no room of its own until here; what is printed of it has the answer's.
+    // Up to here the letter takes nothing from the budget. Its bytes are charged while it is printed; the printed page
+    // is charged as the answer.
     let mut printing = app.budget.of(client);
     printing.grow(letter.bytes() as u64)?;
     let (above, below) = listed.beside(id);
@@ -617,7 +618,7 @@ pub(crate) fn linked(text: &str, until: &Until) -> String {
     let mut html = String::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
     while let Some(at) = rest.find("http") {
-        // Each of the links is held against what begins here. What is not paid for is shown without links.
+        // Each link is compared with the text that begins here. Text that is not paid for is shown without links.
         if until.pay(at + LINK_STEPS * links.len()).is_err() {
             break;
         }

@@ -87,10 +87,10 @@ const READ_THREADS: usize = 4;
 const RENDER_STACK_BYTES: usize = 16 * 1024 * 1024;
 /// How long answers under way may take when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long the server's threads are waited for when it stops: for answers under way, and for deletions that can still be
-/// undone. A thread that hangs, in a write to a disk that answers nothing, ends with the process.
+/// Time that a stop waits for the server's threads: for answers under way, and for deletions that can still be undone.
+/// A thread that hangs, as in a write to a disk that does not answer, ends with the process.
 const THREADS_TIME_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether they have ended.
+/// Time between two looks at whether the threads have ended.
 const THREADS_LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Of a form or a JSON document; mails by the API have a limit of their own.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -100,7 +100,7 @@ pub struct Web {
     address: SocketAddr,
     counters: Arc<dyn Source>,
     stop: watch::Sender<bool>,
-    /// The one that serves, and those that index and prepare.
+    /// The threads that serve, that index, and that prepare gists.
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -139,13 +139,13 @@ impl Drop for Web {
     }
 }
 
-/// Waits for threads to end, all together so long at most; those that have not.
+/// Waits for threads to end, `time` at most for all of them. Returns those that have not ended.
 #[expect(clippy::disallowed_methods, reason = "the thread that stops the server, on no loop")]
 fn join_within(time: Duration, mut threads: Vec<JoinHandle<()>>) -> Vec<JoinHandle<()>> {
     let begun = clock::now();
     loop {
         let ended: Vec<_> = threads.extract_if(.., |thread| thread.is_finished()).collect();
-        // A panic was printed by itself.
+        // A thread that panicked has printed its panic.
         ended.into_iter().for_each(|thread| _ = thread.join());
         if threads.is_empty() || begun.elapsed() >= time {
             return threads;

@@ -25,7 +25,7 @@ struct Home<'a> {
     totals: Totals,
     all_mail: AllMail,
     readers: String,
-    /// What was noticed of a proxy, if all mail is closed for it.
+    /// The sign of a proxy, if all mail is closed because of it; else empty.
     why_closed: String,
 }
 

@@ -9,9 +9,9 @@
 //!   that the page is our own or says nothing (only for this machine: elsewhere a link of another site looks alike), and
 //!   in `x-page-host`, which the script of our own pages sends.
 //!
-//! An address that was noticed has no rights of its own any more until the process ends: all mail together then wants a
-//! token, or a proxy that is believed and names a reader. *Bound:* [`OTHERS_MAX`] addresses besides this machine; beyond,
-//! no address that comes without a believed proxy is taken for a reader.
+//! A noticed address has no rights of its own until the process ends: all mail together then needs a token, or a
+//! trusted proxy that names a reader. *Bound:* [`OTHERS_MAX`] addresses besides this machine; beyond the bound, no
+//! address is a reader that comes without a trusted proxy.
 
 use std::{
     collections::BTreeSet,
@@ -28,20 +28,20 @@ use super::client::Client;
 
 /// Addresses of readers' networks that are remembered as proxies.
 const OTHERS_MAX: usize = 256;
-/// Bytes of a host's name that are shown.
+/// Bytes of a host's name that a sign shows.
 const HOST_BYTES_MAX: usize = 100;
-/// Sent by the script of our pages: the host in the browser's bar.
+/// The field that our pages' script sends: the host in the browser's address bar.
 const PAGE_HOST: HeaderName = HeaderName::from_static("x-page-host");
 
 #[expect(clippy::disallowed_types, reason = "beside the loops: taken for who may see all mail")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// What gave a proxy away.
+/// The sign that gave a proxy away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sign {
     /// The request came from this machine in HTTP/1.0.
     Http10,
-    /// A page was asked for by one host, and the request names another.
+    /// The browser opened the page at the host `named`, and the request names `host`.
     OtherHost { named: String, host: String },
 }
 
@@ -57,7 +57,8 @@ impl std::fmt::Display for Sign {
 }
 
 impl Sign {
-    /// What a request shows; `is_here`: it comes from this machine, `is_direct`: no believed proxy stands between.
+    /// Returns the sign that a request shows. `is_here`: the request comes from this machine; `is_direct`: no trusted
+    /// proxy stands between.
     pub(super) fn of(version: Version, headers: &HeaderMap, is_here: bool, is_direct: bool) -> Option<Self> {
         if is_here && is_direct && version <= Version::HTTP_10 {
             return Some(Self::Http10);
@@ -73,7 +74,7 @@ impl Sign {
             let of_browser = || of(header::ORIGIN).or_else(|| of(header::REFERER));
             if is_here && is_own { of_browser() } else { None }
         })?;
-        // What a person on this machine opened by its own name is not passed on for others.
+        // A page that a person on this machine opened by one of its own names is not passed on for others.
         let is_other = !named.is_empty()
             && !named.eq_ignore_ascii_case(host)
             && !super::access::is_this_machines_name(&named);
@@ -89,22 +90,22 @@ fn host_of(url: &str) -> Option<String> {
     uri.host().map(|host| host.strip_suffix('.').unwrap_or(host).to_owned())
 }
 
-/// Those that were noticed.
+/// The proxies that were noticed.
 #[derive(Debug, Default)]
 pub(super) struct SilentProxies {
     here: AtomicBool,
     others: Lock<BTreeSet<Client>>,
     others_full: AtomicBool,
-    /// The first sign of this machine.
+    /// The first sign of a proxy on this machine.
     why: OnceLock<Sign>,
 }
 
-/// Whether a proxy was new.
+/// The outcome of [`SilentProxies::note`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Noticed {
     New,
     Known,
-    /// There is no room to remember it: from now on every address counts as one.
+    /// No room is left to remember the proxy: from now on every address counts as one.
     Full,
 }
 
@@ -130,7 +131,7 @@ impl SilentProxies {
         }
     }
 
-    /// Whether this address speaks for others.
+    /// Returns whether this address speaks for others.
     pub(super) fn has(&self, asker: IpAddr) -> bool {
         let client = Client::of(httpd::Client(asker));
         if client.is_here() {
@@ -140,7 +141,7 @@ impl SilentProxies {
             || self.others.lock().unwrap_or_else(PoisonError::into_inner).contains(&client)
     }
 
-    /// What was seen first of this machine.
+    /// The first sign of a proxy on this machine.
     pub(super) fn why_here(&self) -> Option<&Sign> {
         self.why.get()
     }

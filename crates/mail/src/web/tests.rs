@@ -90,7 +90,7 @@ impl Site {
         self.ask("GET", path, &[], "")
     }
 
-    /// The body as it is.
+    /// Fetches a body as raw bytes.
     pub(super) fn bytes(&self, path: &str) -> Vec<u8> {
         let response = self.agent.get(self.url(path)).call().unwrap();
         response.into_body().into_with_config().limit(100 * 1024 * 1024).read_to_vec().unwrap()

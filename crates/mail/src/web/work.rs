@@ -37,9 +37,9 @@ const RENDER_TIME_MAX: Duration = Duration::from_secs(2);
 /// Bytes of mails that are taken apart at once, by renders and by searches each. The parser's copies come to up to three
 /// times as many; four of the largest at once were 450 MB.
 pub(super) const PARSING_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Of these as many are one permit.
+/// Bytes that one permit stands for.
 const PERMIT_BYTES: usize = 1024;
-/// How many permits that are.
+/// Permits for [`PARSING_BYTES_MAX`].
 pub(super) const PARSING_PERMITS: usize = PARSING_BYTES_MAX / PERMIT_BYTES;
 
 fn permits(bytes: usize) -> u32 {
@@ -223,12 +223,12 @@ impl<M: Mailboxes> Desk for Searching<'_, M> {
         // Read in turn, too: the bunch is in memory for as long as its turn lasts.
         let turn = self.app.searches.turn(self.client).await?;
         let bunch = self.app.mails_in(self.client, scope, &mails).await?;
-        // They are taken apart one after the other.
+        // The mails are taken apart one after the other, so the largest decides the permits.
         let largest = bunch.iter().flatten().map(|mail| mail.raw.len()).max().unwrap_or(0);
         let parsing = Arc::clone(&self.app.searching).acquire_many_owned(permits(largest));
         let parsing = parsing.await.map_err(|_| Fault::Broken)?;
         let query = query.clone();
-        // Of each mail anew: one that is built to be slow does not hide the others.
+        // Each mail has a limit of its own: one that is built to be slow does not hide the others.
         let untils: Vec<Until> = bunch.iter().map(|_| self.app.until(&asking)).collect();
         let judging = self.app.behind.spawn(move || {
             let begun_ns = clock::thread_cpu_ns();

@@ -268,9 +268,9 @@ impl Admin {
     }
 }
 
-/// 200 and, of a URL, `{"dropped": true, "found": ["https://…"]}` if something was there, under which URLs; `false` if
-/// nothing was: both leave nothing behind.
-/// How much has a tag nobody counts: `{"invalidated": true}`.
+/// Purges and answers 200. A URL that was stored is answered `{"dropped": true, "found": ["https://…"]}`, with the URLs
+/// that it was stored under; one that was not `{"dropped": false}`. Both leave nothing behind. Tags, bans and soft
+/// purges are answered `{"invalidated": true}`: nobody counts what they reach.
 async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String, String)>>) -> Response {
     let Some(wanted) = Wanted::of(query) else {
         return error(

@@ -236,7 +236,7 @@ fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> Words {
     }
 }
 
-/// What a reload that broke off has come to, where these have followed before.
+/// Describes a reload that broke off after the sections in `followed` had changed.
 fn not_reloaded(followed: &[Section]) -> String {
     if followed.is_empty() {
         return "the configuration stays as it was".to_owned();

@@ -19,13 +19,14 @@ use std::{
 use super::Service;
 use crate::failure::Failure;
 
-/// What a service may take beyond its drain time: its loops are cut then and have three seconds, the pages of mail ten.
+/// Time that a service may take beyond its drain time: its loops are cut then and have three seconds, the pages of mail
+/// ten.
 const DRAIN_GRACE: Duration = Duration::from_secs(15);
-/// What the process may take when all services have drained: logs are written out, files closed.
+/// Time that the process may take when all services have drained: logs are written out, files closed.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Drains the services in their order, each for its time at most; whether all that was under way has ended. A service
-/// that fails or hangs keeps none of the others from draining.
+/// Drains the services in their order, each for its time at most. Returns whether all that was under way has ended. A
+/// service that fails or hangs keeps none of the others from draining.
 ///
 /// # Errors
 /// The first failure: a loop had ended before it was asked to, or a service hangs.
@@ -48,7 +49,7 @@ fn drain_one(service: &Arc<dyn Service>, at_most: Duration, grace: Duration) -> 
     let (say, said) = channel();
     let draining = Arc::clone(service);
     let thread = thread::Builder::new().name("drain".to_owned()).spawn(move || {
-        // Nobody waits any more for one that hung.
+        // Nobody receives the result of a service that hung.
         _ = say.send(draining.drain(at_most));
     });
     thread.map_err(|error| Failure::Failed(format!("cannot drain: {error}")))?;
@@ -64,12 +65,12 @@ fn drain_one(service: &Arc<dyn Service>, at_most: Duration, grace: Duration) -> 
     })
 }
 
-/// Ends the process when a stop takes longer than the drains of these times may, and what follows them.
+/// Ends the process when a stop takes longer than drains of `times` and [`END_TIME_MAX`] may.
 pub(super) fn end_in_time(times: &[Duration]) {
     let drains = times.iter().fold(Duration::ZERO, |sum, time| sum.saturating_add(*time + DRAIN_GRACE));
     let limit = drains.saturating_add(END_TIME_MAX);
     let thread = thread::Builder::new().name("stop-limit".to_owned()).spawn(move || {
-        // Ends with the process where that ends before.
+        // The thread ends with the process where that ends earlier.
         thread::park_timeout(limit);
         tracing::error!("stopped at once: the stop took longer than {limit:?}");
         std::process::exit(1);
@@ -100,7 +101,7 @@ mod tests {
         shell::{Follow, Words},
     };
 
-    /// Drains at once, or when its sender goes.
+    /// A service that drains at once, or when its sender is dropped.
     #[expect(clippy::disallowed_types, reason = "a test's")]
     struct Fake {
         hangs: Option<std::sync::Mutex<Receiver<()>>>,

@@ -140,7 +140,7 @@ fn an_admin_server_for_everybody_needs_a_token() {
     );
 }
 
-/// One mistake that only a start met, in each file that a configuration names.
+/// Each row has one mistake that only a start found before, in a file that the configuration names.
 #[test]
 fn check_finds_what_a_start_refuses() {
     for (text, says) in [
@@ -161,7 +161,7 @@ fn check_finds_what_a_start_refuses() {
         ("[mail]\nstore = \"/nowhere/k\"\n", "/nowhere/k"),
         ("[mail]\ntls-cert = \"/nowhere/l\"\ntls-key = \"/nowhere/m\"\n", "/nowhere/l"),
     ] {
-        // The admin port and mail's store are where no other test's are.
+        // The admin port and mail's store differ from those of other tests.
         let (directory, path) = configuration(text);
         let state = directory.path().to_str().expect("text").to_owned();
         let checked = run(&mut program(&["check", &path]));
@@ -205,7 +205,7 @@ fn check_reads_a_nats_configuration() {
     assert!(wrong.code == 3 && wrong.stderr.contains("nats.conf:2:"), "{}", wrong.stderr);
 }
 
-/// Each store beyond what the process may use is refused at the start, with the number that would do.
+/// A store that is larger than the process's memory limit is refused at the start, with the limit that would do.
 #[test]
 fn memory_that_is_not_there_is_refused() {
     for (arguments, variable, says) in [

@@ -112,7 +112,7 @@ fn file(state: &tempfile::TempDir) -> std::path::PathBuf {
     path
 }
 
-/// Hands it so many mails, for many inboxes.
+/// Delivers `mails` mails, each to an inbox of its own.
 fn fill(server: &Server, mails: usize) {
     let stream = TcpStream::connect(server.smtp.expect("it takes mail")).expect("it listens");
     let mut replies = BufReader::new(stream.try_clone().expect("a second handle")).lines();
@@ -182,10 +182,10 @@ fn the_feed_alone_is_a_lame_duck_by_usr2_and_others_stop_by_quit() {
     assert_eq!(cache.child.wait().expect("our child").code(), Some(0));
 }
 
-/// Mails that wait to be indexed: more than a search opens, or none would be.
+/// Mails that wait to be indexed: more than a search opens, because fewer are not indexed.
 const INDEXED_MAILS: usize = 2_200;
 
-/// The index's thread asks the loops of mail all the while, and they end first.
+/// The index's thread asks the mail loops all the while, and the loops end first.
 #[test]
 fn a_stop_ends_while_mails_are_indexed() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -40,7 +40,7 @@ struct Sent {
     answer: ResponseFuture,
     /// The answer, where it came while content was still sent.
     early: Option<Result<Response<RecvStream>, OriginError>>,
-    /// What the origin had not taken of the content when it answered.
+    /// Bytes of the content that the origin had not taken when it answered.
     unsent: Vec<u8>,
     /// Nothing more of the content is to be sent, or the origin takes no more.
     has_ended: bool,
@@ -59,7 +59,7 @@ impl Sent {
     }
 }
 
-/// Hands content over, as much as the windows let through; `None`: the origin does not take more.
+/// Hands content over, as much as the windows let through; `None`: the origin takes no more.
 pub(in crate::origin) fn poll_hand(
     content: &mut SendStream<Bytes>,
     bytes: &mut &[u8],
@@ -67,7 +67,7 @@ pub(in crate::origin) fn poll_hand(
 ) -> Poll<Option<()>> {
     while !bytes.is_empty() {
         content.reserve_capacity(bytes.len());
-        // Waiting tells what is new, and not what is there already.
+        // `poll_capacity` reports new capacity, and not the capacity that is there already.
         let mut room = content.capacity();
         while room == 0 {
             let Some(Ok(more)) = ready!(content.poll_capacity(cx)) else {
@@ -217,7 +217,7 @@ impl Talk {
             _place: self.place,
         };
         if !is_whole && announces_in_vain(&head.head()) {
-            // Content is what it must not have (RFC 9113 §8.1.1).
+            // A 204 that announces content must not have any (RFC 9113 §8.1.1).
             return Err(OriginError::Invalid(Rule::Http2(ErrorCode::PROTOCOL_ERROR)));
         }
         if is_whole && left.is_some_and(|left| left > 0) {
@@ -247,7 +247,8 @@ pub(in crate::origin) struct Body {
     /// What was wrong with it, once something was.
     fault: Option<OriginError>,
     trailers: Vec<u8>,
-    /// The request's, unless the rest of it goes on: with its end the stream ends, should content of it not have been sent.
+    /// The request's content, unless the rest of it goes on. `h2` ends the stream when this is dropped before all
+    /// content was sent.
     _content: Option<SendStream<Bytes>>,
     _place: Place,
 }

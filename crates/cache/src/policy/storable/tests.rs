@@ -154,8 +154,8 @@ fn every_reason_is_reached() {
     }
     assert_eq!(ask_known("Cache-Control: max-age=9, must-revalidate"), Storable::No(Why::Certificate));
     reached.insert(Why::Certificate);
-    // Tags are read where they are hashed, variants and queries counted where they are stored, and which fields say who a
-    // client is by its certificate, the sites know.
+    // Other modules give these reasons: tags are read where they are hashed, variants and queries are counted where
+    // they are stored, and the sites know which fields carry a client's certificate.
     reached.extend([Why::TooManyTags, Why::TooManyVariants, Why::TooManyQueries, Why::VaryCertificate]);
     for &why in Why::ALL {
         assert!(reached.contains(&why), "{why:?} is not reached");
@@ -389,7 +389,7 @@ proptest! {
         } else if let Some(at) = modified.filter(|&at| at <= date_value - 10) {
             Some((date_value - at) / 10)
         } else {
-            // An operator's counts from the arrival.
+            // An operator's lifetime counts from the arrival.
             Some(default_ttl).filter(|&s| s > 0).map(|s| s + initial_age)
         };
         let want = match lifetime {

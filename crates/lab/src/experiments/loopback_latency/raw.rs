@@ -68,8 +68,8 @@ pub struct Run {
 /// What came of it.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Both latencies of each message; those that were due and never sent count from when they were due alone, with what
-    /// they had waited.
+    /// Both latencies of each message. A message that was due and never sent has a latency from its due time only: what
+    /// it had waited when the run was given up.
     pub latencies: Latencies,
     /// Messages a second that came back.
     pub achieved: f64,

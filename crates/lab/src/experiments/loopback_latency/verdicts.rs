@@ -96,13 +96,13 @@ fn knee(found: &Found) -> (Option<&AtRate>, Option<&AtRate>) {
     (held.map(|at| &found.rates[at]), broke)
 }
 
-/// A rate that held above one that did not: then chance decides which rate is the last that held.
+/// Returns whether no rate held above one that broke. Where one did, chance decides which rate is the last that held.
 fn is_monotone(found: &Found) -> bool {
     let first_that_broke = found.rates.iter().position(|rate| !rate.holds());
     first_that_broke.is_none_or(|at| !found.rates[at..].iter().any(AtRate::holds))
 }
 
-/// In words, the rate that broke below one that held.
+/// Describes the rate that broke below one that held, if there is one.
 fn not_monotone(found: &Found) -> Option<String> {
     let broke = found.rates.iter().find(|rate| !rate.holds()).filter(|_| !is_monotone(found))?;
     let held = knee(found).0?;
@@ -243,7 +243,7 @@ fn judge_omission(found: &Found, report: &mut Report) {
     report.judge("C18", article, ours, if hides { Verdict::Holds } else { Verdict::DoesNotHoldHere });
     // N messages, service time S, offered at distances of 1/R: the last one waits N·(S − 1/R).
     let served = 1e9 / broke.achieved.max(1.0);
-    // Those that were sent and those that waited when the run was given up.
+    // The count includes the messages that were never sent: they waited when the run was given up.
     let messages = broke.latencies.count() as f64;
     let predicted = messages * (served - 1e9 / broke.offered);
     report.note(format!(
@@ -277,7 +277,7 @@ fn judge_inverse(found: &Found, report: &mut Report) {
         held.offered / 1e3,
         broke.offered / 1e3
     );
-    // Less than a fraction of it held: what is measured here is the machine.
+    // The highest rate that held is below 1/`LEAST` of the inverse: the figure shows the busy machine, not the server.
     let verdict = if held.offered < inverse / LEAST {
         Verdict::TooNoisyToSay
     } else {
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!((verdicts[0], verdicts[2]), (Verdict::TooNoisyToSay, Verdict::TooNoisyToSay));
     }
 
-    /// 100 k/s reached 82 k/s while 140 k/s held: which of the two is the knee nobody knows.
+    /// 100 k/s reached 82 k/s while 140 k/s held: the knee is unknown.
     #[test]
     fn rates_that_are_not_monotone_say_nothing() {
         let mut found = planted(1_000);

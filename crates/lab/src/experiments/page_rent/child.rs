@@ -87,7 +87,7 @@ pub struct Period {
     /// The same, of 99 in a hundred: the median of eight equal parts of the period, because one second in which
     /// the disk serves somebody else would decide it alone.
     pub p99_us: f64,
-    /// Those of the eight parts, in order of size.
+    /// The 99th percentiles of the eight parts in microseconds, ascending.
     pub p99_parts_us: Vec<f64>,
     /// The longest.
     pub worst_us: f64,
@@ -100,7 +100,7 @@ impl Period {
         self.delivery_faults as f64 / self.deliveries.max(1) as f64
     }
 
-    /// Between which values they lie with 95%: a count varies by twice its square root.
+    /// The 95% interval of the faults a delivery: a count varies by twice its square root.
     #[must_use]
     pub fn faults_interval(&self) -> (f64, f64) {
         let (faults, deliveries) = (self.delivery_faults as f64, self.deliveries.max(1) as f64);
@@ -108,8 +108,8 @@ impl Period {
         ((faults - spread).max(0.0) / deliveries, (faults + spread) / deliveries)
     }
 
-    /// Between which values the 99th percentile lies with 93%: the second and the last but one of eight parts (the
-    /// median is outside of them if seven of eight fall on one side).
+    /// The 93% interval of the 99th percentile, in microseconds: from the second to the last but one of the eight
+    /// parts. (The median is outside of them if seven of eight fall on one side.)
     #[must_use]
     pub fn p99_interval(&self) -> (f64, f64) {
         match &self.p99_parts_us[..] {

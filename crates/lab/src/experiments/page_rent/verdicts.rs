@@ -70,14 +70,14 @@ pub(super) fn report(sizes: &Sizes, found: &[Found]) -> Report {
     report
 }
 
-/// What expiries add to a figure: between which values it lies, against the same queue without expiries.
+/// The interval of what expiries add to a figure, compared with the same queue without expiries.
 fn added(found: &Found, interval: impl Fn(&Period) -> (f64, f64)) -> Option<(f64, f64)> {
     let quiet = found.periods.iter().find(|period| period.expiries_per_s <= 0.0)?;
     let ((quiet_low, quiet_high), (low, high)) = (interval(quiet), interval(found.periods.last()?));
     Some((low - quiet_high, high - quiet_low))
 }
 
-/// Whether the first adds more; `None`: perhaps, the intervals overlap.
+/// Returns whether `one` is more than `other`; `None` where the intervals overlap and leave it open.
 fn is_more(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
     if one.0 > other.1 {
         Some(true)
@@ -88,12 +88,12 @@ fn is_more(one: (f64, f64), other: (f64, f64)) -> Option<bool> {
     }
 }
 
-/// The binary heap against ours, at the most expiries, each against itself without: the claim holds if the binary heap
-/// keeps more pages, and the deliveries beside it fault more and come later.
+/// Compares the binary heap with ours at the most expiries, each relative to itself without expiries. The claim holds
+/// if the binary heap keeps more pages, and the deliveries beside it fault more and come later.
 fn judged(binary: &Found, ours: &Found) -> Verdict {
     let compare =
         |interval: fn(&Period) -> (f64, f64)| Some(is_more(added(binary, interval)?, added(ours, interval)?));
-    // The pages are counted, not drawn.
+    // Held pages are counted, not sampled: their interval has no width.
     let held = |period: &Period| (period.held_pages, period.held_pages);
     let (Some(loiter), Some(push_out), Some(queue)) =
         (compare(held), compare(Period::faults_interval), compare(Period::p99_interval))
@@ -220,7 +220,8 @@ fn draw(report: &mut Report, found: &[Found]) {
 mod tests {
     use super::*;
 
-    /// Without expiries and with many: pages held, faults of a million deliveries, the 99th percentile of each part.
+    /// A queue's periods without expiries and with many: pages held, faults of a million deliveries, the 99th
+    /// percentile of each part.
     fn queue(quiet: (f64, u64, f64), busy: (f64, u64, f64), spread_us: f64) -> Found {
         let period = |expiries_per_s: f64, (held_pages, delivery_faults, p99_us): (f64, u64, f64)| Period {
             expiries_per_s,
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(judge((200.0, 10_000, 50.0)), Verdict::DoesNotHoldHere);
         assert_eq!(judge((100.0, 12_000, 80.0)), Verdict::DoesNotHoldHere);
         assert_eq!(judge((200.0, 0, 80.0)), Verdict::CannotBeTestedHere);
-        // More, but by less than chance: 100 faults of 10,000, microseconds where the parts differ by ten.
+        // The increase is within chance: 100 faults of 10,000, and microseconds where the parts differ by ten.
         assert_eq!(judge((200.0, 10_100, 50.0)), Verdict::TooNoisyToSay);
         let wide = |busy| queue((0.0, 10_000, 40.0), busy, 10.0);
         let noisy = judged(&wide((200.0, 10_000, 80.0)), &wide((100.0, 10_000, 50.0)));

@@ -93,7 +93,7 @@ impl<M: Mailboxes> Feed<M> {
         }
     }
 
-    /// Whatever it waits for is given up at the stop.
+    /// Indexes until the server stops; the stop ends any wait.
     async fn run(mut self) {
         let mut stopping = self.stopping.clone();
         tokio::select! {
