@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Accelerator, Answer, PATIENCE, ScriptedOrigin, siege::server::connect_from};
+use crate::{Accelerator, Answer, PATIENCE, ScriptedOrigin, connections::connect_from};
 
 /// How the origin is asked: one after the other, each for so long.
 const ORIGIN_TIME: Duration = Duration::from_millis(50);

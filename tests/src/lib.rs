@@ -15,6 +15,7 @@
 //! * [`client`] is an HTTP/1.1 client that keeps every byte and can be as rude as a test needs;
 //! * [`origin`] is a server that does what its script says, good or bad, and remembers what it was asked;
 //! * [`nginx`] runs a real web server over a real documentation tree, [`wordpress`] a real program with its database;
+//! * [`connections`] connects from other addresses of this machine, and with small windows;
 //! * [`content`] makes bodies of any size that can be checked without keeping them, and [`gate`] holds a script back;
 //! * [`clients`] finds programs that others wrote, [`node`] what runs in Node.js and Python;
 //! * [`conformance`] runs the public suite for RFC 9111, [`corpus`] the tables of ambiguous messages;
@@ -45,6 +46,7 @@ pub mod clean_root;
 pub mod client;
 pub mod clients;
 pub mod conformance;
+pub mod connections;
 pub mod content;
 pub mod corpus;
 pub mod crawl;

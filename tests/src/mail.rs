@@ -131,7 +131,7 @@ impl Drop for MailService {
 fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it reads");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it reads");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("it answers");
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).expect("a body")

@@ -11,9 +11,8 @@ use super::{
     Target, Until,
     crowd::{Tally, hold},
     http2, mail,
-    server::connect_from,
 };
-use crate::mail::Smtp;
+use crate::{connections::connect_from, mail::Smtp};
 
 /// One way to attack.
 pub struct Attack {
@@ -111,13 +110,17 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "h2-tiny-windows", tries: "answers a byte at a time", run: http2::tiny_windows },
 ];
 
-/// How long the others wait while renders are prepared: lists of mails are among the first that find no room.
-const PREPARING: Duration = Duration::from_secs(2);
+/// The attacks that hand mails over first, by [`mail::stored`].
+const PREPARED: [&str; 4] = ["mail-render", "mail-nested", "mail-heads", "mail-folds"];
 
 impl Attack {
+    fn is_prepared(&self) -> bool {
+        PREPARED.contains(&self.name)
+    }
+
     fn begin(&self, target: &Target, until: &Until) -> Option<Tally> {
-        if self.name != "mail-render" {
-            thread::sleep(PREPARING);
+        if !self.is_prepared() {
+            until.wait_for_prepared();
         }
         (self.run)(target, until)
     }
@@ -130,12 +133,13 @@ impl Attack {
 #[must_use]
 pub fn run(target: &Target, until: &Until, only: &[String]) -> Vec<(&'static str, Tally)> {
     let wanted = |attack: &&Attack| only.is_empty() || only.iter().any(|name| name == attack.name);
+    let wanted: Vec<_> = ATTACKS.iter().filter(wanted).collect();
+    if target.smtp.is_some() && target.pages.is_some() {
+        until.prepare(wanted.iter().filter(|attack| attack.is_prepared()).count());
+    }
     thread::scope(|scope| {
-        let all: Vec<_> = ATTACKS
-            .iter()
-            .filter(wanted)
-            .map(|attack| (attack.name, scope.spawn(|| attack.begin(target, until))))
-            .collect();
+        let all: Vec<_> =
+            wanted.iter().map(|attack| (attack.name, scope.spawn(|| attack.begin(target, until)))).collect();
         all.into_iter()
             .filter_map(|(name, thread)| Some((name, thread.join().expect("an attack does not panic")?)))
             .collect()
@@ -484,20 +488,10 @@ fn mail_render(target: &Target, until: &Until) -> Option<Tally> {
     let bomb = format!("Content-Type: text/html\r\nSubject: bomb\r\n\r\n<p{attributes}>text</p>\r\n");
     let nested =
         format!("Content-Type: text/html\r\nSubject: deep\r\n\r\n{}\r\n", "<div>\r\n".repeat(60_000));
-    // Beside the others it may take more than one attempt.
-    let list = loop {
-        let _ =
-            (send(target.smtp?, "bomb@night.test", &bomb), send(target.smtp?, "bomb@night.test", &nested));
-        let list = ask(address, "/inbox/bomb@night.test/api/v1/messages?limit=99").unwrap_or_default();
-        if list.contains("\"ID\":\"") {
-            break list;
-        }
-        if until.is_over() {
-            return Some(Tally::default());
-        }
-        thread::sleep(Duration::from_millis(200));
+    let mails = [bomb, nested];
+    let Some(ids) = mail::stored(target.smtp?, address, "bomb", &mails, until) else {
+        return Some(Tally::default());
     };
-    let ids: Vec<&str> = list.split("\"ID\":\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let asked: String = ids
         .iter()
         .map(|id| format!("GET /inbox/bomb@night.test/{id}/frame HTTP/1.1\r\nHost: {address}\r\n\r\n"))

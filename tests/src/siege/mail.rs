@@ -11,6 +11,35 @@ use super::{
 /// Time between two attempts to deliver a mail beside all others.
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// Delivers mails to an inbox until it lists one at least, and returns the identifiers that it lists. Some mails are refused
+/// in a rush; those that were taken are enough. `None`: the siege is over before.
+pub(super) fn stored(
+    smtp: SocketAddr,
+    pages: SocketAddr,
+    inbox: &str,
+    mails: &[String],
+    until: &Until,
+) -> Option<Vec<String>> {
+    let ids = loop {
+        for mail in mails {
+            _ = send(smtp, &format!("{inbox}@night.test"), mail);
+        }
+        let list =
+            ask(pages, &format!("/inbox/{inbox}@night.test/api/v1/messages?limit=99")).unwrap_or_default();
+        let ids = list.split("\"ID\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let ids: Vec<String> = ids.map(str::to_owned).collect();
+        if !ids.is_empty() {
+            break Some(ids);
+        }
+        if until.is_over() {
+            break None;
+        }
+        thread::sleep(AGAIN);
+    };
+    until.note_prepared();
+    ids
+}
+
 /// Delivers mails to an inbox, and asks for `paths` of each, over and over.
 fn look_at(
     (smtp, pages): (SocketAddr, SocketAddr),
@@ -19,26 +48,11 @@ fn look_at(
     paths: &[&str],
     until: &Until,
 ) -> Tally {
-    let list = loop {
-        for mail in mails {
-            // Some mails are refused in a rush; those that were taken are enough.
-            _ = send(smtp, &format!("{inbox}@night.test"), mail);
-        }
-        let list =
-            ask(pages, &format!("/inbox/{inbox}@night.test/api/v1/messages?limit=99")).unwrap_or_default();
-        if list.contains("\"ID\":\"") {
-            break list;
-        }
-        if until.is_over() {
-            return Tally::default();
-        }
-        thread::sleep(AGAIN);
-    };
-    let ids: Vec<&str> = list.split("\"ID\":\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let Some(ids) = stored(smtp, pages, inbox, mails, until) else { return Tally::default() };
     let mut asked = String::new();
     for id in ids {
         for path in paths {
-            let path = path.replace("ID", id);
+            let path = path.replace("ID", &id);
             asked += &format!("GET /inbox/{inbox}@night.test/{path} HTTP/1.1\r\nHost: {pages}\r\n\r\n");
         }
     }

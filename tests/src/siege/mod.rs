@@ -18,7 +18,8 @@ pub mod server;
 
 use std::{
     net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -61,18 +62,37 @@ impl Target {
 pub struct Until {
     end: Instant,
     stopped: AtomicBool,
+    /// Attacks that have not yet handed over the mails that they are about.
+    unprepared: AtomicUsize,
 }
 
 impl Until {
     /// After so long.
     #[must_use]
     pub fn after(time: Duration) -> Self {
-        Self { end: Instant::now() + time, stopped: AtomicBool::new(false) }
+        Self { end: Instant::now() + time, stopped: AtomicBool::new(false), unprepared: AtomicUsize::new(0) }
     }
 
     /// Before its time.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets how many attacks hand mails over before the others begin: beside a flood they find no room.
+    pub(crate) fn prepare(&self, attacks: usize) {
+        self.unprepared.store(attacks, Ordering::Release);
+    }
+
+    /// Notes that one attack has handed its mails over.
+    pub(crate) fn note_prepared(&self) {
+        self.unprepared.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Waits until every attack has handed its mails over.
+    pub(crate) fn wait_for_prepared(&self) {
+        while self.unprepared.load(Ordering::Acquire) > 0 && !self.is_over() {
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Whether it is.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::Target;
-use crate::program;
+use crate::{connections::connect_from, program};
 
 /// A running `nighttrain serve` with default limits; killed when dropped.
 #[derive(Debug)]
@@ -158,16 +158,4 @@ pub fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
 /// As the kernel says.
 pub fn connect_as_guest(address: SocketAddr) -> std::io::Result<TcpStream> {
     connect_from([127, 0, 0, 2], address)
-}
-
-/// Connects from an address of one's own: attackers of one address stand in each other's way.
-///
-/// # Errors
-/// As the kernel says.
-pub fn connect_from(from: [u8; 4], address: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((from, 0)).into())?;
-    socket.connect_timeout(&address.into(), Duration::from_secs(10))?;
-    socket.set_tcp_nodelay(true)?;
-    Ok(socket.into())
 }

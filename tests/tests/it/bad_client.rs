@@ -10,8 +10,8 @@
 use std::{thread, time::Duration};
 
 use tests::{
-    Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin, content::content, eventually,
-    on_one_core_and_on_two,
+    Accelerator, Answer, Client, End, Next, Request, ScriptedOrigin, connections::connect_from,
+    content::content, eventually, on_one_core_and_on_two,
 };
 
 on_one_core_and_on_two! {
@@ -353,11 +353,9 @@ fn connections_beyond_a_clients_share_are_closed(cores: &str) {
         assert!(!said.starts_with(b"HTTP/1.1 200 "), "{}", said.escape_ascii());
         assert!(accelerator.stat().count("limits.connections_per_client") >= refused);
     }
-    // Another client's share is its own: all of 127.0.0.0/8 is this machine.
-    let other = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-    other.bind(&std::net::SocketAddr::from(([127, 0, 0, 2], 0)).into()).expect("every 127.x.x.x is ours");
-    other.connect(&accelerator.address().into()).expect("the server listens");
-    Client::over(other.into()).expect("a socket").get(WELL).expect_status(200);
+    // Another client's share is its own.
+    let other = connect_from([127, 0, 0, 2], accelerator.address()).expect("the server listens");
+    Client::over(other).expect("a socket").get(WELL).expect_status(200);
     drop(kept);
     eventually("there is room again", || {
         let mut client = accelerator.connect();

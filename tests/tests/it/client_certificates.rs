@@ -217,7 +217,7 @@ fn a12_no_other_connection_is_a_way_around_a_certificate(cores: &str) {
     assert_eq!(sent_on.header("Location"), Some("https://members.example/passed"), "{port}");
     assert_eq!(sites.accelerator.fetch(&plain("wish.example")).expect_status(200).text(), "nobody");
     assert_eq!(sites.accelerator.fetch(&plain("open.example")).expect_status(200).text(), "nobody");
-    let proxy = tests::siege::server::connect_from([127, 0, 0, 2], sites.accelerator.address());
+    let proxy = tests::connections::connect_from([127, 0, 0, 2], sites.accelerator.address());
     let mut proxy = tests::Client::over(proxy.expect("connected")).expect("a client");
     proxy.send(
         b"GET /passed HTTP/1.1\r\nHost: members.example\r\nX-Forwarded-Proto: https\r\nX-Client-Cert: CN=root\r\n\r\n",

@@ -16,7 +16,7 @@ use std::{
 
 use tests::{
     Accelerator, Answer, Client, Request, ScriptedOrigin, accelerator::Setup, certificate::Certificate,
-    content::content, eventually, on_one_core_and_on_two,
+    connections::connect_with_small_window, content::content, eventually, on_one_core_and_on_two,
 };
 
 on_one_core_and_on_two! {
@@ -37,12 +37,8 @@ fn site(body: &[u8]) -> ScriptedOrigin {
     origin
 }
 
-/// A connection with a small buffer, so that what is not read waits at the server.
 fn narrow(accelerator: &Accelerator) -> TcpStream {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-    socket.set_recv_buffer_size(4096).expect("set");
-    socket.connect(&accelerator.address().into()).expect("connected");
-    socket.into()
+    connect_with_small_window(accelerator.address()).expect("the server listens")
 }
 
 fn a30_who_reads_too_slowly_is_cut_and_who_reads_slowly_is_not(cores: &str) {

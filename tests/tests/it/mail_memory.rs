@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tests::mail::{MailService, Smtp};
+use tests::{
+    connections::connect_from,
+    mail::{MailService, Smtp},
+};
 
 const MIB: u64 = 1 << 20;
 /// Of memory that is nobody's any more, this much may stay, and after this time.
@@ -28,9 +31,15 @@ fn anonymous_bytes(mail: &MailService) -> u64 {
     field.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
+/// One of as many clients as have the shares of memory that `NEEDED_MIN` takes.
+fn client(number: u8) -> [u8; 4] {
+    [127, 0, 0, 10 + number % 8]
+}
+
 /// A mail under way: so many bytes of it.
-fn half_a_mail(mail: &MailService, bytes: usize) -> Smtp {
-    let mut client = Smtp::greeted(mail.smtp).expect("it greets");
+fn half_a_mail(mail: &MailService, from: [u8; 4], bytes: usize) -> Smtp {
+    let stream = connect_from(from, mail.smtp).expect("it listens");
+    let mut client = Smtp::over(stream).expect("it greets");
     client.say("MAIL FROM:<a@b.example>\r\n").expect("it answers");
     client.say("RCPT TO:<large@b.example>\r\n").expect("it answers");
     client.say("DATA\r\n").expect("it answers");
@@ -40,8 +49,8 @@ fn half_a_mail(mail: &MailService, bytes: usize) -> Smtp {
 }
 
 /// A page that is asked for and not read.
-fn unread(mail: &MailService, path: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(mail.http).expect("it listens");
+fn unread(mail: &MailService, from: [u8; 4], path: &str) -> TcpStream {
+    let mut stream = connect_from(from, mail.http).expect("it listens");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     // It has begun.
     stream.read_exact(&mut [0; 12]).expect("it answers");
@@ -70,8 +79,8 @@ fn what_many_connections_needed_is_given_back_when_they_are_gone() {
     let before = anonymous_bytes(&mail);
     let mut most = before;
     for _ in 0..2 {
-        let senders: Vec<_> = (0..400).map(|_| half_a_mail(&mail, 240 << 10)).collect();
-        let readers: Vec<_> = (0..48).map(|_| unread(&mail, &path)).collect();
+        let senders: Vec<_> = (0..400_u16).map(|n| half_a_mail(&mail, client(n as u8), 240 << 10)).collect();
+        let readers: Vec<_> = (0..48).map(|n| unread(&mail, client(n), &path)).collect();
         // The senders' bytes lie in the sockets at first.
         let begun = Instant::now();
         while most < before + NEEDED_MIN && begun.elapsed() < NEEDED_WITHIN {

@@ -10,6 +10,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use tests::{
     Accelerator, Answer, Client, End, Headers, Next, Request, Response, ScriptedOrigin, byteranges,
+    connections::connect_with_small_window,
     content::{content, differs},
     eventually, on_one_core_and_on_two,
 };
@@ -377,10 +378,6 @@ fn a_reader_that_has_stopped_is_cut(cores: &str) {
     ask(&mut accelerator.connect(), 1, size);
 }
 
-/// A client whose kernel takes next to nothing beforehand, so that what it does not read stays with the server.
 fn with_small_window(server: SocketAddr) -> Client {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-    socket.set_recv_buffer_size(4096).expect("a receive buffer's size can be set");
-    socket.connect_timeout(&server.into(), Duration::from_secs(60)).expect("the server listens");
-    Client::over(socket.into()).expect("a socket")
+    Client::over(connect_with_small_window(server).expect("the server listens")).expect("a socket")
 }

@@ -5,14 +5,11 @@
     reason = "a test may block, and stop at the first surprise"
 )]
 
-use std::{
-    io::Read as _,
-    net::{SocketAddr, TcpStream},
-};
+use std::io::Read as _;
 
 use tests::{
-    Accelerator, Answer, Client, Request, ScriptedOrigin, accelerator::Setup, eventually,
-    on_one_core_and_on_two,
+    Accelerator, Answer, Client, Request, ScriptedOrigin, accelerator::Setup, connections::connect_from,
+    eventually, on_one_core_and_on_two,
 };
 
 on_one_core_and_on_two! {
@@ -34,10 +31,7 @@ fn before(origin: &ScriptedOrigin, cores: &str) -> Setup {
 
 /// A client that comes from an address of loopback's.
 fn from(address: [u8; 4], accelerator: &Accelerator) -> Client {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-    socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of loopback");
-    socket.connect(&accelerator.address().into()).expect("connected");
-    Client::over(TcpStream::from(socket)).expect("a client")
+    Client::over(connect_from(address, accelerator.address()).expect("connected")).expect("a client")
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: site.test\r\n\r\n";

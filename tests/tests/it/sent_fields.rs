@@ -6,9 +6,12 @@
     reason = "a test may block, and stop at the first surprise"
 )]
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::Ipv4Addr;
 
-use tests::{Accelerator, Answer, Client, Request, Response, ScriptedOrigin, on_one_core_and_on_two};
+use tests::{
+    Accelerator, Answer, Client, Request, Response, ScriptedOrigin, connections::connect_from,
+    on_one_core_and_on_two,
+};
 
 on_one_core_and_on_two! {
     a_variant_is_keyed_as_sent,
@@ -21,12 +24,8 @@ on_one_core_and_on_two! {
 
 /// Sends a request from another address of this machine.
 fn from(address: [u8; 4], running: &Accelerator, request: &Request) -> Response {
-    let from = SocketAddr::new(IpAddr::V4(Ipv4Addr::from(address)), 0);
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
-        .expect("a socket");
-    rustix::net::bind(&socket, &from).expect("an address of loopback");
-    rustix::net::connect(&socket, &running.address()).expect("it listens");
-    let mut client = Client::over(TcpStream::from(socket)).expect("a client");
+    let stream = connect_from(address, running.address()).expect("it listens");
+    let mut client = Client::over(stream).expect("a client");
     client.exchange(request)
 }
 

@@ -10,7 +10,9 @@ use std::{
 };
 
 use tests::{
-    PATIENCE, eventually,
+    PATIENCE,
+    connections::connect_from,
+    eventually,
     mail::Smtp,
     node::{artifacts, node_modules, source_tree, succeeds},
     program,
@@ -159,11 +161,7 @@ fn a_mail_is_announced_and_its_page_is_fresh_through_the_accelerator() {
 fn a_mail_by_the_api_comes_from_the_visitor_and_not_from_the_accelerator() {
     let all = Everything::start(&[]);
     let ask = |request: String| {
-        let socket =
-            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-        socket.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).expect("this machine's");
-        socket.connect(&all.cache.into()).expect("it listens");
-        let mut stream = TcpStream::from(socket);
+        let mut stream = connect_from([127, 0, 0, 2], all.cache).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         stream.write_all(request.as_bytes()).expect("it reads");
         let mut text = String::new();
