@@ -21,9 +21,8 @@ impl Address<'_> {
         if self.name.is_empty() { &self.address } else { &self.name }
     }
 
-    /// Bytes of the name and the address together.
-    pub(super) fn bytes(&self) -> usize {
-        self.name.len() + self.address.len()
+    fn into_owned(self) -> Address<'static> {
+        Address { name: self.name.into_owned().into(), address: self.address.into_owned().into() }
     }
 
     fn write_to(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
@@ -68,15 +67,42 @@ pub fn decode(value: &[u8]) -> Cow<'_, str> {
     if value.is_ascii() && memchr::memmem::find(value, b"=?").is_none() {
         return printable_lossy(value);
     }
-    let mut field = Vec::with_capacity(value.len() + 16);
-    field.extend_from_slice(b"Subject: ");
-    field.extend_from_slice(value.trim_ascii());
-    field.extend_from_slice(b"\r\n\r\n");
+    Cow::Owned(printable(&decode_words(value)).into_owned())
+}
+
+/// The same, with everything that stands in it.
+pub(super) fn decode_words(value: &[u8]) -> String {
+    super::words::decoded(value)
+}
+
+/// When a Date field is, in seconds since 1970.
+pub(super) fn decode_date(value: &[u8]) -> Option<i64> {
+    let field = field(b"Date: ", value);
+    let parsed = MessageParser::default().parse_headers(&field)?;
+    let date = parsed.date()?;
+    date.is_valid().then(|| date.to_timestamp())
+}
+
+/// All mailboxes of a field, those of groups too; at most [`ADDRESSES_MAX`].
+pub(super) fn decode_addresses(value: &[u8]) -> Vec<Address<'static>> {
+    let field = field(b"To: ", &value[..value.len().min(ADDRESSES_BYTES_MAX)]);
     let parsed = MessageParser::default().parse_headers(&field);
-    match parsed.as_ref().and_then(|message| message.subject()) {
-        Some(subject) => Cow::Owned(printable(subject).into_owned()),
-        None => printable_lossy(value),
-    }
+    let Some(addresses) = parsed.as_ref().and_then(|message| message.to()) else { return Vec::new() };
+    addresses.iter().take(ADDRESSES_MAX).map(|parsed| address(parsed).into_owned()).collect()
+}
+
+/// Mailboxes of one field.
+const ADDRESSES_MAX: usize = super::HEADERS_MAX;
+/// Bytes of a field with mailboxes that are read.
+const ADDRESSES_BYTES_MAX: usize = 1 << 20;
+
+/// A field for the library's grammar, with encoded words that a character was cut into put together.
+fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut field = Vec::with_capacity(name.len() + value.len() + 16);
+    field.extend_from_slice(name);
+    field.extend_from_slice(&super::words::joined(value.trim_ascii()));
+    field.extend_from_slice(b"\r\n\r\n");
+    field
 }
 
 /// The first mailbox of a From field.
@@ -114,21 +140,14 @@ fn is_plain_mailbox(text: &str) -> bool {
     })
 }
 
-/// The same by the whole grammar (RFC 5322, 3.4).
+/// Parses an address by the whole grammar (RFC 5322, 3.4).
 fn parsed_address(value: &[u8]) -> Address<'static> {
-    let mut field = Vec::with_capacity(value.len() + 16);
-    field.extend_from_slice(b"From: ");
-    field.extend_from_slice(value.trim_ascii());
-    field.extend_from_slice(b"\r\n\r\n");
+    let field = field(b"From: ", value);
     let parsed = MessageParser::default().parse_headers(&field);
     parsed
         .as_ref()
         .and_then(|message| message.from())
-        .and_then(|addresses| addresses.first().map(address))
-        .map(|Address { name, address }| Address {
-            name: name.into_owned().into(),
-            address: address.into_owned().into(),
-        })
+        .and_then(|addresses| addresses.first().map(|parsed| address(parsed).into_owned()))
         .unwrap_or_else(|| Address {
             name: printable_lossy(value).into_owned().into(),
             address: Cow::Borrowed(""),

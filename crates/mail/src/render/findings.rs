@@ -112,13 +112,16 @@ pub fn targets(html: &str, until: &Until) -> Vec<String> {
     targets
 }
 
+/// Whether a text ends in this word, in letters of either case.
+fn ends(text: &[u8], word: &[u8]) -> bool {
+    text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
+}
+
 fn push_targets(html: &str, targets: &mut Vec<String>, until: &Until) -> Result<(), Enough> {
     until.pay(html.len())?;
     for equals in memchr::memchr_iter(b'=', html.as_bytes()) {
         let before = html[..equals].trim_ascii_end().as_bytes();
-        if !(super::guard::ends_ignoring_case(before, b"href")
-            || super::guard::ends_ignoring_case(before, b"src"))
-        {
+        if !(ends(before, b"href") || ends(before, b"src")) {
             continue;
         }
         // As far as is searched: what is not closed would be looked through again for each.
@@ -226,37 +229,164 @@ const CODE_WORDS: &[&str] = &[
     "קוד",
 ];
 
-/// One-time codes: 4 to 8 digits (perhaps in two groups), or 6 to 10 capitals and digits mixed, standing alone; those
-/// beside a word that speaks of a code first. Years, times, amounts and parts of links are none.
+/// Words behind which a code stands. Lower case.
+const CODE_NAMES: &[&str] = &[
+    "code",
+    "otp",
+    "pin",
+    "passcode",
+    "password",
+    "token",
+    "código",
+    "codigo",
+    "codice",
+    "kod",
+    "コード",
+    "番号",
+    "验证码",
+    "驗證碼",
+    "인증번호",
+    "код",
+    "קוד",
+];
+/// What may stand between the two.
+const CODE_VERBS: &[&str] = &[" is", " are", " lautet", " ist", " est", " es", " è", "は", "为", "是"];
+/// Words behind which a number is no code. Lower case.
+const OTHER_NAMES: &[&str] = &[
+    "phone",
+    "tel",
+    "tel.",
+    "call",
+    "fax",
+    "mobile",
+    "order",
+    "invoice",
+    "ticket",
+    "account",
+    "zip",
+    "postcode",
+    "postal",
+    "ref",
+    "reference",
+    "tracking",
+    "customer",
+    "bestellung",
+    "bestellnummer",
+    "rechnung",
+    "kundennummer",
+    "plz",
+    "telefon",
+];
+/// Of what stands before a number as much is looked at for those.
+const BEFORE_CHARACTERS: usize = 24;
+
+/// One-time codes: 4 to 8 digits (perhaps in groups, or one a cell), or capitals and digits mixed, standing alone; the one
+/// behind "code is" first, then those beside a word that speaks of a code. Years, times, amounts, parts of links and the
+/// numbers of phones, orders and places are none, or come last.
 #[must_use]
 pub fn codes(subject: &str, text: &str) -> Vec<String> {
     let whole = format!("{}\n{}", cut(subject, SEARCHED_BYTES_MAX), cut(text, SEARCHED_BYTES_MAX));
     let mut found: Vec<(u32, usize, String)> = Vec::new();
     let mut known = HashSet::new();
-    for (at, word) in words(&whole) {
-        let Some(code) = as_code(&whole, at, word) else { continue };
-        let near = near(&whole, at, word.len());
+    let in_words = words(&whole).filter_map(|(at, word)| Some((at, word.len(), as_code(&whole, at, word)?)));
+    for (at, length, code) in in_words.chain(digit_a_cell(&whole)) {
+        let near = near(&whole, at, length);
         let spoken_of = CODE_WORDS.iter().any(|sign| near.contains(sign));
         let alone = whole[..at].lines().next_back().unwrap_or_default().trim().is_empty()
-            && whole[at + word.len()..].lines().next().unwrap_or_default().trim().is_empty();
+            && whole[at + length..].lines().next().unwrap_or_default().trim().is_empty();
+        let before = before(&whole[..at]);
+        let is_named = is_named_code(&before);
+        let is_other = !is_named && is_named_otherwise(&before);
         let digits_only = code.bytes().all(|byte| byte.is_ascii_digit());
         let is_year = code.len() == 4 && (code.starts_with("19") || code.starts_with("20"));
         let rank = match (spoken_of, alone) {
-            (true, true) => 0,
-            (true, false) if digits_only && code.len() == 6 => 1,
-            (true, false) => 2,
-            (false, true) => 3,
+            _ if is_named => 0,
+            (true, true) => 1,
+            (true, false) if digits_only && code.len() == 6 => 2,
+            (true, false) => 3,
+            (false, true) => 4,
             (false, false) => continue,
         };
-        if (is_year && rank > 0) || (!digits_only && !spoken_of) {
+        if (is_year && rank > 1) || (!digits_only && !spoken_of && !is_named) {
             continue;
         }
         if known.insert(code.clone()) {
-            found.push((rank, at, code));
+            found.push((rank + if is_other { OTHER_RANK } else { 0 }, at, code));
         }
     }
     found.sort();
     found.into_iter().map(|(_, _, code)| code).take(CODES_MAX).collect()
+}
+
+/// Behind all that nothing counts against.
+const OTHER_RANK: u32 = 10;
+
+/// The end of the line before a number, in lower case.
+fn before(text: &str) -> String {
+    let line = text.rsplit('\n').next().unwrap_or_default();
+    let mut end: Vec<char> = line.chars().rev().take(BEFORE_CHARACTERS).collect();
+    end.reverse();
+    end.into_iter().collect::<String>().to_lowercase()
+}
+
+/// Whether what stands before a number says that it is the code.
+fn is_named_code(before: &str) -> bool {
+    let signs = |text: &str| -> usize {
+        text.trim_end_matches(|c: char| {
+            c.is_whitespace() || matches!(c, ':' | '=' | '-' | '–' | '"' | '*' | '：' | '#' | '(')
+        })
+        .len()
+    };
+    let mut rest = &before[..signs(before)];
+    if let Some(shorter) = CODE_VERBS.iter().find_map(|verb| rest.strip_suffix(verb)) {
+        rest = &shorter[..signs(shorter)];
+    }
+    let word = |name: &&&str| {
+        rest.strip_suffix(**name).is_some_and(|head| !head.ends_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    CODE_NAMES.iter().any(|name| word(&name))
+        && !["zip code", "postal code", "promo code"].iter().any(|name| rest.ends_with(name))
+}
+
+/// Whether it says that it is something else: a word of its own sentence, behind any other number.
+fn is_named_otherwise(before: &str) -> bool {
+    let mut is_other = false;
+    for word in before.split_whitespace() {
+        let name = word.trim_matches([':', '#', '(', ',']);
+        if OTHER_NAMES.contains(&name) {
+            is_other = true;
+        } else if word.ends_with(['.', '!', '?', ';']) || word.bytes().any(|byte| byte.is_ascii_digit()) {
+            is_other = false;
+        }
+    }
+    is_other
+}
+
+/// Single digits with nothing but blanks between them: one a cell, as many mails draw a code. Not "1 2 3 4", the numbers of
+/// pages.
+fn digit_a_cell(text: &str) -> Vec<(usize, usize, String)> {
+    let mut runs: Vec<(usize, usize, String)> = Vec::new();
+    let mut run: Option<(usize, usize, String)> = None;
+    let mut end = |run: &mut Option<(usize, usize, String)>| {
+        let Some((begin, last, digits)) = run.take() else { return };
+        let is_counting = digits.bytes().zip(b'1'..).all(|(digit, counted)| digit == counted);
+        if (4..=8).contains(&digits.len()) && !is_counting {
+            runs.push((begin, last + 1 - begin, digits));
+        }
+    };
+    for word in text.split_whitespace() {
+        let at = word.as_ptr() as usize - text.as_ptr() as usize;
+        match (word.as_bytes(), &mut run) {
+            ([digit @ b'0'..=b'9'], Some((_, last, digits))) => {
+                *last = at;
+                digits.push(char::from(*digit));
+            }
+            ([digit @ b'0'..=b'9'], None) => run = Some((at, at, char::from(*digit).to_string())),
+            _ => end(&mut run),
+        }
+    }
+    end(&mut run);
+    runs
 }
 
 /// Runs of letters, digits and single joiners, with their place.
@@ -291,6 +421,23 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn as_code(whole: &str, at: usize, word: &str) -> Option<String> {
     // Bytes are compared, so a character of several is no digit.
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let groups: Vec<&str> = word.split('-').collect();
+    let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    match &*groups {
+        // "12-34-56"
+        [one, two, three] if groups.iter().all(|group| group.len() == 2 && digits(group)) => {
+            return Some([*one, two, three].concat());
+        }
+        // "AB12-CD34"
+        [one, two]
+            if one.len() == 4 && two.len() == 4 && word.bytes().any(|byte| byte.is_ascii_uppercase()) =>
+        {
+            let is_mixed = one.bytes().chain(two.bytes()).all(is_capital)
+                && word.bytes().any(|byte| byte.is_ascii_digit());
+            return is_mixed.then(|| word.to_owned());
+        }
+        _ => {}
+    }
     // "G-123456", "123-456", "123456"
     let body = match word.split_once('-') {
         Some((prefix, rest)) if digits(prefix) && digits(rest) && prefix.len() == rest.len() => {

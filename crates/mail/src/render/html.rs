@@ -577,16 +577,40 @@ pub fn is_image(content_type: &str) -> bool {
     )
 }
 
+/// As what a part is drawn where the mail names it as a picture: its type, or what its name's end says of bytes of no known
+/// type. An SVG is drawn by `<img>` as any picture, which runs no script and fetches nothing (SVG 2, 2.5).
+pub(crate) fn picture_type(attachment: &super::Attachment) -> Option<&str> {
+    match &*attachment.content_type {
+        kind if is_image(kind) || kind == "image/svg+xml" => Some(kind),
+        "application/octet-stream" => {
+            let (_, end) = attachment.filename.rsplit_once('.')?;
+            Some(match &*end.to_ascii_lowercase() {
+                "png" => "image/png",
+                "jpg" | "jpeg" => "image/jpeg",
+                "gif" => "image/gif",
+                "webp" => "image/webp",
+                "bmp" => "image/bmp",
+                "avif" => "image/avif",
+                "svg" => "image/svg+xml",
+                _ => return None,
+            })
+        }
+        _ => None,
+    }
+}
+
 /// The paths of the mail's own pictures, by their Content-IDs.
 pub(super) fn pictures<'a>(
     attachments: impl Iterator<Item = &'a super::Attachment>,
     below: &str,
 ) -> HashMap<String, String> {
-    let named = attachments.filter(|attachment| is_image(&attachment.content_type));
+    let named = attachments.filter(|attachment| picture_type(attachment).is_some());
     let path = |attachment: &super::Attachment| {
         let name =
             percent_encoding::utf8_percent_encode(&attachment.filename, percent_encoding::NON_ALPHANUMERIC);
-        format!("{below}/{}/{name}", attachment.part)
+        // A browser draws what is named a picture only if it is sent as one.
+        let as_picture = if is_image(&attachment.content_type) { "" } else { "?picture=1" };
+        format!("{below}/{}/{name}{as_picture}", attachment.part)
     };
     let mut pictures = HashMap::new();
     for attachment in named {

@@ -1,7 +1,7 @@
 //! A mail's bytes as what people and programs read. On request, never on arrival.
 //!
 //! ```text
-//!  raw bytes ─▶ guard (bounds on structure) ─▶ mail-parser ─▶ Reading ─┬▶ text, headers, attachments
+//!  raw bytes ─▶ tree of parts (bounded) ─▶ bodies chosen ─▶ Reading ────┬▶ text, headers, attachments
 //!                                                                      ├▶ html: its cost counted, cleaned
 //!                                                                      └▶ links, one-time codes
 //! ```
@@ -9,33 +9,37 @@
 //! cost is bounded by the constants below and in [`cost`]; what a bound cuts off is said in a [`Notice`] beside what is
 //! shown. Callers with a clock, or with a client that may go, set the limit [`Until`]: each loop pays it for its steps.
 
+mod bodies;
+mod charset;
 pub mod cost;
 pub mod css;
 pub mod fields;
 pub mod findings;
-mod guard;
 mod heads;
 pub mod html;
 mod lists;
+mod mime;
+mod parameters;
 mod parts;
 mod plain;
 mod sources;
 mod transfer;
 mod tree;
 pub mod until;
+mod words;
 
 use std::borrow::Cow;
 
-use mail_parser::{HeaderName, Message, MessageParser, PartType};
+use mail_parser::HeaderName;
 
-use self::{fields::Address, guard::Guarded};
+use self::{bodies::Bodies, fields::Address, mime::Tree};
 pub use self::{
     parts::{Attachment, Piece},
     until::{Enough, Until},
 };
 
-/// Of a larger mail only the beginning is taken apart; its source is whole. Less than half of `http-bytes-max`, which is
-/// what one client may hold.
+/// Bytes of a mail that are taken apart; a larger mail's source is whole. Less than half of `http-bytes-max`, the share
+/// of one client.
 pub const PARSED_BYTES_MAX: usize = 28 * 1024 * 1024;
 /// Of a longer text only the beginning is shown.
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
@@ -73,10 +77,10 @@ pub enum Notice {
     /// Beyond [`ATTACHMENTS_MAX`].
     #[error("There are too many attachments to list them all. The source has all of them.")]
     AttachmentsCut,
-    /// More levels than `guard::NESTED_MAX`.
-    #[error("This mail contains mails within mails, too deep to be taken apart. The source has all of it.")]
+    /// More levels than `mime::DEPTH_MAX`.
+    #[error("This mail has parts within parts, too deep to be taken apart. The source has all of it.")]
     TooDeep,
-    /// More than `guard::CONTINUATIONS_MAX`.
+    /// More than `parameters::PIECES_MAX`.
     #[error("There are too many parameters to read them all. The source has all of them.")]
     ParametersCut,
     /// Neither head nor body could be told.
@@ -86,15 +90,20 @@ pub enum Notice {
 
 /// A mail taken apart.
 pub struct Reading<'a> {
-    message: Message<'a>,
+    raw: &'a [u8],
+    tree: &'a Tree,
+    bodies: Bodies,
     attachments: Vec<Attachment>,
     notices: Vec<Notice>,
     until: &'a Until,
 }
 
-/// The bytes as the parser may see them; a [`Reading`] borrows from it.
+/// A mail's bytes and where its parts are; a [`Reading`] borrows from it.
 pub struct Prepared<'a> {
-    guarded: Guarded<'a>,
+    raw: &'a [u8],
+    tree: Tree,
+    is_cut: bool,
+    is_in_time: bool,
     granted: Granted<'a>,
 }
 
@@ -115,7 +124,7 @@ impl Granted<'_> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Prepares a mail without a limit of time, for callers that have neither a client nor a clock; others use
+    /// Finds the parts of a mail without a limit of time, for callers that have neither a client nor a clock; others use
     /// [`Self::within`].
     #[must_use]
     pub fn new(raw: &'a [u8]) -> Self {
@@ -129,52 +138,66 @@ impl<'a> Prepared<'a> {
     }
 
     fn granted(raw: &'a [u8], granted: Granted<'a>) -> Self {
-        let guarded = guard::guard(raw, granted.until())
-            .unwrap_or_else(|Enough| Guarded { bytes: Cow::Borrowed(&[]), notices: vec![Notice::TimeOver] });
-        Self { guarded, granted }
+        let parsed = &raw[..raw.len().min(PARSED_BYTES_MAX)];
+        let is_cut = parsed.len() < raw.len();
+        match Tree::of(parsed, granted.until()) {
+            Ok(tree) => Self { raw: parsed, tree, is_cut, is_in_time: true, granted },
+            Err(Enough) => Self { raw: &[], tree: Tree::empty(), is_cut, is_in_time: false, granted },
+        }
     }
 
-    /// Takes the mail apart.
+    /// Says what each part is.
     #[must_use]
     pub fn read(&self) -> Reading<'_> {
-        Reading::new(&self.guarded, self.granted.until())
+        Reading::new(self)
     }
 }
 
 impl<'a> Reading<'a> {
-    fn new(guarded: &'a Guarded<'_>, until: &'a Until) -> Self {
-        let mut notices = guarded.notices.clone();
-        // The parser cannot be interrupted. Bounds limit what it makes of heads, and how often it goes over multiparts.
-        let is_granted = until.pay(guarded.bytes.len()).is_ok();
-        if !is_granted && !notices.contains(&Notice::TimeOver) {
-            notices.push(Notice::TimeOver);
-        }
-        // A blank line in front makes a body of what has no head at all.
-        let message = MessageParser::default()
-            .parse(if is_granted { &*guarded.bytes } else { &[] })
-            .filter(|message| !message.parts.is_empty())
-            .unwrap_or_else(|| {
-                if is_granted && !notices.contains(&Notice::TimeOver) {
-                    notices.push(Notice::NotAMail);
-                }
-                Message {
-                    parts: vec![mail_parser::MessagePart::default()],
-                    raw_message: Cow::Borrowed(&guarded.bytes),
-                    ..Message::default()
-                }
-            });
-        let (mut attachments, cut) = parts::attachments(&message);
-        if notices.contains(&Notice::MailCut) {
+    fn new(prepared: &'a Prepared<'_>) -> Self {
+        let Prepared { raw, tree, is_cut, is_in_time, granted } = prepared;
+        let until = granted.until();
+        let bodies = bodies::of(tree);
+        let (mut attachments, cut) = parts::attachments(raw, tree, &bodies, until);
+        if *is_cut {
             // The one that goes to the end is not all there.
-            attachments.retain(|attachment| !parts::is_last(&message, attachment));
+            attachments.retain(|own| tree.parts[own.part as usize].body.end < raw.len());
         }
-        if cut {
-            notices.push(Notice::AttachmentsCut);
-        }
-        if message.headers().len() > HEADERS_MAX {
-            notices.push(Notice::HeadersCut);
-        }
-        Self { message, attachments, notices, until }
+        let has_more_fields = mime::fields(&raw[tree.parts[0].head.clone()]).nth(HEADERS_MAX).is_some();
+        let notices = [
+            (*is_cut, Notice::MailCut),
+            (!is_in_time, Notice::TimeOver),
+            (tree.are_heads_cut, Notice::HeadCut),
+            (!tree.is_mail, Notice::NotAMail),
+            (tree.is_too_deep, Notice::TooDeep),
+            (tree.are_parameters_cut, Notice::ParametersCut),
+            (cut || tree.is_cut, Notice::AttachmentsCut),
+            (has_more_fields, Notice::HeadersCut),
+        ];
+        let notices = notices.into_iter().filter_map(|(is_so, notice)| is_so.then_some(notice)).collect();
+        Self { raw, tree, bodies, attachments, notices, until }
+    }
+
+    /// The mail's own head.
+    fn head(&self) -> &'a [u8] {
+        &self.raw[self.tree.parts[0].head.clone()]
+    }
+
+    /// The first field of that name, which is the one that counts where a sender wrote several.
+    fn field(&self, name: &str) -> &'a [u8] {
+        let head = self.head();
+        if self.grants(head.len()) { mime::first(head, name).unwrap_or_default() } else { &[] }
+    }
+
+    /// The text of a part; all of it is paid for, as all of it is decoded.
+    fn text_of(&self, number: usize) -> Result<Cow<'a, str>, Enough> {
+        let part = &self.tree.parts[number];
+        let charset = part.charset.as_deref();
+        self.until.pay(part.body.len())?;
+        Ok(match parts::bytes(self.raw, part) {
+            Cow::Borrowed(bytes) => charset::decoded(charset, bytes),
+            Cow::Owned(bytes) => Cow::Owned(charset::decoded(charset, &bytes).into_owned()),
+        })
     }
 
     /// Returns whether the limit has not ended, so that nothing is missing for lack of time.
@@ -183,7 +206,7 @@ impl<'a> Reading<'a> {
         !self.until.has_ended()
     }
 
-    /// What is not shown, and why.
+    /// Returns what is not shown, and why.
     #[must_use]
     pub fn notices(&self) -> &[Notice] {
         &self.notices
@@ -192,23 +215,14 @@ impl<'a> Reading<'a> {
     /// The subject, decoded; empty if there is none.
     #[must_use]
     pub fn subject(&self) -> String {
-        fields::printable(self.message.subject().unwrap_or_default()).into_owned()
+        fields::decode(self.field("Subject")).into_owned()
     }
 
-    /// The mailboxes in a field.
+    /// The mailboxes in the first field of that name.
     #[must_use]
-    pub fn addresses(&self, field: HeaderName<'static>) -> Vec<Address<'_>> {
-        let mut all = Vec::new();
-        for value in self.message.header_values(field) {
-            if let Some(addresses) = value.as_address() {
-                let granted = addresses.iter().take(HEADERS_MAX - all.len());
-                all.extend(granted.map(fields::address).take_while(|address| self.grants(address.bytes())));
-            }
-            if all.len() >= HEADERS_MAX || !self.is_in_time() {
-                break;
-            }
-        }
-        all
+    pub fn addresses(&self, field: HeaderName<'static>) -> Vec<Address<'static>> {
+        let value = self.field(field.as_str());
+        if self.grants(value.len()) { fields::decode_addresses(value) } else { Vec::new() }
     }
 
     /// Pays for `steps` steps and returns whether they are granted.
@@ -219,61 +233,46 @@ impl<'a> Reading<'a> {
     /// The Date field in milliseconds since 1970; nothing if it is missing or none.
     #[must_use]
     pub fn date_ms(&self) -> Option<i64> {
-        let date = self.message.date()?;
-        date.is_valid().then(|| date.to_timestamp().saturating_mul(1000))
+        fields::decode_date(self.field("Date")).map(|seconds| seconds.saturating_mul(1000))
     }
 
     /// The Message-ID, without its angle brackets; empty if there is none.
     #[must_use]
     pub fn message_id(&self) -> String {
-        fields::printable(self.message.message_id().unwrap_or_default()).into_owned()
+        let value = fields::printable_lossy(self.field("Message-ID"));
+        let within = value.split_once('<').map_or(&*value, |(_, id)| id.split('>').next().unwrap_or(id));
+        within.trim().to_owned()
     }
 
     /// Name and value of each field, unfolded, encoded words decoded; at most [`HEADERS_MAX`].
     #[must_use]
     pub fn headers(&self) -> Vec<(String, String)> {
-        let raw = &*self.message.raw_message;
-        self.message
-            .headers()
-            .iter()
-            .take(HEADERS_MAX)
-            .map_while(|header| {
-                let value =
-                    raw.get(header.offset_start as usize..header.offset_end as usize).unwrap_or_default();
-                self.until.pay(header.name().len() + value.len()).ok()?;
-                Some((fields::printable(header.name()).into_owned(), fields::decode(value).into_owned()))
-            })
-            .collect()
+        let fields = mime::fields(self.head()).take(HEADERS_MAX);
+        let decoded = fields.map_while(|(name, value)| {
+            self.until.pay(name.len() + value.len()).ok()?;
+            Some((fields::printable_lossy(name).into_owned(), fields::decode(value).into_owned()))
+        });
+        decoded.collect()
     }
 
     /// The plain text: as sent, or made from the HTML if that is all there is.
     #[must_use]
     pub fn text(&self) -> (String, Option<Notice>) {
         let mut whole = String::new();
-        for position in 0..self.message.text_body_count().min(BODIES_MAX) {
-            // The bytes of a part are paid for before they are copied or converted.
-            let bytes = self.message.text_part(position as u32).map_or(0, |part| match &part.body {
-                PartType::Text(text) => text.len().min(TEXT_BYTES_MAX),
-                PartType::Html(html) => html.len().min(html::HTML_BYTES_MAX),
-                _ => 0,
-            });
-            if whole.len() > TEXT_BYTES_MAX || !self.grants(bytes) {
+        for number in self.bodies.text.iter().take(BODIES_MAX) {
+            if whole.len() > TEXT_BYTES_MAX {
                 break;
             }
-            if let Some(part) = self.message.text_part(position as u32) {
-                if !whole.is_empty() && !whole.ends_with('\n') {
-                    whole.push('\n');
-                }
-                // One more than is shown says that it is not all.
-                let room = (TEXT_BYTES_MAX + 4).saturating_sub(whole.len());
-                match &part.body {
-                    PartType::Text(text) => whole.push_str(cut(text, room)),
-                    PartType::Html(html) => {
-                        let html = cut(html, html::HTML_BYTES_MAX);
-                        whole.push_str(&plain::of_html(html, self.until));
-                    }
-                    _ => {}
-                }
+            let Ok(text) = self.text_of(*number) else { break };
+            if !whole.is_empty() && !whole.ends_with('\n') {
+                whole.push('\n');
+            }
+            // One more than is shown says that it is not all.
+            let room = (TEXT_BYTES_MAX + 4).saturating_sub(whole.len());
+            if self.tree.parts[*number].is_html() {
+                whole.push_str(&plain::of_html(cut(&text, html::HTML_BYTES_MAX), self.until));
+            } else {
+                whole.push_str(cut(&text, room));
             }
         }
         if whole.len() > TEXT_BYTES_MAX {
@@ -284,10 +283,23 @@ impl<'a> Reading<'a> {
         (whole, None)
     }
 
-    /// Whether the sender wrote a plain text.
+    /// All that a reader may see: the plain text, and what the HTML says where the sender wrote both.
+    #[must_use]
+    pub fn whole_text(&self) -> String {
+        let mut text = self.text().0;
+        if self.has_own_text()
+            && let Some(html) = self.html_source()
+        {
+            text.push('\n');
+            text.push_str(cut(&plain::of_html(cut(&html, html::HTML_BYTES_MAX), self.until), TEXT_BYTES_MAX));
+        }
+        text
+    }
+
+    /// Returns whether the sender wrote a plain text.
     #[must_use]
     pub fn has_own_text(&self) -> bool {
-        self.message.text_bodies().take(BODIES_MAX).any(|part| matches!(part.body, PartType::Text(_)))
+        self.bodies.text.iter().take(BODIES_MAX).any(|part| !self.tree.parts[*part].is_html())
     }
 
     /// The HTML as sent, if there is any; of more than [`html::HTML_BYTES_MAX`] the beginning, and a byte at least of
@@ -295,25 +307,19 @@ impl<'a> Reading<'a> {
     #[must_use]
     pub fn html_source(&self) -> Option<String> {
         let mut whole: Option<String> = None;
-        for part in self.message.html_bodies().take(BODIES_MAX) {
+        for number in self.bodies.html.iter().take(BODIES_MAX) {
             // One more than is shown says that it is not all.
             let room = (html::HTML_BYTES_MAX + 4).saturating_sub(whole.as_ref().map_or(0, String::len));
-            let bytes = match &part.body {
-                PartType::Html(text) | PartType::Text(text) => text.len().min(room),
-                _ => 0,
-            };
-            if !self.grants(bytes) {
-                break;
+            let is_html = self.tree.parts[*number].is_html();
+            if !is_html && whole.is_none() {
+                continue;
             }
-            match (&part.body, &mut whole) {
-                (PartType::Html(html), whole) => {
-                    whole.get_or_insert_default().push_str(cut(html, room));
-                }
-                // A text between two pieces of HTML belongs where it stands.
-                (PartType::Text(text), Some(whole)) => {
-                    whole.push_str(cut(&mail_parser::decoders::html::text_to_html(cut(text, room)), room));
-                }
-                _ => {}
+            let Ok(text) = self.text_of(*number) else { break };
+            if is_html {
+                whole.get_or_insert_default().push_str(cut(&text, room));
+            } else if let Some(whole) = &mut whole {
+                // A text behind HTML belongs where it stands.
+                whole.push_str(cut(&mail_parser::decoders::html::text_to_html(cut(&text, room)), room));
             }
         }
         whole
@@ -325,10 +331,10 @@ impl<'a> Reading<'a> {
         self.html_source().map_or_else(Vec::new, |html| findings::targets(&html, self.until))
     }
 
-    /// Whether there is any HTML.
+    /// Returns whether there is any HTML.
     #[must_use]
     pub fn has_html(&self) -> bool {
-        self.message.html_bodies().take(BODIES_MAX).any(|part| matches!(part.body, PartType::Html(_)))
+        self.bodies.html.iter().take(BODIES_MAX).any(|part| self.tree.parts[*part].is_html())
     }
 
     /// The HTML as a document for a sandboxed frame; nothing if there is none. What is over a bound is its text instead.
@@ -343,7 +349,7 @@ impl<'a> Reading<'a> {
         Some(clean)
     }
 
-    /// What can be fetched by itself.
+    /// Returns the parts that can be fetched by themselves.
     #[must_use]
     pub fn attachments(&self) -> &[Attachment] {
         &self.attachments
@@ -352,13 +358,13 @@ impl<'a> Reading<'a> {
     /// The mail as it stands there, part by part.
     #[must_use]
     pub fn pieces(&self) -> Piece<'_> {
-        parts::piece(&self.message, 0)
+        parts::piece(self.raw, self.tree, 0)
     }
 
     /// The decoded bytes of an attachment.
     #[must_use]
     pub fn attachment_bytes(&self, attachment: &Attachment) -> Cow<'_, [u8]> {
-        parts::bytes(&self.message, attachment)
+        parts::bytes(self.raw, &self.tree.parts[attachment.part as usize])
     }
 }
 

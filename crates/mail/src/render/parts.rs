@@ -1,14 +1,22 @@
 //! What can be fetched by itself: attachments, and images that the HTML shows.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
-use mail_parser::{Encoding, Message, MessagePart, MimeHeaders, PartType};
+use mail_parser::Encoding;
 
 use super::{
     ATTACHMENTS_MAX, HEADERS_MAX,
+    bodies::{self, Bodies},
     fields::{printable, printable_lossy},
+    mime::{self, Disposition, Kind, Part, Tree},
     transfer,
+    until::Until,
 };
+
+/// Characters of a file's name.
+const NAME_CHARACTERS_MAX: usize = 120;
+/// Of these the end, with the dot, that says what it is.
+const ENDING_CHARACTERS_MAX: usize = 16;
 
 /// A part that can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +31,8 @@ pub struct Attachment {
     pub encoding: &'static str,
     /// Meant to be shown in place rather than listed.
     pub inline: bool,
+    /// Counted as attached, as Mailpit counts: not a version of the text, nor what a bounce brings.
+    pub attached: bool,
     /// Its Content-ID without angle brackets.
     pub content_id: Option<String>,
     /// Of the decoded content.
@@ -36,137 +46,76 @@ pub struct Piece<'a> {
     pub headers: Vec<(String, String)>,
     /// `type/subtype` in lower case.
     pub content_type: String,
-    /// What follows the head, encoded as it came.
+    /// The bytes behind the head, encoded as they came.
     pub body: &'a [u8],
     /// The body with its transfer coding undone, and nothing else.
     pub content: Cow<'a, [u8]>,
-    /// Of a multipart.
+    /// Pieces of a multipart.
     pub pieces: Vec<Piece<'a>>,
 }
 
-/// The part of this number and those within it. How deep it goes is bounded by what the guard lets through.
-pub(super) fn piece<'a>(message: &'a Message<'_>, number: u32) -> Piece<'a> {
-    let Some(part) = message.part(number) else {
-        return Piece {
-            headers: Vec::new(),
-            content_type: String::new(),
-            body: &[],
-            content: Cow::Borrowed(&[]),
-            pieces: Vec::new(),
-        };
-    };
-    let raw = &*message.raw_message;
-    let bytes = |from: u32, to: u32| raw.get(from as usize..to as usize).unwrap_or_default();
-    let headers = part.headers.iter().take(HEADERS_MAX).map(|header| {
-        let value = printable_lossy(bytes(header.offset_start, header.offset_end));
-        (printable(header.name()).into_owned(), value.into_owned())
-    });
-    let within = match &part.body {
-        PartType::Multipart(parts) => &**parts,
-        _ => &[],
+/// The part of this number and those within it. How deep it goes is bounded by [`super::mime::DEPTH_MAX`].
+pub(super) fn piece<'a>(raw: &'a [u8], tree: &Tree, number: usize) -> Piece<'a> {
+    let part = &tree.parts[number];
+    let headers = mime::fields(&raw[part.head.clone()]).take(HEADERS_MAX);
+    let headers = headers
+        .map(|(name, value)| (printable_lossy(name).into_owned(), printable_lossy(value).into_owned()));
+    let (content, pieces) = match part.kind {
+        Kind::Leaf => (bytes(raw, part), Vec::new()),
+        Kind::Multipart(_) => {
+            (Cow::Borrowed(&[][..]), tree.children(number).map(|child| piece(raw, tree, child)).collect())
+        }
     };
     Piece {
         headers: headers.collect(),
-        content_type: content_type(part),
-        body: bytes(part.offset_body, part.offset_end),
-        content: bytes_of(message, number),
-        // Those of a multipart come after it.
-        pieces: within
-            .iter()
-            .filter(|within| **within > number)
-            .map(|within| piece(message, *within))
-            .collect(),
+        content_type: part.media_type.clone(),
+        body: &raw[part.body.clone()],
+        content,
+        pieces,
     }
 }
 
-/// All of them, and whether some were left out.
-pub(super) fn attachments(message: &Message<'_>) -> (Vec<Attachment>, bool) {
-    let listed = message.attachments.iter().take(ATTACHMENTS_MAX);
-    let attachments = listed.filter_map(|&part| attachment(message, part)).collect();
-    (attachments, message.attachments.len() > ATTACHMENTS_MAX)
+/// Returns each leaf that is not shown as the mail's text, and whether some were left out.
+pub(super) fn attachments(
+    raw: &[u8],
+    tree: &Tree,
+    bodies: &Bodies,
+    until: &Until,
+) -> (Vec<Attachment>, bool) {
+    let is_shown: HashSet<usize> = bodies.text.iter().chain(&bodies.html).copied().collect();
+    let leaves = tree.parts.iter().enumerate().filter(|(_, part)| part.kind == Kind::Leaf);
+    let mut all = leaves.filter(|(number, _)| !is_shown.contains(number));
+    // Each is decoded for its length.
+    let listed = all.by_ref().take(ATTACHMENTS_MAX).map_while(|(number, part)| {
+        until.pay(part.body.len()).ok()?;
+        Some(attachment(raw, number, part))
+    });
+    let listed = listed.collect();
+    (listed, all.next().is_some())
 }
 
-/// Whether a part, or what it is in, goes to the end of the bytes.
-pub(super) fn is_last(message: &Message<'_>, attachment: &Attachment) -> bool {
-    let end = message.raw_message.len();
-    message.part(attachment.part).is_some_and(|part| part.offset_end as usize >= end)
-}
-
-fn attachment(message: &Message<'_>, number: u32) -> Option<Attachment> {
-    let part = message.part(number)?;
-    let content_type = content_type(part);
-    let filename = part
-        .attachment_name()
-        .map(safe_filename)
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| format!("part-{number}.{}", extension(&content_type)));
-    Some(Attachment {
-        part: number,
-        filename,
-        encoding: match encoding(part) {
+fn attachment(raw: &[u8], number: usize, part: &Part) -> Attachment {
+    let content_type = part.media_type.clone();
+    let filename = part.filename.as_deref().map(safe_filename).filter(|name| !name.is_empty());
+    Attachment {
+        part: u32::try_from(number).unwrap_or(u32::MAX),
+        filename: filename.unwrap_or_else(|| format!("part-{number}.{}", extension(&content_type))),
+        encoding: match part.encoding {
             Encoding::Base64 => "base64",
             Encoding::QuotedPrintable => "quoted-printable",
             Encoding::None => "7bit",
         },
-        inline: part.content_disposition().is_some_and(mail_parser::ContentType::is_inline)
-            || matches!(part.body, PartType::InlineBinary(_)),
-        content_id: part.content_id().map(|id| printable(id.trim_matches(['<', '>'])).into_owned()),
-        size_bytes: bytes_of(message, number).len(),
+        inline: part.disposition == Disposition::Inline,
+        attached: bodies::is_attached(part),
+        content_id: part.content_id.clone(),
+        size_bytes: bytes(raw, part).len(),
         content_type,
-    })
-}
-
-fn content_type(part: &MessagePart<'_>) -> String {
-    media_type(&match part.content_type() {
-        Some(kind) => format!("{}/{}", kind.ctype(), kind.subtype().unwrap_or("octet-stream")),
-        None if part.is_message() => "message/rfc822".to_owned(),
-        None if part.is_text() => "text/plain".to_owned(),
-        None => "application/octet-stream".to_owned(),
-    })
-}
-
-pub(super) fn bytes<'a>(message: &'a Message<'_>, attachment: &Attachment) -> Cow<'a, [u8]> {
-    bytes_of(message, attachment.part)
+    }
 }
 
 /// The bytes of a part as its sender has them: the transfer coding is undone (RFC 2045, 6), the charset is not.
-fn bytes_of<'a>(message: &'a Message<'_>, number: u32) -> Cow<'a, [u8]> {
-    let Some(part) = message.part(number) else { return Cow::Borrowed(&[]) };
-    let body =
-        message.raw_message.get(part.offset_body as usize..part.offset_end as usize).unwrap_or_default();
-    match &part.body {
-        // mail-parser has converted these to UTF-8: the part's own bytes are decoded here instead.
-        PartType::Text(_) | PartType::Html(_) => transfer::decoded(encoding(part), body),
-        PartType::Binary(_) | PartType::InlineBinary(_) if encoding(part) == Encoding::QuotedPrintable => {
-            transfer::quoted_printable(body)
-        }
-        PartType::Binary(bytes) | PartType::InlineBinary(bytes) => Cow::Borrowed(bytes),
-        // A mail within the mail is returned as it stands.
-        PartType::Message(_) => Cow::Borrowed(body),
-        PartType::Multipart(_) => Cow::Borrowed(&[]),
-    }
-}
-
-/// Returns the transfer coding that the part names, even where mail-parser could not undo it.
-fn encoding(part: &MessagePart<'_>) -> Encoding {
-    match part.content_transfer_encoding() {
-        Some(named) if named.eq_ignore_ascii_case("base64") => Encoding::Base64,
-        Some(named) if named.eq_ignore_ascii_case("quoted-printable") => Encoding::QuotedPrintable,
-        _ => Encoding::None,
-    }
-}
-
-/// `type/subtype` of tokens only (RFC 2045, 5.1), so that it can stand in a header field of ours.
-fn media_type(declared: &str) -> String {
-    let lower = declared.to_ascii_lowercase();
-    let is_token = |token: &str| {
-        (1..=127).contains(&token.len())
-            && token.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b))
-    };
-    match lower.split_once('/') {
-        Some((kind, subtype)) if is_token(kind) && is_token(subtype) => lower,
-        _ => "application/octet-stream".to_owned(),
-    }
+pub(super) fn bytes<'a>(raw: &'a [u8], part: &Part) -> Cow<'a, [u8]> {
+    transfer::decoded(part.encoding, &raw[part.body.clone()])
 }
 
 /// The last component, without what a file system or a header field would take as more than a name.
@@ -174,8 +123,19 @@ fn safe_filename(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String =
         printable(last).chars().filter(|c| !matches!(c, '"' | '<' | '>' | '|' | ':')).collect();
-    let clean = clean.trim_matches(['.', ' ']);
-    clean.chars().take(120).collect()
+    shortened(clean.trim_matches(['.', ' ']))
+}
+
+/// A name that is too long loses its middle, and keeps the end that says what it is.
+fn shortened(name: &str) -> String {
+    let count = name.chars().count();
+    if count <= NAME_CHARACTERS_MAX {
+        return name.to_owned();
+    }
+    let ending = name.rfind('.').map_or("", |dot| &name[dot..]);
+    let ending = if ending.chars().count() <= ENDING_CHARACTERS_MAX { ending } else { "" };
+    let begin: String = name.chars().take(NAME_CHARACTERS_MAX - ending.chars().count()).collect();
+    begin + ending
 }
 
 fn extension(content_type: &str) -> &str {
@@ -187,6 +147,7 @@ fn extension(content_type: &str) -> &str {
         "image/jpeg" => "jpg",
         "image/png" => "png",
         "image/gif" => "gif",
+        "image/svg+xml" => "svg",
         "application/pdf" => "pdf",
         _ => "bin",
     }

@@ -438,7 +438,13 @@ impl Query {
                 Term::Read => marks.is_read(summary.id),
                 Term::Tagged => marks.is_tagged(summary.id),
                 Term::Tag(tag) => marks.has_tag(summary.id, tag),
-                Term::Word(_) | Term::To(_) | Term::Cc(_) | Term::MessageId(_) | Term::HasAttachment => {
+                Term::Word(_)
+                | Term::To(_)
+                | Term::Cc(_)
+                | Term::Bcc(_)
+                | Term::MessageId(_)
+                | Term::HasAttachment
+                | Term::HasInline => {
                     verdict = Verdict::Open;
                     continue;
                 }
@@ -457,6 +463,7 @@ impl Query {
             | Term::From(word)
             | Term::To(word)
             | Term::Cc(word)
+            | Term::Bcc(word)
             | Term::Subject(word)
             | Term::MessageId(word) => Some(&**word),
             _ => None,
@@ -476,12 +483,16 @@ impl Query {
                     until.pay(text.len()).is_ok() && text.contains(word)
                 }
                 Term::To(word) => {
-                    mail.recipients.iter().any(|recipient| fold(recipient).contains(word))
+                    mail.recipients
+                        .iter()
+                        .any(|said| fold(said).contains(word) || unquoted(said).contains(word))
                         || addresses_contain(&reading, mail_parser::HeaderName::To, word)
                 }
                 Term::Cc(word) => addresses_contain(&reading, mail_parser::HeaderName::Cc, word),
                 Term::MessageId(word) => fold(&reading.message_id()).contains(word),
-                Term::HasAttachment => reading.attachments().iter().any(|attachment| !attachment.inline),
+                Term::HasAttachment => reading.attachments().iter().any(|attachment| attachment.attached),
+                Term::HasInline => reading.attachments().iter().any(|attachment| attachment.inline),
+                Term::Bcc(word) => is_bcc(mail, &reading, word),
                 // The summary has answered these.
                 _ => return true,
             };
@@ -493,6 +504,23 @@ impl Query {
 
 fn addresses_contain(reading: &Reading<'_>, field: mail_parser::HeaderName<'static>, word: &str) -> bool {
     reading.addresses(field).iter().any(|address| fold(&address.to_string()).contains(word))
+}
+
+/// A recipient without the quotes of RFC 5321, 4.1.2, which mean nothing: `"ann"@a.test` is `ann@a.test`.
+fn unquoted(said: &str) -> String {
+    fold(said).replace(['"', '\\'], "")
+}
+
+/// Whether somebody got the mail whom its head names in no field, or in Bcc.
+fn is_bcc(mail: &Mail, reading: &Reading<'_>, word: &str) -> bool {
+    let is_named = |said: &str| {
+        [mail_parser::HeaderName::To, mail_parser::HeaderName::Cc]
+            .into_iter()
+            .flat_map(|field| reading.addresses(field))
+            .any(|named| named.address.eq_ignore_ascii_case(said))
+    };
+    addresses_contain(reading, mail_parser::HeaderName::Bcc, word)
+        || mail.recipients.iter().any(|said| fold(said).contains(word) && !is_named(said))
 }
 
 /// All that any term looks for a word in, folded; of a mail as it is seen over all inboxes.
@@ -509,7 +537,7 @@ pub(crate) fn text_of(mail: &Mail) -> String {
     add(&sender_text(summary));
     add(&fields::decode(&summary.subject));
     add(&reading.message_id());
-    for field in [mail_parser::HeaderName::To, mail_parser::HeaderName::Cc] {
+    for field in [mail_parser::HeaderName::To, mail_parser::HeaderName::Cc, mail_parser::HeaderName::Bcc] {
         reading.addresses(field).iter().for_each(|address| add(&address.to_string()));
     }
     text
@@ -546,7 +574,10 @@ fn write_whole_text(
     add(&[&fields::decode(&mail.summary.from)])?;
     add(&[&reading.subject()])?;
     add(&[&mail.recipients.join(" ")])?;
-    add(&[&reading.text().0])?;
+    for said in mail.recipients.iter().filter(|said| said.contains('"')) {
+        add(&[&unquoted(said)])?;
+    }
+    add(&[&reading.whole_text()])?;
     for attachment in reading.attachments() {
         add(&[&attachment.filename])?;
     }

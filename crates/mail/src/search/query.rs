@@ -1,7 +1,7 @@
 //! What one may type into the search field.
 //!
-//! Words and `"phrases"` are looked for everywhere; `from:`, `to:`, `cc:`, `subject:`, `message-id:` in their field.
-//! `has:attachment`, `is:read`, `is:unread`, `is:tagged`, `tag:NAME`; `before:` and `after:` with a date (2026-11-21,
+//! Words and `"phrases"` are looked for everywhere; `from:`, `to:`, `cc:`, `bcc:`, `subject:`, `message-id:` in their field.
+//! `has:attachment`, `has:inline`, `is:read`, `is:unread`, `is:tagged`, `tag:NAME`; `before:` and `after:` with a date (2026-11-21,
 //! or with a time: 2026-11-21T22:00); `larger:` and `smaller:` with a size (100K, 2M). A `-` or `!` in front turns a
 //! term round. All terms must hold. Case and accents do not matter ([`super::fold`]).
 //!
@@ -34,6 +34,8 @@ pub enum Term {
     To(String),
     /// In the Cc field.
     Cc(String),
+    /// In the Bcc field, or got by somebody whom the head does not name.
+    Bcc(String),
     /// In the subject.
     Subject(String),
     /// In the Message-ID.
@@ -48,6 +50,8 @@ pub enum Term {
     Smaller(u64),
     /// Something is attached.
     HasAttachment,
+    /// Something is meant to be shown in place.
+    HasInline,
     /// Opened by somebody.
     Read,
     /// With any tag.
@@ -72,7 +76,7 @@ pub enum QueryFault {
     #[error("`{0}` is no size; 500, 100K or 2M would be")]
     Size(String),
     /// Something else than one of the words after `has:` or `is:`.
-    #[error("`{0}` is not known; has:attachment, is:read, is:unread and is:tagged are")]
+    #[error("`{0}` is not known; has:attachment, has:inline, is:read, is:unread and is:tagged are")]
     Unknown(String),
     /// A place to go on from that we did not hand out.
     #[error("`{0}` is no cursor; take the one of the page before")]
@@ -158,6 +162,7 @@ fn term(word: &str, remarks: &mut Vec<String>) -> Result<Option<(Term, bool)>, Q
         "from" => text(Term::From),
         "to" | "addressed" => text(Term::To),
         "cc" => text(Term::Cc),
+        "bcc" => text(Term::Bcc),
         "subject" => text(Term::Subject),
         "message-id" => text(Term::MessageId),
         "tag" => text(Term::Tag),
@@ -166,7 +171,8 @@ fn term(word: &str, remarks: &mut Vec<String>) -> Result<Option<(Term, bool)>, Q
         "larger" => Some((Term::Larger(size(value)?), negated)),
         "smaller" => Some((Term::Smaller(size(value)?), negated)),
         "has" | "is" => match value {
-            "attachment" | "attachments" | "inline" => Some((Term::HasAttachment, negated)),
+            "attachment" | "attachments" => Some((Term::HasAttachment, negated)),
+            "inline" => Some((Term::HasInline, negated)),
             "read" => Some((Term::Read, negated)),
             "unread" => Some((Term::Read, !negated)),
             "tagged" => Some((Term::Tagged, negated)),
@@ -186,7 +192,7 @@ fn term(word: &str, remarks: &mut Vec<String>) -> Result<Option<(Term, bool)>, Q
 }
 
 /// The fields that can be named.
-const FIELDS: &str = "from, to, cc, subject, message-id, tag, before, after, larger, smaller, has, is";
+const FIELDS: &str = "from, to, cc, bcc, subject, message-id, tag, before, after, larger, smaller, has, is";
 
 /// A word and something behind its colon, which is neither a URL nor a time.
 fn looks_like_a_field(name: &str, value: &str) -> bool {
@@ -200,7 +206,11 @@ fn looks_like_a_field(name: &str, value: &str) -> bool {
 /// A day begins at midnight UTC.
 pub(crate) fn date_ms(text: &str) -> Result<u64, QueryFault> {
     let fault = || QueryFault::Date(text.to_owned());
-    let dashed = text.replace('/', "-");
+    let mut dashed = text.trim().replace('/', "-");
+    // A time behind a blank is one behind a T (RFC 3339, 5.6).
+    if dashed.as_bytes().get(10) == Some(&b' ') {
+        dashed.replace_range(10..11, "T");
+    }
     let full = match dashed.len() {
         10 => format!("{dashed}T00:00:00Z"),
         16 => format!("{dashed}:00Z"),

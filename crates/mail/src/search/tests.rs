@@ -108,7 +108,10 @@ fn a_fault_says_what_would_be_right() {
         ("before:yesterday", "`yesterday` is no date; 2026-11-21 or 2026-11-21T22:00 would be"),
         ("after:2026-13-41", "`2026-13-41` is no date; 2026-11-21 or 2026-11-21T22:00 would be"),
         ("larger:big", "`big` is no size; 500, 100K or 2M would be"),
-        ("has:wings", "`has:wings` is not known; has:attachment, is:read, is:unread and is:tagged are"),
+        (
+            "has:wings",
+            "`has:wings` is not known; has:attachment, has:inline, is:read, is:unread and is:tagged are",
+        ),
     ] {
         assert_eq!(Query::parse(query).unwrap_err().to_string(), fault);
     }

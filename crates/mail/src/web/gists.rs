@@ -70,7 +70,7 @@ impl Gist {
         let prepared = Prepared::within(&mail.raw, until);
         let reading = prepared.read();
         let snippet = snippet(&reading.text().0);
-        let attachments = reading.attachments().iter().filter(|attachment| !attachment.inline).count();
+        let attachments = reading.attachments().iter().filter(|attachment| attachment.attached).count();
         let mailpit = api::mailpit_list_fields(&mail.summary, &reading, &snippet, attachments);
         let hidden = api::mailpit_hidden(mail, &reading);
         let hidden =

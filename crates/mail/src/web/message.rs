@@ -32,7 +32,7 @@ use crate::{
     render::{
         Attachment, Notice, Prepared, Reading, Until, cut, fields,
         findings::{self, Link},
-        html::{Clean, Remote, Showing, escape, is_image},
+        html::{Clean, Remote, Showing, escape, is_image, picture_type},
     },
 };
 
@@ -448,7 +448,7 @@ fn letter(
     };
     let mut links = rendered.map(|rendered| rendered.links.clone()).unwrap_or_default();
     findings::in_text(&text, &mut links, until);
-    let codes = findings::codes(&subject, &text);
+    let codes = findings::codes(&subject, &reading.whole_text());
     if !reading.is_in_time() && !reading.notices().contains(&Notice::TimeOver) {
         notices.push(Notice::TimeOver.to_string());
     }
@@ -690,16 +690,31 @@ pub(super) async fn raw<M: Mailboxes>(
     Ok(saved("message/rfc822", &format!("{id}.eml"), source(&app, client, &scope, id).await?))
 }
 
+/// How an attachment is asked for.
+#[derive(Deserialize)]
+pub(super) struct Attached {
+    /// By a picture of the mail's HTML.
+    picture: Option<String>,
+}
+
 pub(super) async fn attachment<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
     client: Client,
     Params((_, id, part, _)): Params<(String, String, u32, String)>,
+    Query(asked): Query<Attached>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
-    Ok(download(&attachment.content_type, &attachment.filename, bytes))
+    let mut response = download(&attachment.content_type, &attachment.filename, bytes);
+    // Still something to be saved, and nothing that runs, for who opens it by itself.
+    if asked.picture.is_some()
+        && let Some(kind) = picture_type(&attachment).and_then(|kind| HeaderValue::from_str(kind).ok())
+    {
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
+    Ok(response)
 }
 
 /// A part that is an attachment, with its bytes.

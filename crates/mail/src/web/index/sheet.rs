@@ -23,7 +23,7 @@ use crate::mailboxes::MailId;
 
 const MAGIC: [u8; 8] = *b"NTsheet\n";
 /// Of the bytes, and of what grams there are and where they go.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 64;
 const HEADER_SUMMED: usize = 24;
 const SUM_BYTES: usize = 4;
@@ -275,8 +275,8 @@ mod tests {
             assert!(Sheet::open(path.clone(), 5).is_err(), "{cut} bytes");
         }
         let mut later = whole;
-        later[8] = 2;
+        later[8] = 3;
         fs::write(&path, &later).unwrap();
-        assert!(matches!(Sheet::open(path, 5), Err(NoSheet::Version(2))));
+        assert!(matches!(Sheet::open(path, 5), Err(NoSheet::Version(3))));
     }
 }
