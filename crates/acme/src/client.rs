@@ -32,7 +32,7 @@ use crate::{
     files::{Files, FilesError, Kept, KeptAccount},
     http::{Http, now_s, unix_s},
     name::{file_name, grouped},
-    order::{Failure, Issued, Open, Orders, looked_at},
+    order::{Failure, Issued, OpenChallenge, Orders, looked_at},
     schedule::{ASK_AGAIN_S, ASK_EVERY_S, Due, Kind, Pace, Standing, wait_s},
     share::{NotShared, Share, Sharing},
 };
@@ -232,7 +232,7 @@ struct Entry {
     is_to_meet: bool,
     /// Challenges of the pending order. They are answered until the order is over, because a CA may validate later than
     /// we wait for it.
-    open: Vec<Open>,
+    open: Vec<OpenChallenge>,
 }
 
 impl Entry {

@@ -121,7 +121,7 @@ pub(crate) struct Orders<'a> {
 
 /// A challenge that is answered until this is dropped.
 #[expect(dead_code, reason = "they are held")]
-pub(crate) enum Open {
+pub(crate) enum OpenChallenge {
     Here(Opened),
     Everywhere(Everywhere),
 }
@@ -196,7 +196,7 @@ impl Orders<'_> {
         kept: &KeptOrder,
         names: &[Name],
         challenge: Challenge,
-        open: &mut Vec<Open>,
+        open: &mut Vec<OpenChallenge>,
     ) -> Result<Issued, Failure> {
         let failed = |error: Error| self.failed(&error);
         let mut order = self.account.order(kept.url.clone()).await.map_err(|error| {
@@ -240,7 +240,7 @@ impl Orders<'_> {
         &self,
         order: &mut Order,
         by: Challenge,
-        opened: &mut Vec<Open>,
+        opened: &mut Vec<OpenChallenge>,
     ) -> Result<(), Failure> {
         let failed = |error: Error| self.failed(&error);
         let mut authorizations = order.authorizations();
@@ -266,7 +266,7 @@ impl Orders<'_> {
         Ok(())
     }
 
-    fn open(&self, asked: &ChallengeHandle<'_>, by: Challenge) -> Result<Open, Failure> {
+    fn open(&self, asked: &ChallengeHandle<'_>, by: Challenge) -> Result<OpenChallenge, Failure> {
         let answer = asked.key_authorization();
         let identifier = asked.identifier().to_string();
         let name = match asked.identifier().identifier {
@@ -285,9 +285,12 @@ impl Orders<'_> {
         };
         if let Some(sharing) = self.sharing {
             // We hear of it as the others do.
-            return sharing.open(&told).map(Open::Everywhere).map_err(|why| Failure::of_sharing(&why));
+            return sharing
+                .open(&told)
+                .map(OpenChallenge::Everywhere)
+                .map_err(|why| Failure::of_sharing(&why));
         }
-        let opened = told.open(self.challenges).map(Open::Here);
+        let opened = told.open(self.challenges).map(OpenChallenge::Here);
         // One name of a certificate is one challenge: a CA that asks for more than it can want is refused.
         opened.map_err(|why| Failure::new(Kind::Refused, why.to_string()))
     }

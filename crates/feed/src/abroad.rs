@@ -76,8 +76,8 @@ pub(crate) struct Taken {
     pub(crate) is_gone: Cell<bool>,
 }
 
-/// What a pattern has of other accounts.
-pub(crate) type Reached = SmallVec<[(Arc<Stream>, Vec<u8>); 2]>;
+/// Streams of other accounts that a pattern matches, each with the pattern there.
+pub(crate) type ReachedStreams = SmallVec<[(Arc<Stream>, Vec<u8>); 2]>;
 
 /// A subscription that is not done with: an account may take a thousand streams of others, each of which a pattern may
 /// reach.
@@ -117,8 +117,8 @@ impl Abroad {
     }
 
     /// What a hub's pattern reaches of other accounts' streams: the stream, and the pattern there.
-    pub(crate) fn reached(&self, account: u16, pattern: &[u8]) -> Reached {
-        let mut reached = Reached::new();
+    pub(crate) fn reached(&self, account: u16, pattern: &[u8]) -> ReachedStreams {
+        let mut reached = ReachedStreams::new();
         let imports = self.exchange.as_ref().and_then(|exchange| exchange.of(account));
         for stream in imports.into_iter().flat_map(|imports| &imports.streams) {
             if let Some(within) = common(pattern, stream.path.destination().as_bytes()) {

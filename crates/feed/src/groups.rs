@@ -155,9 +155,9 @@ fn turn_of(state: &mut Group, part: Part) -> Turn {
     there.map_or(Turn::Own, |core| Turn::Core(core, part))
 }
 
-/// How far a message has come through a group whose members refuse it.
+/// Members and cores of a group that have refused a message so far.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Refused {
+pub(crate) struct GroupRefusals {
     /// Members of this core, of the pattern or patterns that are looked at.
     members: usize,
     /// Cores of which all members have.
@@ -166,16 +166,16 @@ pub(crate) struct Refused {
     is_beyond_pattern: bool,
 }
 
-impl Refused {
+impl GroupRefusals {
     /// Whether somebody has refused the message.
     pub(crate) fn has_begun(self) -> bool {
         self.members > 0 || self.cores != 0
     }
 }
 
-/// What became of a message for a group.
+/// Outcome of giving a message to a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum GroupDelivery {
     /// A member has it, or another core gives it to one.
     Taken,
     /// No member takes it.
@@ -191,8 +191,8 @@ impl Core {
         group: MatchedGroup<'_>,
         of: &Origin,
         run: &Run<'_>,
-        refused: &mut Refused,
-    ) -> Given {
+        refused: &mut GroupRefusals,
+    ) -> GroupDelivery {
         self.deliver_to_untried(group, of, run, refused, 0)
     }
 
@@ -201,9 +201,9 @@ impl Core {
         group: MatchedGroup<'_>,
         of: &Origin,
         run: &Run<'_>,
-        refused: &mut Refused,
+        refused: &mut GroupRefusals,
         known: CoreMask,
-    ) -> Given {
+    ) -> GroupDelivery {
         let own = 1 << self.index;
         loop {
             // Where some of this core's members have refused, it is still this core's turn.
@@ -212,7 +212,7 @@ impl Core {
                 _ => Turn::Own,
             };
             match turn {
-                Turn::Nobody => return Given::Refused,
+                Turn::Nobody => return GroupDelivery::Refused,
                 Turn::Core(to, part) => {
                     let known = known | self.subjects.cores_of_group(group);
                     let (pattern, queue) = self.subjects.words_of_part(part);
@@ -226,10 +226,10 @@ impl Core {
                     };
                     let Self { outputs, links, .. } = self;
                     send_across(outputs, links, of.producer.conn, to, of.producer, run);
-                    return Given::Taken;
+                    return GroupDelivery::Taken;
                 }
                 Turn::Own => match self.deliver_to_own_member(group, of, run, &mut refused.members) {
-                    Given::Refused => {
+                    GroupDelivery::Refused => {
                         refused.members = 0;
                         refused.cores |= own;
                     }
@@ -247,18 +247,18 @@ impl Core {
         to: GroupOfCore<'_>,
         of: &Origin,
         run: &Run<'_>,
-        refused: &mut Refused,
+        refused: &mut GroupRefusals,
     ) -> bool {
         let GroupOfCore { pattern, queue, tried, known, .. } = to;
         if !refused.is_beyond_pattern {
             if let Some(part) = self.subjects.find_group(of.root, pattern, queue) {
                 match self.deliver_to_own_member(MatchedGroup::at(part), of, run, &mut refused.members) {
-                    Given::Taken => return true,
-                    Given::Over => return false,
-                    Given::Refused => {}
+                    GroupDelivery::Taken => return true,
+                    GroupDelivery::Over => return false,
+                    GroupDelivery::Refused => {}
                 }
             }
-            *refused = Refused { is_beyond_pattern: true, members: 0, cores: tried };
+            *refused = GroupRefusals { is_beyond_pattern: true, members: 0, cores: tried };
         }
         // All of it in one step, after which the turn is over if it was much.
         let mut work = Work::of(u64::MAX);
@@ -266,11 +266,11 @@ impl Core {
             self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut work);
         self.work.add(work.done());
         let group = matched.group_of_name(&self.subjects.trie, queue);
-        let given =
-            group.map_or(Given::Refused, |group| self.deliver_to_untried(group, of, run, refused, known));
+        let given = group
+            .map_or(GroupDelivery::Refused, |group| self.deliver_to_untried(group, of, run, refused, known));
         let tried = tried | 1 << self.index;
         let untried = known & !tried;
-        if given != Given::Refused {
+        if given != GroupDelivery::Refused {
         } else if untried != 0 {
             // What its members have said to the sender is under way to here.
             let core = untried.trailing_zeros() as usize;
@@ -283,7 +283,7 @@ impl Core {
             self.send_to_hubs(of, run, 0, &smallvec![hub]);
         }
         self.subjects.matches.put_back(slot, matched);
-        given != Given::Over
+        given != GroupDelivery::Over
     }
 
     /// Offers a message to this core's members, of whom so many have refused it.
@@ -293,13 +293,13 @@ impl Core {
         of: &Origin,
         run: &Run<'_>,
         refused: &mut usize,
-    ) -> Given {
+    ) -> GroupDelivery {
         let members = self.subjects.own_members(group);
         while *refused < members {
             // The first is paid for by whoever hands out.
             if *refused > 0 {
                 if self.is_turn_over() {
-                    return Given::Over;
+                    return GroupDelivery::Over;
                 }
                 self.work.step();
             }
@@ -307,10 +307,10 @@ impl Core {
             let delivered = self.deliver(member, of, run);
             if delivered > 0 {
                 self.count_out(delivered, run);
-                return Given::Taken;
+                return GroupDelivery::Taken;
             }
             *refused += 1;
         }
-        Given::Refused
+        GroupDelivery::Refused
     }
 }

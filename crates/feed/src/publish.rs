@@ -27,7 +27,7 @@ use crate::{
     core::Core,
     counters::Counter,
     crossing::Crossing,
-    groups::{Given, Refused},
+    groups::{GroupDelivery, GroupRefusals},
     identity::AccountId,
     mapped::By,
     marks::Mark,
@@ -133,7 +133,7 @@ struct Way {
     /// The next message of the run for the next group.
     message: usize,
     /// Who of that group has refused that message.
-    refused: Refused,
+    refused: GroupRefusals,
     /// Somebody of that group has taken a message before that.
     has_taken: bool,
     /// Groups that nobody of ours took it for, and the hub whose members get it.
@@ -417,11 +417,11 @@ impl Core {
             }
             while way.message < run.count() {
                 match self.deliver_to_group(group, of, &run.one(way.message), &mut way.refused) {
-                    Given::Over => return false,
-                    given => way.has_taken |= given == Given::Taken,
+                    GroupDelivery::Over => return false,
+                    given => way.has_taken |= given == GroupDelivery::Taken,
                 }
                 way.message += 1;
-                way.refused = Refused::default();
+                way.refused = GroupRefusals::default();
             }
             let has_taken = std::mem::take(&mut way.has_taken);
             if !has_taken && matched.has_groups_at_hubs {
@@ -477,7 +477,7 @@ impl Core {
                     break;
                 }
                 way.message += 1;
-                way.refused = Refused::default();
+                way.refused = GroupRefusals::default();
             }
             if let Some(mark) = mark {
                 self.subjects.came_to_end(mark);

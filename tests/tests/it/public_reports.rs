@@ -9,7 +9,7 @@
 
 use std::{
     io::Write as _,
-    process::Command,
+    process::{Command, Output},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -36,6 +36,14 @@ on_one_core_and_on_two! {
     a_chunked_hit_ends_once,
     each_event_of_a_stream_comes_at_once,
     a_broken_post_ends_at_the_origin,
+}
+
+/// Asks by HTTP/2 in the clear, with a client that leaves when a field is forbidden there.
+fn over_http2(arguments: &[&str]) -> Output {
+    let common =
+        ["--disable", "--silent", "--show-error", "--fail", "--http2-prior-knowledge", "--max-time", "60"];
+    let curl = Command::new("curl").args(common).args(arguments).output();
+    curl.expect("curl is installed: run tests/install-packages.sh")
 }
 
 fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
@@ -224,19 +232,7 @@ fn an_early_hint_brings_its_links_alone(cores: &str) {
         // HTTP/2 forbids the fields that HTTP/1.1 keeps for one hop: a strict client would leave.
         let pass = format!("http://{}{path}?h2", running.address());
         gate.open();
-        let output = Command::new("curl")
-            .args([
-                "--disable",
-                "--silent",
-                "--show-error",
-                "--fail",
-                "--http2-prior-knowledge",
-                "--max-time",
-                "60",
-            ])
-            .arg(&pass)
-            .output()
-            .expect("curl is installed: run tests/install-packages.sh");
+        let output = over_http2(&[&pass]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ok", "{output:?}");
     }
     origin.sends(
@@ -276,19 +272,7 @@ fn trailers_stay_out_of_the_body(cores: &str) {
         assert_eq!(part.text(), "lo");
         assert_eq!(running.fetch(&Request::new("HEAD", &path)).expect_status(200).body, b"");
         let url = format!("http://{}{path}", running.address());
-        let output = Command::new("curl")
-            .args([
-                "--disable",
-                "--silent",
-                "--show-error",
-                "--fail",
-                "--http2-prior-knowledge",
-                "--max-time",
-                "60",
-            ])
-            .args(["--header", "TE: trailers", &url])
-            .output()
-            .expect("curl is installed: run tests/install-packages.sh");
+        let output = over_http2(&["--header", "TE: trailers", &url]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "hello", "{output:?}");
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     connection::ConnId,
     core::Core,
     counters::Counter,
-    groups::Refused,
+    groups::GroupRefusals,
     mapped::By,
     publish::{Begun, Origin, Run},
     session::{Processed, RUN_BYTES_MAX},
@@ -198,7 +198,7 @@ impl Core {
             self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut self.work);
         for queue in message.queue_names() {
             if let Some(group) = matched.group_of_name(&self.subjects.trie, queue) {
-                self.deliver_to_group(group, of, run, &mut Refused::default());
+                self.deliver_to_group(group, of, run, &mut GroupRefusals::default());
             }
         }
         self.subjects.matches.put_back(slot, matched);

@@ -12,7 +12,7 @@ use feed::{
     identity::{Secret, User},
 };
 
-use crate::common::{Client, Got, HELLO, start, wait_until};
+use crate::common::{Client, Got, HELLO, expect_cut, start, wait_until, web_client, web_head, with_web};
 
 const TOTAL: usize = 16 << 20;
 const FLOODERS: usize = 16;
@@ -82,13 +82,7 @@ fn messages_that_do_not_come_whole_of_all_clients_together() {
             socket
         })
         .collect();
-    wait_until("some are cut", || server.counted(Counter::SlowProducers) > 0);
-    wait_until("and no more than is needed", || {
-        let open = server.counted(Counter::Connections) as usize;
-        (TOTAL / PAYLOAD / 2..=TOTAL / PAYLOAD).contains(&open)
-    });
-    honest.publish("honest", b"x");
-    assert_eq!(honest.payload(), b"x");
+    expect_cut(&server, &mut honest, TOTAL / PAYLOAD);
 }
 
 /// Resident memory of this process, which is the server and its clients.
@@ -190,32 +184,10 @@ fn a_password_check_has_its_deadline() {
 fn web_sockets_are_small_before_authentication() {
     let server = start(1, |config| {
         config.authorization.token = Some(Secret::new("t"));
-        config.limits.auth_timeout = Duration::from_secs(600);
-        config.websocket = Some(feed::WebSocket {
-            listen: ([127, 0, 0, 1], 0).into(),
-            tls: None,
-            allowed_origins: Vec::new(),
-            same_origin: false,
-        });
+        with_web(config);
     });
-    let upgraded = || {
-        let mut socket = std::net::TcpStream::connect(server.addresses()[1]).expect("a connection");
-        socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("an option");
-        let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        socket.write_all(upgrade.as_bytes()).expect("sent");
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).expect("an answer");
-            answer.push(byte[0]);
-        }
-        socket
-    };
-    // A binary message of so many bytes, with a mask that changes nothing.
-    let frame = |bytes: u64| [&[0x82, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat();
-    let mut stranger = upgraded();
-    stranger.write_all(&frame(4 << 20)).expect("sent");
+    let mut stranger = web_client(&server).expect("an upgrade");
+    stranger.write_all(&web_head(4 << 20)).expect("sent");
     // As much as the kernel takes: the server may close within it.
     let _ = stranger.write_all(&vec![b' '; 100 << 10]);
     let mut rest = Vec::new();
@@ -226,11 +198,11 @@ fn web_sockets_are_small_before_authentication() {
     );
     wait_until("it is counted", || server.counted(Counter::ControlLinesTooLong) == 1);
 
-    let mut known = upgraded();
+    let mut known = web_client(&server).expect("an upgrade");
     let hello = b"CONNECT {\"verbose\":false,\"auth_token\":\"t\"}\r\n";
-    known.write_all(&[&frame(hello.len() as u64)[..], hello].concat()).expect("sent");
+    known.write_all(&[&web_head(hello.len() as u64)[..], hello].concat()).expect("sent");
     let message = [b"PUB a 900000\r\n".to_vec(), vec![b'x'; 900_000], b"\r\nPING\r\n".to_vec()].concat();
-    known.write_all(&[&frame(message.len() as u64)[..], &message].concat()).expect("sent");
+    known.write_all(&[&web_head(message.len() as u64)[..], &message].concat()).expect("sent");
     let mut have = Vec::new();
     while !have.windows(4).any(|word| word == b"PONG") {
         let mut buffer = [0; 4096];

@@ -12,41 +12,9 @@ use std::{
     time::Duration,
 };
 
-use feed::{Config, Counter, Server};
+use feed::Counter;
 
-use crate::common::{Client, HELLO, PATIENCE, pause, start, wait_until};
-
-fn with_web(config: &mut Config) {
-    config.limits.auth_timeout = Duration::from_secs(600);
-    config.websocket = Some(feed::WebSocket {
-        listen: ([127, 0, 0, 1], 0).into(),
-        tls: None,
-        allowed_origins: Vec::new(),
-        same_origin: false,
-    });
-}
-
-fn upgraded(server: &Server) -> Option<TcpStream> {
-    let mut socket = TcpStream::connect(server.addresses()[1]).expect("a connection");
-    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
-    let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    socket.write_all(upgrade.as_bytes()).expect("sent");
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        if socket.read(&mut byte).ok()? == 0 {
-            return None;
-        }
-        answer.push(byte[0]);
-    }
-    Some(socket)
-}
-
-/// A binary message of so many bytes, with a mask that changes nothing.
-fn head(bytes: u64) -> Vec<u8> {
-    [&[0x82, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat()
-}
+use crate::common::{Client, HELLO, expect_cut, pause, start, wait_until, web_client, web_head, with_web};
 
 /// Frames without payload are work like any other: who sends them has turns, and so have the others.
 #[test]
@@ -58,7 +26,7 @@ fn empty_frames_leave_turns_to_others() {
     let left = Arc::new(AtomicUsize::new(FLOODERS));
     let flooding: Vec<_> = (0..FLOODERS)
         .map(|_| {
-            let mut socket = upgraded(&server).expect("an upgrade");
+            let mut socket = web_client(&server).expect("an upgrade");
             let left = Arc::clone(&left);
             thread::spawn(move || {
                 let empty = [0x82, 0x80, 0, 0, 0, 0].repeat(10_000);
@@ -66,7 +34,7 @@ fn empty_frames_leave_turns_to_others() {
                     socket.write_all(&empty).expect("sent");
                 }
                 let ping = [HELLO, b"PING\r\n"].concat();
-                socket.write_all(&[&head(ping.len() as u64)[..], &ping].concat()).expect("sent");
+                socket.write_all(&[&web_head(ping.len() as u64)[..], &ping].concat()).expect("sent");
                 let mut have = Vec::new();
                 while !have.windows(4).any(|word| word == b"PONG") {
                     let mut buffer = [0; 4096];
@@ -99,23 +67,17 @@ fn unfinished_frames_of_all_clients_together() {
     });
     let mut honest = Client::new(&server);
     honest.subscribe("honest", "1");
-    let mut begun = head(4 << 20);
+    let mut begun = web_head(4 << 20);
     begun.resize(begun.len() + PART, b' ');
     let _held: Vec<_> = (0..2 * TOTAL / PART)
         .map(|_| {
-            let mut socket = upgraded(&server).expect("an upgrade");
+            let mut socket = web_client(&server).expect("an upgrade");
             // One that is cut while it writes.
             let _ = socket.write_all(&begun);
             socket
         })
         .collect();
-    wait_until("some are cut", || server.counted(Counter::SlowProducers) > 0);
-    wait_until("and no more than is needed", || {
-        let open = server.counted(Counter::Connections) as usize;
-        (TOTAL / PART / 2..=TOTAL / PART).contains(&open)
-    });
-    honest.publish("honest", b"x");
-    assert_eq!(honest.payload(), b"x");
+    expect_cut(&server, &mut honest, TOTAL / PART);
 }
 
 /// More idle connections than handshakes may be under way: whoever comes then is served, and an idle one goes.
@@ -126,7 +88,7 @@ fn idle_connections_keep_no_upgrade_out() {
         (0..1100).map(|_| TcpStream::connect(server.addresses()[1]).expect("a connection")).collect();
     wait_until("all are accepted", || server.counted(Counter::Accepted) == 1100);
     for _ in 0..20 {
-        assert!(upgraded(&server).is_some(), "refused beside idle connections");
+        assert!(web_client(&server).is_some(), "refused beside idle connections");
     }
     assert!(server.counted(Counter::HandshakesDisplaced) >= 76);
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use feed::{Config, Server};
+use feed::{Config, Counter, Server};
 use wire::nats::{
     Progress,
     server::{self, ServerOp},
@@ -191,4 +191,49 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[allow(clippy::disallowed_methods, reason = "a test's own thread may wait")]
 pub(crate) fn pause() {
     std::thread::sleep(Duration::from_millis(2));
+}
+
+/// A port for WebSocket, and time enough for a handshake on a busy machine.
+pub(crate) fn with_web(config: &mut Config) {
+    config.limits.auth_timeout = Duration::from_secs(600);
+    config.websocket = Some(feed::WebSocket {
+        listen: ([127, 0, 0, 1], 0).into(),
+        tls: None,
+        allowed_origins: Vec::new(),
+        same_origin: false,
+    });
+}
+
+/// Connects by WebSocket. `None`: the server closed.
+pub(crate) fn web_client(server: &Server) -> Option<TcpStream> {
+    let mut socket = TcpStream::connect(server.addresses()[1]).expect("a connection");
+    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+    let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    socket.write_all(upgrade.as_bytes()).expect("sent");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if socket.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        answer.push(byte[0]);
+    }
+    Some(socket)
+}
+
+/// Head of a binary message of so many bytes, with a mask that changes nothing.
+pub(crate) fn web_head(bytes: u64) -> Vec<u8> {
+    [&[0x82, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat()
+}
+
+/// Waits until clients that hold unfinished messages are cut, as many as is needed and no more, and sees an honest client
+/// served.
+pub(crate) fn expect_cut(server: &Server, honest: &mut Client, holders_max: usize) {
+    wait_until("some are cut", || server.counted(Counter::SlowProducers) > 0);
+    wait_until("no more are cut than is needed", || {
+        (holders_max / 2..=holders_max).contains(&(server.counted(Counter::Connections) as usize))
+    });
+    honest.publish("honest", b"x");
+    assert_eq!(honest.payload(), b"x");
 }
