@@ -195,9 +195,32 @@ func reconnect(url string) {
 	client.Close()
 }
 
+// Messages of 8 KiB by WebSocket with compression asked for, and a PING every ten milliseconds between them
+// (nats.go#1783).
+func compressed(url string) {
+	client := connect(url, nats.Compression(true), nats.PingInterval(10*time.Millisecond))
+	echo, err := client.SubscribeSync("echo")
+	must(err)
+	large := []byte(strings.Repeat("nighttrain", 820))
+	for i := 0; i < 200; i++ {
+		must(client.Publish("echo", large))
+		if i%20 == 0 {
+			time.Sleep(15 * time.Millisecond)
+		}
+	}
+	for i := 0; i < 200; i++ {
+		message, err := echo.NextMsg(wait)
+		must(err)
+		demand(string(message.Data) == string(large), "message ", i, " is another")
+	}
+	must(client.LastError())
+	client.Close()
+}
+
 func main() {
 	scenarios := map[string]func(string){
-		"basics": basics, "let-in": letIn, "turned-away": turnedAway, "denied": denied, "reconnect": reconnect,
+		"compressed": compressed,
+		"basics":     basics, "let-in": letIn, "turned-away": turnedAway, "denied": denied, "reconnect": reconnect,
 	}
 	scenarios[os.Args[2]](os.Args[1])
 	fmt.Println("ok")

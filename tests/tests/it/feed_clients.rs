@@ -96,6 +96,12 @@ fn a_browsers_client_by_websocket() {
 }
 
 #[test]
+fn a_client_that_asks_for_compression_does_without() {
+    let feed = Feed::start("websocket { port: {WEB}, no_tls: true }");
+    run(Language::Go, &format!("ws://127.0.0.1:{}", feed.web_port()), "compressed", &[]);
+}
+
+#[test]
 fn every_way_to_say_who_one_is() {
     let feed = Feed::start(USERS);
     for language in ALL {

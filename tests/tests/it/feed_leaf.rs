@@ -107,11 +107,7 @@ async fn f9_messages_requests_headers_and_groups_pass_both_ways() -> Outcome {
             assert_eq!(seen, Some("why: so".into()));
             served.await?;
             // Who answered has left: soon that is known on the other side, too.
-            let mut kind = None;
-            while kind != Some(RequestErrorKind::NoResponders) {
-                let asked = tokio::time::timeout(Duration::from_millis(200), from.request("ask", "".into()));
-                kind = asked.await.ok().and_then(|asked| asked.err().map(|error| error.kind()));
-            }
+            until_no_responders(from, "ask").await;
 
             // A group on the other side, and one on both.
             let mut far = to.queue_subscribe("work", "w".into()).await?;
@@ -601,6 +597,66 @@ async fn f9_a_leaf_says_who_it_is() -> Outcome {
         }
         assert!(!["p@ss", "t0ken"].iter().any(|secret| feed.printed().contains(secret)), "no secret is told");
     }
+    Ok(())
+}
+
+/// Subscriptions that end by their bound are forgotten by the hub, too (nats-server#2421, nats.py#795).
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_a_bound_reached_is_told_the_hub() -> Outcome {
+    let Some(hub) = Hub::open() else { return Ok(()) };
+    let feed = Feed::start_joined("", &["--leaf", &hub.url()]);
+    until_joined(&feed);
+    let (here, there) = (connect(feed.address()).await, connect(hub.address()).await);
+    for round in 0..100 {
+        let mut bound = here.subscribe("bound").await?;
+        bound.unsubscribe_after(1).await?;
+        eventually_heard(&there, &mut bound, "bound").await;
+        assert!(next_or_end(&mut bound).await.is_none(), "round {round}: a second message");
+    }
+    until_no_responders(&there, "bound").await;
+    Ok(())
+}
+
+/// The next message, or `None` at the subscription's end.
+async fn next_or_end(subscriber: &mut Subscriber) -> Option<async_nats::Message> {
+    tokio::time::timeout(PATIENCE, subscriber.next()).await.expect("in time")
+}
+
+/// Asks until nobody is there to answer.
+async fn until_no_responders(from: &Client, subject: &'static str) {
+    let mut kind = None;
+    while kind != Some(RequestErrorKind::NoResponders) {
+        let asked = tokio::time::timeout(Duration::from_millis(200), from.request(subject, "".into()));
+        kind = asked.await.ok().and_then(|asked| asked.err().map(|error| error.kind()));
+    }
+}
+
+/// One who may only answer answers a request that came through the leaf (nats-server#1514).
+#[tokio::test(flavor = "multi_thread")]
+async fn f9_allowed_responses_pass_the_leaf() -> Outcome {
+    let Some(hub) = Hub::open() else { return Ok(()) };
+    let lines = "authorization { users: [ { user: u, password: p, permissions: { subscribe: \"svc.>\", \
+                 publish: { deny: \">\" }, allow_responses: true } } ] }";
+    let feed = Feed::start_joined(lines, &["--leaf", &hub.url()]);
+    until_joined(&feed);
+    let service = options().user_and_password("u".to_owned(), "p".to_owned());
+    let service = service.connect(feed.address().to_string()).await?;
+    let there = connect(hub.address()).await;
+    let mut asked = service.subscribe("svc.add").await?;
+    eventually_heard(&there, &mut asked, "svc.add").await;
+    let request = there.request("svc.add", "1 + 1".into());
+    let answer = async {
+        let question = loop {
+            let question = next(&mut asked).await;
+            if question.payload == "1 + 1" {
+                break question;
+            }
+        };
+        let reply = question.reply.expect("a reply subject");
+        service.publish(reply, "2".into()).await.expect("it is sent");
+    };
+    let (reply, ()) = tokio::join!(request, answer);
+    assert_eq!(reply?.payload, "2");
     Ok(())
 }
 

@@ -113,6 +113,12 @@ mod tests {
     }
 
     #[test]
+    fn a_negative_cid_is_refused() {
+        assert!(Query::new("cid=-1").unsigned("cid").is_err_and(|said| said.contains("'cid'")));
+        assert_eq!(Query::new("cid=7").unsigned("cid"), Ok(Some(7)));
+    }
+
+    #[test]
     fn json_asks_the_same() {
         let asked =
             serde_json::json!({"subscriptions": true, "limit": 3, "acc": "$G", "tags": ["a"], "offset": -1});

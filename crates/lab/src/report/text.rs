@@ -80,7 +80,16 @@ fn one(out: &mut String, outcome: &Outcome, style: Style) {
         1 => "; one figure, drawn by --html FILE".to_owned(),
         n => format!("; {n} figures, drawn by --html FILE"),
     };
-    line(out, &format!("Took {:.1} s{drawn}.", outcome.seconds));
+    line(out, &format!("Took {}{drawn}.", taken(outcome.seconds)));
+}
+
+/// Returns a time in the unit in which it is not nothing.
+fn taken(seconds: f64) -> String {
+    match seconds {
+        1.0.. => format!("{seconds:.1} s"),
+        0.001.. => format!("{:.0} ms", seconds * 1e3),
+        _ => "less than 1 ms".to_owned(),
+    }
 }
 
 fn summary(out: &mut String, outcomes: &[Outcome], style: Style) {
