@@ -5,6 +5,7 @@
 #   python/   nats-py and httpx, in a virtual environment       node/   nats, nats.ws and ws
 #   go/       nats.go, as a program                             edge/   Go's HTTP client and server as programs, and h2spec
 #   acme/     Pebble, a certificate authority for tests         hub/    nats-server, which the feed joins
+#   grpc/     gRPC's own interoperability tests
 #   natsgo/   nats.go's own tests of JetStream, and what gives them servers
 #
 # Safe to run again: what is there in the right version is left alone. A language that is not installed is named, and
@@ -68,6 +69,12 @@ if command -v go >/dev/null 2>&1; then
         echo "tests: building nats-server"
         (cd "$here/clients/hub" && go build -o "$target/hub/nats-server" github.com/nats-io/nats-server/v2)
         cp "$here/clients/hub/go.sum" "$target/hub/"
+    fi
+    mkdir -p "$target/grpc"
+    if ! same "$here/clients/grpc/main.go" "$target/grpc/main.go" || ! same "$here/clients/grpc/go.sum" "$target/grpc/go.sum"; then
+        echo "tests: building gRPC's interoperability tests"
+        (cd "$here/clients/grpc" && go build -o "$target/grpc/grpc" .)
+        cp "$here/clients/grpc/main.go" "$here/clients/grpc/go.sum" "$target/grpc/"
     fi
     mkdir -p "$target/natsgo"
     if ! same "$here/clients/natsgo/main.go" "$target/natsgo/main.go" || ! same "$here/clients/natsgo/go.sum" "$target/natsgo/go.sum"; then

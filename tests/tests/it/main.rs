@@ -35,6 +35,7 @@ mod feed_mappings;
 mod feed_monitoring;
 mod feed_soak;
 mod freshness;
+mod grpc_interop;
 mod http2;
 mod http2_attacks;
 mod http2_requests;
