@@ -24,7 +24,7 @@ use h2::{
 use http::Request;
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Client, Gate, Next, PATIENCE, ScriptedOrigin, content::content, eventually,
+    Accelerator, Answer, Client, End, Gate, Next, PATIENCE, ScriptedOrigin, content::content, eventually,
     on_one_core_and_on_two,
 };
 use tokio::{net::TcpStream, runtime::Builder, time::timeout};
@@ -44,6 +44,7 @@ on_one_core_and_on_two! {
     a16_so_many_are_open_at_once_and_pages_go_on,
     a16_a_drain_ends_them,
     a16_events_come_one_by_one,
+    a_quiet_event_stream_outlives_a_stalled_body,
 }
 
 /// Runs on a thread of the test, and not for ever.
@@ -442,6 +443,37 @@ fn a16_a_drain_ends_them(cores: &str) {
     accelerator.signal(Signal::TERM);
     assert!(client.until_closed().1.is_empty());
     assert!(accelerator.wait().success());
+}
+
+/// Nothing for longer than a body may pause: the event stream, which began first, is there when the body is cut.
+fn a_quiet_event_stream_outlives_a_stalled_body(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    let gate = Gate::new();
+    let held = gate.clone();
+    origin.on("/events", move |_, reply| {
+        reply
+            .send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\r\n")?;
+        held.pass();
+        reply.send(b"data: late\n\n")?;
+        Ok(Next::Close)
+    });
+    origin.on("/stalled", |_, reply| {
+        reply.send(b"HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 100\r\n\r\nbegun")?;
+        reply.stall();
+        Ok(Next::Close)
+    });
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .limit("origin_between_bytes_time_max", "200ms")
+        .start();
+    let mut events = accelerator.connect();
+    events.send(b"GET /events HTTP/1.1\r\nHost: site.test\r\nAccept: text/event-stream\r\n\r\n");
+    assert_eq!(events.head("GET").status, 200);
+    for _ in 0..2 {
+        assert_ne!(accelerator.get("/stalled").end, End::Complete);
+    }
+    gate.open();
+    assert_eq!(events.body_exactly(12), b"data: late\n\n");
 }
 
 fn a16_events_come_one_by_one(cores: &str) {
