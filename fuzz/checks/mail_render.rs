@@ -35,7 +35,7 @@ pub(crate) fn check(raw: &[u8]) {
         assert!(!line.contains(['\u{202e}', '\u{2066}', '\u{200f}']), "{line:?} turns what follows");
     }
     let _ = (reading.date_ms(), reading.notices(), reading.has_own_text());
-    assert!(codes(&reading.subject(), &text).len() <= CODES_MAX);
+    assert!(codes(&reading.subject(), &text, &Until::default()).len() <= CODES_MAX);
     for attachment in reading.attachments() {
         assert_eq!(reading.attachment_bytes(attachment).len(), attachment.size_bytes);
         assert!(!attachment.filename.contains(['/', '\\', '"', '\n']) && !attachment.filename.is_empty());

@@ -143,7 +143,7 @@ impl Found {
         let reading = prepared.read();
         let letter = Letter::of(mail, &reading, now_ms);
         Self {
-            codes: findings::codes(&letter.entry.subject, &reading.whole_text()),
+            codes: findings::codes(&letter.entry.subject, &reading.whole_text(), until),
             links: findings::links(&reading, until).into_iter().map(|link| link.link).collect(),
             letter,
         }

@@ -439,7 +439,7 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &Until) -> Result<Valu
             json!({ "links": findings::links(&reading, until).into_iter().map(|l| l.link).collect::<Vec<_>>() })
         }
         "linksfull" => json!({ "links": findings::links(&reading, until) }),
-        "codes" => json!({ "codes": findings::codes(&reading.subject(), &reading.whole_text()) }),
+        "codes" => json!({ "codes": findings::codes(&reading.subject(), &reading.whole_text(), until) }),
         "attachments" => {
             let attachments = reading.attachments().iter().map(|attachment| {
                 json!({

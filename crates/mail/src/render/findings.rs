@@ -280,20 +280,25 @@ const OTHER_NAMES: &[&str] = &[
 /// Of what stands before a number as much is looked at for those.
 const BEFORE_CHARACTERS: usize = 24;
 
-/// One-time codes: 4 to 8 digits (perhaps in groups, or one a cell), or capitals and digits mixed, standing alone; the one
-/// behind "code is" first, then those beside a word that speaks of a code. Years, times, amounts, parts of links and the
-/// numbers of phones, orders and places are none, or come last.
+/// Returns the one-time codes in a mail: 4 to 8 digits (perhaps in groups, or one a cell), or capitals and digits mixed,
+/// standing alone; the one behind "code is" first, then those beside a word that speaks of a code. Years, times, amounts,
+/// parts of links and the numbers of phones, orders and places are none, or come last. Stops when `until` ends.
 #[must_use]
-pub fn codes(subject: &str, text: &str) -> Vec<String> {
+pub fn codes(subject: &str, text: &str, until: &Until) -> Vec<String> {
     let whole = format!("{}\n{}", cut(subject, SEARCHED_BYTES_MAX), cut(text, SEARCHED_BYTES_MAX));
     let mut found: Vec<(u32, usize, String)> = Vec::new();
     let mut known = HashSet::new();
     let in_words = words(&whole).filter_map(|(at, word)| Some((at, word.len(), as_code(&whole, at, word)?)));
+    if until.pay(whole.len()).is_err() {
+        return Vec::new();
+    }
     for (at, length, code) in in_words.chain(digit_a_cell(&whole)) {
+        if until.pay(2 * NEAR_CHARACTERS * CODE_WORDS.len()).is_err() {
+            break;
+        }
         let near = near(&whole, at, length);
         let spoken_of = CODE_WORDS.iter().any(|sign| near.contains(sign));
-        let alone = whole[..at].lines().next_back().unwrap_or_default().trim().is_empty()
-            && whole[at + length..].lines().next().unwrap_or_default().trim().is_empty();
+        let alone = is_alone(&whole[..at], &whole[at + length..]);
         let before = before(&whole[..at]);
         let is_named = is_named_code(&before);
         let is_other = !is_named && is_named_otherwise(&before);
@@ -318,13 +323,20 @@ pub fn codes(subject: &str, text: &str) -> Vec<String> {
     found.into_iter().map(|(_, _, code)| code).take(CODES_MAX).collect()
 }
 
+/// Returns whether nothing but blanks stands on a code's line. Looks no further than the first other character: a line may
+/// be as long as the text, and hold thousands of codes.
+fn is_alone(before: &str, after: &str) -> bool {
+    let is_blank = |c: char| c.is_whitespace() && c != '\n';
+    let (before, after) = (before.trim_end_matches(is_blank), after.trim_start_matches(is_blank));
+    (before.is_empty() || before.ends_with('\n')) && (after.is_empty() || after.starts_with('\n'))
+}
+
 /// Behind all that nothing counts against.
 const OTHER_RANK: u32 = 10;
 
-/// The end of the line before a number, in lower case.
+/// Returns the end of the line before a number, in lower case.
 fn before(text: &str) -> String {
-    let line = text.rsplit('\n').next().unwrap_or_default();
-    let mut end: Vec<char> = line.chars().rev().take(BEFORE_CHARACTERS).collect();
+    let mut end: Vec<char> = text.chars().rev().take_while(|c| *c != '\n').take(BEFORE_CHARACTERS).collect();
     end.reverse();
     end.into_iter().collect::<String>().to_lowercase()
 }

@@ -551,7 +551,7 @@ fn one_time_codes_are_found() {
         ("Invoice 2026", "We charged $4900 on 2026-11-21. Call 1800555000.", &[]),
         ("Newsletter", "Since 2019 we have sent 12000 mails.", &[]),
     ] {
-        assert_eq!(codes(subject, text), expected, "{subject} / {text}");
+        assert_eq!(codes(subject, text, &Until::default()), expected, "{subject} / {text}");
     }
 }
 
@@ -603,7 +603,7 @@ fn mails_are_read_as_others_read_them() {
     assert_eq!(text("Content-Type: application/json\r\n\r\n{\"a\":1}"), "{\"a\":1}");
     let both = "Content-Type: multipart/alternative; boundary=a\r\n\r\n--a\r\n\r\nsee the HTML\r\n\
         --a\r\nContent-Type: text/html\r\n\r\n<table><tr><td>4</td><td>8</td><td>2</td><td>9</td><td>1</td><td>3</td></tr></table> is your code\r\n--a--";
-    with(both.as_bytes(), |r| assert_eq!(codes("", &r.whole_text()), ["482913"]));
+    with(both.as_bytes(), |r| assert_eq!(codes("", &r.whole_text(), &Until::default()), ["482913"]));
     let bounce = "Content-Type: multipart/report; boundary=b\r\n\r\n--b\r\n\r\nnot delivered\r\n--b\r\n\
         Content-Type: message/delivery-status\r\n\r\nAction: failed\r\n--b\r\nContent-Type: message/rfc822\r\n\r\nSubject: x\r\n\r\ny\r\n--b--";
     with(bounce.as_bytes(), |r| {
@@ -652,11 +652,26 @@ fn file_names_are_names() {
     }
 }
 
+/// A line of nothing but codes is as long as the text that is searched: each code costs the same, and the limit ends it.
+#[test]
+fn codes_of_one_long_line_are_paid_for() {
+    let line = "your code is 482913 ".repeat(3_000);
+    let until = Until::default();
+    assert_eq!(codes("", &line, &until), ["482913"]);
+    let whole = until.steps();
+    let half = Until::default();
+    _ = codes("", &line[..line.len() / 2], &half);
+    assert!(whole <= 2 * half.steps() + 1_000, "{whole} steps, {} for half of it", half.steps());
+    let over = Until::new(|| true);
+    assert!(codes("", &line, &over).is_empty());
+    assert!(over.refusals() <= 1);
+}
+
 proptest! {
     #[test]
     fn no_bytes_are_too_odd_to_be_read(raw in proptest::collection::vec(any::<u8>(), 0..600)) {
         with(&raw, |r| {
-            let _ = (r.subject(), r.text(), r.html(&Showing::default(), &Until::default()), r.headers(), links(r), codes(&r.subject(), &r.text().0));
+            let _ = (r.subject(), r.text(), r.html(&Showing::default(), &Until::default()), r.headers(), links(r), codes(&r.subject(), &r.text().0, &Until::default()));
         });
     }
 

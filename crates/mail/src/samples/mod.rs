@@ -256,7 +256,9 @@ mod tests {
                     assert!(text.contains("caf\u{fffd}"), "{text}");
                     assert_eq!(reading.date_ms(), None);
                 }
-                "code" => assert_eq!(findings::codes(&reading.subject(), &text), ["493021"]),
+                "code" => {
+                    assert_eq!(findings::codes(&reading.subject(), &text, &Until::default()), ["493021"])
+                }
                 other => panic!("{other}"),
             }
             if sample.name != "broken" {

@@ -448,7 +448,7 @@ fn letter(
     };
     let mut links = rendered.map(|rendered| rendered.links.clone()).unwrap_or_default();
     findings::in_text(&text, &mut links, until);
-    let codes = findings::codes(&subject, &reading.whole_text());
+    let codes = findings::codes(&subject, &reading.whole_text(), until);
     if !reading.is_in_time() && !reading.notices().contains(&Notice::TimeOver) {
         notices.push(Notice::TimeOver.to_string());
     }
