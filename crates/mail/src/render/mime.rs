@@ -389,20 +389,27 @@ impl Walk<'_> {
         mark
     }
 
-    /// Returns whether a mail's head begins at `begin`. A text of lines with colons is no head.
+    /// Returns whether a mail's head begins at `begin`. A text of lines with colons is no head. Looks at
+    /// [`heads::HEAD_BYTES_MAX`] bytes: each of the bad lines in front asks this of all that follows.
     fn is_head(&self, begin: usize) -> bool {
         const KNOWN: [&str; 8] =
             ["From", "To", "Subject", "Date", "Received", "Message-ID", "MIME-Version", "Content-Type"];
-        let head = &self.raw[begin..self.head_end(begin).0];
-        KNOWN.iter().any(|name| first(head, name).is_some())
+        let end = self.raw.len().min(begin + heads::HEAD_BYTES_MAX);
+        let head = &self.raw[begin..self.head_end_before(end, begin).0];
+        fields(head).any(|(own, _)| KNOWN.iter().any(|name| own.eq_ignore_ascii_case(name.as_bytes())))
     }
 
-    /// Where a head ends, and where its body begins: behind the first empty line, or at the first line that is neither a
-    /// field nor goes on with one.
+    /// Returns where a head ends, and where its body begins: behind the first empty line, or at the first line that is
+    /// neither a field nor goes on with one.
     fn head_end(&self, begin: usize) -> (usize, usize) {
+        self.head_end_before(self.raw.len(), begin)
+    }
+
+    /// The same for the bytes before `end`.
+    fn head_end_before(&self, end: usize, begin: usize) -> (usize, usize) {
         let mut at = begin;
-        while at < self.raw.len() {
-            let rest = &self.raw[at..];
+        while at < end {
+            let rest = &self.raw[at..end];
             let line = &rest[..memchr(b'\n', rest).map_or(rest.len(), |end| end + 1)];
             match line.first() {
                 _ if line.trim_ascii().is_empty() => return (at, at + line.len()),
@@ -471,6 +478,17 @@ mod tests {
 
     fn rows(rows: &[(usize, &str, &str)]) -> Vec<(usize, String, String)> {
         rows.iter().map(|(depth, kind, body)| (*depth, (*kind).to_owned(), (*body).to_owned())).collect()
+    }
+
+    /// Lines that are no fields in front of megabytes of fields: each of them looks at a bounded part.
+    #[test]
+    fn a_head_behind_bad_lines_is_near() {
+        let begin = |fields: usize| {
+            let raw = format!("stray\nb:\n{}From: a\n\nbody", "a:\n".repeat(fields));
+            Tree::walked(raw.as_bytes()).parts[0].head.start
+        };
+        assert_eq!(begin(1_000), "stray\n".len());
+        assert_eq!(begin(heads::HEAD_BYTES_MAX), 0);
     }
 
     #[test]
