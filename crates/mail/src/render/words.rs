@@ -137,7 +137,9 @@ fn word(coding: u8, text: &[u8]) -> Option<Vec<u8>> {
             let spaced: Vec<u8> = text.iter().map(|byte| if *byte == b'_' { b' ' } else { *byte }).collect();
             Some(escapes(&spaced))
         }
-        b'b' => {
+        // Base64 has no question mark. Looked for first: of a thousand words that are opened and never closed, each would
+        // have all the others copied.
+        b'b' if memchr(b'?', text).is_none() => {
             let text: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
             LENIENT.decode(text).ok()
         }
