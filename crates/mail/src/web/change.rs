@@ -97,7 +97,7 @@ pub(super) async fn change<M: Mailboxes>(
         "read" | "unread" => {
             let mails = meant(&app, &scope, &wish.ids).await?;
             count = mails.len();
-            app.set_read(&mails, wish.what == "read").await?;
+            app.set_read(client, &mails, wish.what == "read").await?;
         }
         "tag" | "untag" => {
             let mails = meant(&app, &scope, &wish.ids).await?;
@@ -115,7 +115,7 @@ pub(super) async fn change<M: Mailboxes>(
                     names.push(name.to_owned());
                 }
                 let names = app.marks.names(&names)?;
-                app.set_tags(std::slice::from_ref(&mail), &names).await?;
+                app.set_tags(client, std::slice::from_ref(&mail), &names).await?;
                 tags = app.marks.tags(mail.id);
             }
         }

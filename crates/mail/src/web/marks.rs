@@ -2,6 +2,9 @@
 //! beside the mail, so that a restart finds it again ([`crate::noted`]). A mark is its inbox's: who may not see the mail neither sees nor
 //! changes nor counts what is said about it. A mail that came into several inboxes has over all of them the mark of the
 //! first; what is counted over all is kept counted, because each list says it.
+//!
+//! *Bound:* [`MARKED_MAX`] marks; beyond, the oldest is forgotten. One client has half of the room that the others leave;
+//! beyond, its own oldest mark is forgotten, so that nobody who reads fast takes the marks of everybody else.
 #![expect(
     clippy::disallowed_types,
     reason = "one thread asks; a lock is what makes that a property of the type"
@@ -18,6 +21,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use super::{
     answer::Fault,
     app::App,
+    client::Client,
     counters::{Counter, Counters},
 };
 use crate::{
@@ -50,10 +54,20 @@ struct State {
     inbox_of: HashMap<MailId, Inbox>,
     /// In the order in which they got their first mark; those forgotten meanwhile are passed over.
     order: VecDeque<MailId>,
+    /// Marks of each client that has a share.
+    of_client: HashMap<Client, ClientMarks>,
     tag_bytes: usize,
     /// Of the mails as they are shown over all inboxes: how many are read, and how many carry each tag.
     all_read: u64,
     all_tags: BTreeMap<String, u64>,
+}
+
+/// The marks that one client has set.
+#[derive(Debug, Default)]
+struct ClientMarks {
+    count: usize,
+    /// In the order in which they were set; those forgotten meanwhile are passed over.
+    order: VecDeque<MailId>,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +84,8 @@ struct Mark {
     is_letter: bool,
     /// Its inbox has it no more: it is shown over all alone.
     is_let_go: bool,
+    /// The client whose share it takes. `None`: this machine, or one before the start.
+    client: Option<Client>,
 }
 
 /// Why tags are not taken.
@@ -103,7 +119,7 @@ impl Marks {
     pub(crate) fn begin(&self, noted: Vec<Noted>) {
         let mut state = self.state();
         for Noted { id, inbox, is_letter, is_let_go, note } in noted {
-            self.enter(&mut state, id, &inbox, is_letter);
+            self.enter(&mut state, None, id, &inbox, is_letter);
             // More than there may be is not possible, unless a bound is a lower one now.
             let _ = state.replace(id, &inbox, note.tags);
             state.change(id, |mark| (mark.read, mark.is_let_go) = (note.read, is_let_go));
@@ -125,11 +141,11 @@ impl Marks {
     }
 
     /// Whether that is something new.
-    fn set_read(&self, of: &Summary, read: bool) -> bool {
+    fn set_read(&self, client: Client, of: &Summary, read: bool) -> bool {
         let mut state = self.state();
         let before = state.mark(of.id).is_some_and(|mark| mark.read);
         if before != read {
-            self.enter(&mut state, of.id, &of.inbox, of.is_letter());
+            self.enter(&mut state, Some(client), of.id, &of.inbox, of.is_letter());
             state.change(of.id, |mark| mark.read = read);
         }
         before != read
@@ -147,9 +163,9 @@ impl Marks {
         Err(self.refuse(fault))
     }
 
-    fn set_tags(&self, of: &Summary, names: BTreeSet<String>) -> Result<(), TagFault> {
+    fn set_tags(&self, client: Client, of: &Summary, names: BTreeSet<String>) -> Result<(), TagFault> {
         let mut state = self.state();
-        self.enter(&mut state, of.id, &of.inbox, of.is_letter());
+        self.enter(&mut state, Some(client), of.id, &of.inbox, of.is_letter());
         state.replace(of.id, &of.inbox, names).map_err(|fault| self.refuse(fault))
     }
 
@@ -235,13 +251,23 @@ impl Marks {
         self.state().change(id, |mark| mark.is_let_go = true);
     }
 
-    /// A mark for this mail, if it has none.
-    fn enter(&self, state: &mut State, id: MailId, inbox: &Inbox, is_letter: bool) {
+    /// Makes a mark for this mail, if it has none.
+    fn enter(&self, state: &mut State, client: Option<Client>, id: MailId, inbox: &Inbox, is_letter: bool) {
         if state.inbox_of.contains_key(&id) {
             return;
         }
+        // This machine stands for everybody behind the accelerator: it has no share, only the whole's bound.
+        let client = client.filter(|client| !client.is_here());
+        if let Some(client) = client {
+            if state.has_its_share(client) && state.forget_oldest_of(client) {
+                self.counters.add(Counter::MarksDropped, 1);
+            }
+            let own = state.of_client.entry(client).or_default();
+            own.count += 1;
+            own.order.push_back(id);
+        }
         state.inbox_of.insert(id, inbox.clone());
-        let mark = Mark { is_letter, ..Mark::default() };
+        let mark = Mark { is_letter, client, ..Mark::default() };
         state.of.entry(inbox.clone()).or_default().mails.insert(id, mark);
         state.order.push_back(id);
         while state.inbox_of.len() > MARKED_MAX
@@ -326,6 +352,37 @@ impl State {
         Ok(())
     }
 
+    /// Returns whether a client has half of the room that the others leave.
+    fn has_its_share(&self, client: Client) -> bool {
+        let own = self.of_client.get(&client).map_or(0, |own| own.count);
+        own >= (MARKED_MAX + own).saturating_sub(self.inbox_of.len()) / 2
+    }
+
+    /// Forgets the oldest mark of a client. Returns whether there was one.
+    fn forget_oldest_of(&mut self, client: Client) -> bool {
+        while let Some(oldest) = self.of_client.get_mut(&client).and_then(|own| own.order.pop_front()) {
+            if self.mark(oldest).is_some_and(|mark| mark.client == Some(client)) {
+                return self.forget(oldest);
+            }
+        }
+        false
+    }
+
+    /// Takes a mark out of its client's share.
+    fn give_back(&mut self, client: Client) {
+        let Some(own) = self.of_client.get_mut(&client) else { return };
+        own.count -= 1;
+        if own.count == 0 {
+            self.of_client.remove(&client);
+        } else if own.order.len() > 2 * own.count + 64 {
+            let mut order = std::mem::take(&mut own.order);
+            order.retain(|id| self.mark(*id).is_some_and(|mark| mark.client == Some(client)));
+            if let Some(own) = self.of_client.get_mut(&client) {
+                own.order = order;
+            }
+        }
+    }
+
     /// Whether there was a mark.
     fn forget(&mut self, id: MailId) -> bool {
         let Some(inbox) = self.inbox_of.remove(&id) else { return false };
@@ -337,6 +394,9 @@ impl State {
         self.tag_bytes -= bytes;
         if marks.mails.is_empty() {
             self.of.remove(&inbox);
+        }
+        if let Some(client) = mark.client {
+            self.give_back(client);
         }
         true
     }
@@ -358,8 +418,13 @@ impl search::Marks for Marks {
 
 impl<M: Mailboxes> App<M> {
     /// Marks mails read or unread, and has it written down.
-    pub(crate) async fn set_read(&self, mails: &[Arc<Summary>], read: bool) -> Result<(), Fault> {
-        let changed = mails.iter().filter(|mail| self.marks.set_read(mail, read));
+    pub(crate) async fn set_read(
+        &self,
+        client: Client,
+        mails: &[Arc<Summary>],
+        read: bool,
+    ) -> Result<(), Fault> {
+        let changed = mails.iter().filter(|mail| self.marks.set_read(client, mail, read));
         let ids: Vec<MailId> = changed.map(|mail| mail.id).collect();
         self.write_marks(&ids).await
     }
@@ -367,11 +432,12 @@ impl<M: Mailboxes> App<M> {
     /// Gives mails these tags in the place of those that they have, and has it written down.
     pub(crate) async fn set_tags(
         &self,
+        client: Client,
         mails: &[Arc<Summary>],
         names: &BTreeSet<String>,
     ) -> Result<(), Fault> {
         for mail in mails {
-            self.marks.set_tags(mail, names.clone())?;
+            self.marks.set_tags(client, mail, names.clone())?;
         }
         let ids: Vec<MailId> = mails.iter().map(|mail| mail.id).collect();
         self.write_marks(&ids).await
@@ -453,7 +519,34 @@ mod tests {
 
     fn tag(marks: &Marks, id: u64, local: &str, name: &str) -> Result<(), TagFault> {
         let names = marks.names(&[name.to_owned()])?;
-        marks.set_tags(&mail(id, local), names)
+        marks.set_tags(here(), &mail(id, local), names)
+    }
+
+    fn here() -> Client {
+        Client::of(httpd::Client([127, 0, 0, 1].into()))
+    }
+
+    #[test]
+    fn one_client_leaves_the_marks_of_others() {
+        let marks = Marks::new(Arc::new(Counters::new()));
+        let client = |n: u8| Client::of(httpd::Client([192, 0, 2, n].into()));
+        let is_read = |id| search::Marks::is_read(&marks, MailId(id));
+        for id in 0..100 {
+            marks.set_read(client(1), &mail(id, "ann"), true);
+        }
+        let first = 1_000;
+        let last = first + 2 * MARKED_MAX as u64;
+        for id in first..=last {
+            marks.set_read(client(2), &mail(id, "ben"), true);
+        }
+        assert!((0..100).all(is_read), "the marks of others are there");
+        assert!(!is_read(first) && is_read(last), "its own oldest are forgotten");
+        assert_eq!(marks.read_count(&Scope::All), (MARKED_MAX as u64 - 100) / 2 + 100);
+        // What was forgotten is in no share any more.
+        for id in 0..=last {
+            marks.forget(MailId(id));
+        }
+        assert!(marks.state().of_client.is_empty());
     }
 
     #[test]
@@ -462,10 +555,10 @@ mod tests {
         let first = Summary { inboxes: 2, ..mail(1, "ann") };
         let second = Summary { id: MailId(2), ..mail(1, "ben") };
         let names = marks.names(&["late".to_owned()]).unwrap();
-        marks.set_read(&first, true);
-        marks.set_read(&second, true);
-        marks.set_tags(&second, names.clone()).unwrap();
-        marks.set_tags(&first, names).unwrap();
+        marks.set_read(here(), &first, true);
+        marks.set_read(here(), &second, true);
+        marks.set_tags(here(), &second, names.clone()).unwrap();
+        marks.set_tags(here(), &first, names).unwrap();
         let of = |local: &str| Scope::Inbox(inbox(local));
         let late = BTreeMap::from([("late".to_owned(), 1)]);
         assert_eq!((marks.read_count(&Scope::All), marks.all_tags(&Scope::All)), (1, late.clone()));
@@ -524,7 +617,7 @@ mod tests {
     fn no_more_mails_are_marked_than_there_may_be() {
         let marks = Marks::new(Arc::new(Counters::new()));
         for id in 0..=MARKED_MAX as u64 {
-            marks.set_read(&mail(id, "ann"), true);
+            marks.set_read(here(), &mail(id, "ann"), true);
         }
         assert_eq!(marks.read_count(&Scope::All), MARKED_MAX as u64);
         assert!(!search::Marks::is_read(&marks, MailId(0)));

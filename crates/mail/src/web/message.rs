@@ -318,7 +318,7 @@ async fn shown<M: Mailboxes>(
     let tags = [mail_tag(id), inbox_tag(&inbox)];
     // Who looks at it has read it; a page of another site that shows it has not.
     if asker(headers) != Asker::AnotherSite {
-        app.set_read(&[Arc::new(mail.summary.clone())], true).await?;
+        app.set_read(client, &[Arc::new(mail.summary.clone())], true).await?;
     }
     let listed = Listed::load(app, client, scope, look.skip).await?;
     let (seen, now_ms) = (look.seen(), clock::unix_ms());

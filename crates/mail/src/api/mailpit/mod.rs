@@ -279,7 +279,7 @@ async fn message<M: Mailboxes>(
 ) -> Result<Json<Value>, Fault> {
     let mail = fetch(&app, client, &scope, &named).await?;
     if asker(&headers) == Asker::OwnPageOrProgram {
-        app.set_read(&[Arc::new(mail.summary.clone())], true).await?;
+        app.set_read(client, &[Arc::new(mail.summary.clone())], true).await?;
     }
     let tags = app.marks.tags(mail.summary.id);
     Ok(Json(app.render(client, mail, move |mail, until| shapes::message(mail, &tags, until)).await?))
@@ -418,7 +418,7 @@ async fn set_read<M: Mailboxes>(
         true => all_found(&app, client, &scope, &change.search).await?,
         false => named(&app, &scope, &change.ids).await?,
     };
-    app.set_read(&mails, change.read).await?;
+    app.set_read(client, &mails, change.read).await?;
     Ok("ok")
 }
 
@@ -459,11 +459,12 @@ async fn tags<M: Mailboxes>(State(app): State<Arc<App<M>>>, Asked(scope): Asked)
 async fn set_tags<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     Asked(scope): Asked,
+    client: Client,
     body: Taken,
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     let names = app.marks.names(&change.tags)?;
-    app.set_tags(&named(&app, &scope, &change.ids).await?, &names).await?;
+    app.set_tags(client, &named(&app, &scope, &change.ids).await?, &names).await?;
     Ok("ok")
 }
 

@@ -85,7 +85,7 @@ pub(super) async fn send<M: Mailboxes>(
     let ids = app.mailboxes.deliver(peer, &from, &recipients, &raw).await?;
     if !names.is_empty() {
         // Each inbox has its own; what is gone again is passed over.
-        app.set_tags(&app.mailboxes.find(&Scope::All, &ids).await?, &names).await?;
+        app.set_tags(client, &app.mailboxes.find(&Scope::All, &ids).await?, &names).await?;
     }
     Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))
 }
