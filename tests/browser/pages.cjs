@@ -116,7 +116,7 @@ async function steps(browser, name, { context, page, foreign }) {
   await send(inbox, [
     `From: Shop <news@shop.test>`, `To: ${inbox}`, `Subject: Winter sale`, `MIME-Version: 1.0`,
     `Content-Type: multipart/mixed; boundary=m`, ``, `--m`, `Content-Type: text/html; charset=utf-8`, ``,
-    `<style>h1{color:rgb(154,103,0)}@media(max-width:500px){h1{color:rgb(26,127,75)}}</style>`,
+    `<style>h1{color:rgb(154,103,0);background:url(${remote.url}/sheet.gif)}h1:hover{background:url(${remote.url}/hover.gif)}@media(max-width:500px){h1{color:rgb(26,127,75)}}</style>`,
     `<h1>Sale</h1><p>All berths <a href="${remote.url}/go">here</a></p><img src="${remote.url}/open.gif" alt="Picture" width="200" height="80">`,
     `<div style="background:url(${remote.url}/style.gif)">x</div><img src="cid:p@x" width="64" height="64" alt="Own">`,
     `<p style="height:1800px">Far</p><p id="end">end</p>`, ``,
@@ -134,7 +134,7 @@ async function steps(browser, name, { context, page, foreign }) {
   const frame = page.frameLocator("iframe.frame");
   await frame.locator("h1 >> text=Sale").waitFor();
   assert.equal(await page.isVisible("#list"), !isPhone, "on a desk the list stays beside the mail");
-  assert.match(await page.textContent(".blocked"), /2 remote items from 127\.0\.0\.1:\d+ blocked/);
+  assert.match(await page.textContent(".blocked"), /3 remote items from 127\.0\.0\.1:\d+ blocked/);
   assert.equal(remote.hits, 0, "nothing is fetched before the reader asks");
   await page.waitForFunction(() => document.querySelector("iframe.frame").clientHeight > 1800);
   const colour = await frame.locator("h1").evaluate((h1) => getComputedStyle(h1).color);
@@ -153,7 +153,8 @@ async function steps(browser, name, { context, page, foreign }) {
   await page.waitForSelector("text=loaded, because you asked");
   await frame.locator("img[alt=Picture]").evaluate((image) => image.complete || new Promise((done) => (image.onload = image.onerror = done)));
   await page.waitForFunction(() => document.querySelector("iframe.frame").contentDocument.readyState === "complete");
-  assert.equal(remote.hits, 2, "the picture, and what its style names");
+  await frame.locator("h1").hover();
+  assert.equal(remote.hits, 3, "the picture, what its style names, and what the style sheet names; nothing for a pointer that hovers");
   if (!isPhone) {
     await page.click(".looks >> text=Phone");
     await page.waitForFunction(() => document.querySelector("iframe.frame").contentWindow.innerWidth === 375);

@@ -26,8 +26,10 @@ function fitFrame(frame) {
   const height = () => Math.max(inside.documentElement.offsetHeight, scroller.scrollHeight);
   const fits = Math.min(height(), FRAME_MAX_PX);
   frame.style.height = `${fits}px`;
-  // A part that is as high as the window grew with it, once.
-  frame.style.height = `${Math.min(Math.max(fits, height()), FRAME_MAX_PX)}px`;
+  // A part that is as high as the window grew with it, once. What is shown smaller ends on a whole pixel, too.
+  const zoom = Number(frame.style.zoom || 1);
+  const whole = Math.ceil(Math.min(Math.max(fits, height()), FRAME_MAX_PX) * zoom);
+  frame.style.height = `${whole / zoom}px`;
 }
 
 /** Fits it now, when its pictures have come, and whenever there is more or less room. */
@@ -56,6 +58,13 @@ function chooseWidth(link) {
   for (const other of all("[data-width]", link.parentElement)) other.removeAttribute("aria-current");
   link.setAttribute("aria-current", "true");
   frame.dataset.width = link.dataset.width;
+  // The links to the same mail in another look keep the width.
+  for (const other of all(".looks a:not([data-width]), .blocked a, .tabs a")) {
+    const url = new URL(other.href);
+    if (link.dataset.width === "desk") url.searchParams.delete("width");
+    else url.searchParams.set("width", link.dataset.width);
+    other.href = url.href;
+  }
   history.replaceState(history.state, "", link.href);
   fitFrame(frame);
   return true;

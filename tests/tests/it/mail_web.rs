@@ -35,6 +35,58 @@ fn a_browser_does_what_a_person_does() {
     assert!(said.contains("ok without scripts"), "{said}");
 }
 
+/// One rule of `tests/browser/geometry.cjs`: boxes are measured at five widths, from a desk's to a small phone's.
+fn holds_in_a_browser(rule: &str) {
+    let service = MailService::start(&[]);
+    let said = succeeds(
+        Command::new("node")
+            .arg(source_tree().join("tests/browser/geometry.cjs"))
+            .arg(rule)
+            .env("NODE_PATH", node_modules())
+            .env("MAIL_URL", &service.url)
+            .env("MAIL_SMTP", &service.smtp)
+            .env("CHROMIUM", "/usr/bin/chromium")
+            .env("SHOTS", artifacts("mail-geometry")),
+    );
+    assert!(said.contains(&format!("ok {rule}")), "{said}");
+}
+
+/// With a button and without: as much room on each of its four sides.
+#[test]
+fn toasts_have_even_padding() {
+    holds_in_a_browser("toast-padding");
+}
+
+/// A new row comes from below the bar with what acts on the selected, and never covers it.
+#[test]
+fn arriving_rows_cover_no_control() {
+    holds_in_a_browser("arriving-row");
+}
+
+/// Rows of *All mail* were 101.5 px high: every second divider fell between pixels. Nothing with a border does, on any page.
+#[test]
+fn dividers_lie_on_whole_pixels() {
+    holds_in_a_browser("whole-pixels");
+}
+
+/// The list's bar and the mail's stay whole below the header, however far is scrolled.
+#[test]
+fn headers_cut_no_bar() {
+    holds_in_a_browser("whole-bars");
+}
+
+/// Of long addresses, codes and links.
+#[test]
+fn copy_buttons_stay_beside_their_text() {
+    holds_in_a_browser("copy-buttons");
+}
+
+/// Dark, remote pictures and another tab keep the width of the preview.
+#[test]
+fn a_chosen_width_is_kept() {
+    holds_in_a_browser("kept-width");
+}
+
 /// Eight things that people do, each with no more clicks and keys than Mailpit needs: it is asked itself where
 /// bench/install-mailpit.sh has put it, else what it needed when this was written counts.
 #[test]

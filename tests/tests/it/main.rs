@@ -52,6 +52,7 @@ mod mail_crash;
 mod mail_guide;
 mod mail_large;
 mod mail_memory;
+mod mail_reports;
 mod mail_smtp;
 mod mail_templates;
 mod mail_web;

@@ -5,10 +5,11 @@
 //!                                              └▶ Taken, remote items, dark rules
 //! ```
 //! What comes out is what was judged: no byte of the source is copied, so an escape, a comment or an unclosed block has
-//! no other meaning to the browser than it had here. What names something to fetch is `none`, so that the colour beside it
-//! stays; a picture of the mail itself stays, too. A declaration goes if it ran something in a browser that once was, or if
-//! it calls a function that is not listed: what will fetch in the browsers to come is not known today. Selectors stay, whatever they match: nothing in a sheet fetches
-//! depending on what matches, so nothing is told by it. No `<` that could end the element is written.
+//! no other meaning to the browser than it had here. A picture of the mail itself stays; one of others is `none`, so that the
+//! colour beside it stays, until the reader asks for remote pictures: then it loads, as an `<img>` does. A declaration goes if
+//! it ran something in a browser that once was, or if it calls a function that is not listed: what will fetch in the browsers
+//! to come is not known today. Selectors stay, whatever they match; the pictures of a rule that matches by what the reader does
+//! (`:hover`, `:visited`) are always `none`. No `<` that could end the element is written.
 //!
 //! All bounds hold for all sheets of a mail together.
 
@@ -176,6 +177,38 @@ const KEYFRAMES: &[&str] = &["keyframes", "-webkit-keyframes", "-moz-keyframes",
 const IDLE: &[&str] =
     &["charset", "namespace", "viewport", "-ms-viewport", "-o-viewport", "page", "-moz-document"];
 
+/// Pseudo-classes and pseudo-elements that match by the document alone, and not by what the reader does with it.
+const OF_THE_DOCUMENT: &[&str] = &[
+    "root",
+    "empty",
+    "first-child",
+    "last-child",
+    "only-child",
+    "nth-child",
+    "nth-last-child",
+    "first-of-type",
+    "last-of-type",
+    "only-of-type",
+    "nth-of-type",
+    "nth-last-of-type",
+    "not",
+    "is",
+    "where",
+    "has",
+    "matches",
+    "any",
+    "-webkit-any",
+    "-moz-any",
+    "any-link",
+    "lang",
+    "dir",
+    "before",
+    "after",
+    "marker",
+    "first-line",
+    "first-letter",
+];
+
 /// What is written for a condition that always holds, and for one that never does.
 const ALWAYS: &str = "(min-width:0)";
 const NEVER: &str = "(max-width:0)";
@@ -226,7 +259,7 @@ impl<'a> Css<'a> {
         }
         let mut input = Parser::new(read);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
-        let mut rules = Rules { css: self, out, place: Place::Sheet, depth: 0 };
+        let mut rules = Rules { css: self, out, place: Place::Sheet, depth: 0, acts: false };
         let mut items = StyleSheetParser::new(&mut input, &mut rules);
         loop {
             let begin = items.parser.out.len();
@@ -243,7 +276,7 @@ impl<'a> Css<'a> {
         let mut input = Parser::new(text);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
         let mut out = String::with_capacity(text.len());
-        let mut rules = Rules { css: self, out: &mut out, place: Place::Sheet, depth: 0 };
+        let mut rules = Rules { css: self, out: &mut out, place: Place::Sheet, depth: 0, acts: false };
         rules.copy(&mut input, Kind::Media).ok()?;
         Some(out)
     }
@@ -269,7 +302,7 @@ impl<'a> Css<'a> {
         let mut out = String::with_capacity(text.len());
         let mut input = Parser::new(text);
         input.set_nested_block_limit(CSS_DEPTH_MAX + 1);
-        Rules { css: self, out: &mut out, place: Place::Attribute, depth: 0 }.body(&mut input);
+        Rules { css: self, out: &mut out, place: Place::Attribute, depth: 0, acts: false }.body(&mut input);
         out
     }
 
@@ -326,12 +359,18 @@ struct Rules<'r, 'a> {
     place: Place,
     /// Blocks, brackets and functions that are open.
     depth: u8,
+    /// The declarations here hold depending on what the reader does: their pictures would tell the sender of it.
+    acts: bool,
 }
 
 /// What an at-rule is, once its name and its condition are written.
 enum At {
     Statement,
-    Rules(Place),
+    Rules {
+        place: Place,
+        /// As in [`Rules`].
+        acts: bool,
+    },
 }
 
 impl Rules<'_, '_> {
@@ -364,12 +403,13 @@ impl Rules<'_, '_> {
     }
 
     /// A block with what stands in such a place.
-    fn block<'i>(&mut self, input: &mut Parser<'_>, place: Place) -> Result<(), Fault<'i>> {
+    fn block<'i>(&mut self, input: &mut Parser<'_>, place: Place, acts: bool) -> Result<(), Fault<'i>> {
         self.within(|rules| {
             rules.out.push('{');
-            let outer = std::mem::replace(&mut rules.place, place);
+            let outer = (rules.place, rules.acts);
+            (rules.place, rules.acts) = (place, rules.acts || acts);
             rules.body(input);
-            rules.place = outer;
+            (rules.place, rules.acts) = outer;
             rules.out.push('}');
             Ok(())
         })
@@ -378,8 +418,17 @@ impl Rules<'_, '_> {
     /// Writes all tokens that there are, or says that they do not stay.
     fn copy<'i>(&mut self, input: &mut Parser<'i>, kind: Kind) -> Result<(), Fault<'i>> {
         let mut before = TokenSerializationType::Nothing;
+        let mut behind_colon = false;
         while let Ok(token) = input.next_including_whitespace() {
             let token = token.clone();
+            if kind == Kind::Selectors {
+                if let Token::Ident(name) | Token::Function(name) = &token
+                    && behind_colon
+                {
+                    self.acts |= !is_one_of(name, OF_THE_DOCUMENT);
+                }
+                behind_colon = matches!(token, Token::Colon);
+            }
             let this = token.serialization_type();
             // `-->` would be the end of a comment of another sort.
             let is_other_comment = matches!(token, Token::Delim('>')) && self.out.ends_with("--");
@@ -508,7 +557,8 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// Something that a browser would fetch: a picture of the mail stays, under our path, and others are none.
+    /// Something that a browser would fetch: a picture of the mail stays, under our path. Others are `none` before the reader
+    /// asks for them, and always where they would be fetched when the reader does something.
     fn fetched<'i>(&mut self, url: &str, kind: Kind) -> Result<(), Fault<'i>> {
         if kind != Kind::Value {
             return Err(ParseError::custom(()));
@@ -516,13 +566,11 @@ impl Rules<'_, '_> {
         let source = self.css.sources.of(url);
         let kept = match source {
             Source::Kept(url) => url,
-            // What a sheet fetches would tell what the reader does: the width, the scheme, a pointer that hovers. It
-            // fetches nothing, whoever asks.
-            Source::Remote(url) if self.place == Place::Attribute => {
+            Source::Remote(url) if !self.acts => {
                 self.css.seen.push(Seen::of(&url));
                 url
             }
-            Source::Blocked if self.place == Place::Attribute => {
+            Source::Blocked if !self.acts => {
                 self.css.seen.push(Seen::of(url));
                 self.out.push_str("none");
                 return Ok(());
@@ -586,11 +634,16 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
             }
             self.css.declarations_left -= 1;
         }
+        let is_variable = name.starts_with("--");
         self.plain(&Token::Ident(name));
         self.out.push(':');
         input.skip_whitespace();
-        let taken = self.css.taken;
+        let (taken, seen) = (self.css.taken, self.css.seen.len());
+        // A rule for a pointer that hovers may use what is in a variable.
+        let outer = self.acts;
+        self.acts |= is_variable;
         let copied = self.copy(input, Kind::Value);
+        self.acts = outer;
         // However much is in it, one declaration was changed.
         self.css.taken.styles = self.css.taken.styles.min(taken.styles + 1);
         match &copied {
@@ -598,20 +651,24 @@ impl<'i> DeclarationParser<'i> for Rules<'_, '_> {
                 trim(self.out, begin);
                 self.out.push(';');
             }
-            Err(_) => self.out.truncate(begin),
+            Err(_) => {
+                self.out.truncate(begin);
+                self.css.seen.truncate(seen);
+            }
         }
         copied
     }
 }
 
 impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
-    type Prelude = ();
+    /// The rule matches by what the reader does.
+    type Prelude = bool;
     type QualifiedRule = ();
     type Error = ();
 
-    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
+    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<bool, Fault<'i>> {
         let begin = self.out.len();
-        self.copy(input, Kind::Selectors)?;
+        let acts = self.selectors(input)?;
         trim(self.out, begin);
         if self.out.len() == begin {
             return Err(ParseError::custom(()));
@@ -621,16 +678,24 @@ impl<'i> QualifiedRuleParser<'i> for Rules<'_, '_> {
             self.css.hit(CssOver::Selectors);
             return Err(ParseError::custom(()));
         }
-        Ok(())
+        Ok(acts)
     }
 
-    fn parse_block(&mut self, (): (), _: &ParserState, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
+    fn parse_block(&mut self, acts: bool, _: &ParserState, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
         self.rule()?;
-        self.block(input, Place::Rule)
+        self.block(input, Place::Rule, acts)
     }
 }
 
 impl Rules<'_, '_> {
+    /// Writes selectors; says whether they match by what the reader does.
+    fn selectors<'i>(&mut self, input: &mut Parser<'i>) -> Result<bool, Fault<'i>> {
+        let outer = std::mem::take(&mut self.acts);
+        let copied = self.copy(input, Kind::Selectors);
+        let acts = std::mem::replace(&mut self.acts, outer);
+        copied.map(|()| acts)
+    }
+
     /// One more.
     fn rule<'i>(&mut self) -> Result<(), Fault<'i>> {
         if self.css.rules_left == 0 {
@@ -667,11 +732,15 @@ impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
         };
         let is_layer = name.eq_ignore_ascii_case("layer");
         _ = write!(self.out, "@");
+        let is_scope = name.eq_ignore_ascii_case("scope");
         self.plain(&Token::Ident(name));
         self.out.push(' ');
         input.skip_whitespace();
+        let begin = self.out.len();
         self.copy(input, Kind::Media)?;
-        Ok(if is_layer && self.place == Place::Sheet { At::Statement } else { At::Rules(place) })
+        // An animation may begin when the pointer hovers, and a scope is named by selectors.
+        let acts = place == Place::Keyframes || (is_scope && self.out[begin..].contains(':'));
+        Ok(if is_layer && self.place == Place::Sheet { At::Statement } else { At::Rules { place, acts } })
     }
 
     fn rule_without_block(&mut self, prelude: At, _: &ParserState) -> Result<(), ()> {
@@ -680,17 +749,17 @@ impl<'i> AtRuleParser<'i> for Rules<'_, '_> {
                 self.out.push(';');
                 Ok(())
             }
-            At::Rules(_) => Err(()),
+            At::Rules { .. } => Err(()),
         }
     }
 
     fn parse_block(&mut self, prelude: At, _: &ParserState, input: &mut Parser<'i>) -> Result<(), Fault<'i>> {
         self.rule()?;
-        let place = match prelude {
-            At::Rules(place) => place,
-            At::Statement => self.place,
+        let (place, acts) = match prelude {
+            At::Rules { place, acts } => (place, acts),
+            At::Statement => (self.place, false),
         };
-        self.block(input, place)
+        self.block(input, place, acts)
     }
 }
 

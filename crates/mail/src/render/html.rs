@@ -316,6 +316,7 @@ impl<'a> Writer<'a> {
         self.out.push('>');
         self.css.sheet(text, &mut self.out);
         self.out.push_str("</style>");
+        self.take_seen();
     }
 
     fn attributes(&mut self, element: &str, attributes: &[Attribute]) {

@@ -174,10 +174,79 @@ fn attributes_are_held_to_the_same() {
     }
 }
 
+/// As an `<img>` does: blocked and counted first, loaded when the reader asks. What would load only when the reader points at
+/// something or has visited it is loaded never.
+#[test]
+fn pictures_of_style_sheets_load_when_asked() {
+    let look = |css: &str, remote| {
+        let how = Showing { remote, ..Showing::default() };
+        clean(&format!("<style>{css}</style><p>x"), &how, pictures(), &Until::default())
+    };
+    for (css, left) in [
+        (
+            "p{background:#fff url(//a.test/x) no-repeat;color:red}",
+            "p{background:#fffurl(\"https://a.test/x\")no-repeat;color:red;}",
+        ),
+        (
+            "p{background-image:URL('http://a.test/x?a=1&b')}",
+            "p{background-image:url(\"http://a.test/x?a=1&b\");}",
+        ),
+        ("li{list-style-image:u\\72l(https://a.test/x)}", "li{list-style-image:url(\"https://a.test/x\");}"),
+        (
+            "@media(max-width:600px){.a>td:first-child{background:url(https://a.test/x)}}",
+            "@media(max-width:600px){.a>td:first-child{background:url(\"https://a.test/x\");}}",
+        ),
+        (
+            "td:not(.b):nth-child(2n)::before{content:url(https://a.test/x)}",
+            "td:not(.b):nth-child(2n)::before{content:url(\"https://a.test/x\");}",
+        ),
+        (
+            "a{background:url(https://a.test/x);&:hover{color:red}}",
+            "a{background:url(\"https://a.test/x\");&:hover{color:red;}}",
+        ),
+    ] {
+        let blocked = look(css, Remote::Blocked);
+        assert_eq!((blocked.remote_items, blocked.taken.styles), (1, 0), "{css}");
+        assert_eq!(blocked.remote_hosts, ["a.test"], "{css}");
+        assert!(!blocked.html.contains("a.test"), "{css}: {}", blocked.html);
+        let loaded = look(css, Remote::Loaded);
+        assert_eq!(sheets(&loaded.html).replace(' ', ""), left, "{css}");
+        assert_eq!((loaded.remote_items, &loaded.remote_hosts), (1, &blocked.remote_hosts), "{css}");
+    }
+    for never in [
+        "a:hover{background:url(https://a.test/x)}",
+        "a:VISITED{background:url(https://a.test/x)}",
+        "a:link{background:url(https://a.test/x)}",
+        "p:not(:\\68over){background:url(https://a.test/x)}",
+        "p:has(a:focus) b{background:url(https://a.test/x)}",
+        "p::selection{background:url(https://a.test/x)}",
+        "p{&:hover{q{background:url(https://a.test/x)}}}",
+        "a:hover{@media(min-width:1px){background:url(https://a.test/x)}}",
+        "@keyframes k{from{background:url(https://a.test/x)}}",
+        "@scope(a:hover){p{background:url(https://a.test/x)}}",
+        "p{--x:url(https://a.test/x)}",
+        "p{background:image-set(url(https://a.test/x) 1x)}",
+        "@font-face{font-family:f;src:url(https://a.test/x)}",
+        "@import url(https://a.test/x);",
+        "p{background:url(https://a.test/x) unheard-of(1)}",
+    ] {
+        for remote in [Remote::Blocked, Remote::Loaded] {
+            let clean = look(never, remote);
+            assert!(!clean.html.contains("a.test"), "{never}: {}", clean.html);
+            assert_eq!(clean.remote_items, 0, "{never}");
+            assert_ne!(clean.taken, Taken::default(), "{never}");
+        }
+    }
+    let variable = "<p style=\"--x:url(https://a.test/x)\">";
+    let how = Showing { remote: Remote::Loaded, ..Showing::default() };
+    let clean = clean(variable, &how, pictures(), &Until::default());
+    assert!(!clean.html.contains("a.test"), "{}", clean.html);
+}
+
 #[test]
 fn what_was_taken_out_is_said() {
     let clean = shown(
-        "<style>@import 'x';@font-face{src:url(//evil.test/x)}p{background:url(//evil.test/x)}</style>\
+        "<style>@import 'x';@font-face{src:url(//evil.test/x)}a:hover{background:url(//evil.test/x)}</style>\
          <link rel=stylesheet href=//evil.test/x><meta http-equiv=refresh content='0;url=//evil.test'>\
          <script>x</script><p onclick=x><a href=javascript:x>y</a><form><input><svg><a/></svg>",
         false,

@@ -50,7 +50,7 @@ engine::counters! {
         ForeignHosts => Counter, "mail_web_foreign_hosts", None, "Requests refused because their Host is no address, not localhost and not in http-hosts.";
         BodiesCut => Counter, "mail_web_bodies_cut", None, "Requests whose body was refused and longer, or slower, than what is thrown away; their connections were closed.";
         IndexMails => Gauge, "mail_search_index_mails", None, "Mails in the index for searches.";
-        IndexPending => Gauge, "mail_search_index_pending", None, "Mails that are not in the index for searches yet, so that each search looks into them.";
+        IndexPending => Gauge, "mail_search_index_pending", None, "Mails that the index for searches is to take in: each search looks into them, unless the index of the version before knows them.";
         IndexBytes => Gauge, "mail_search_index_bytes", Bytes, "Bytes of the index for searches on the disk.";
         IndexAsked => Counter, "mail_search_index_asked", None, "Searches that were told by the index which mails to look into.";
         IndexDamaged => Counter, "mail_search_index_damaged", None, "Files of the index for searches that were damaged, or of another version or store, and are made anew.";

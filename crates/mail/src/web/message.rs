@@ -40,6 +40,8 @@ use crate::{
 const SOURCE_BYTES_MAX: usize = 256 * 1024;
 /// Addresses of a field that are shown.
 const ADDRESSES_MAX: usize = 50;
+/// Bytes of a group's name that are shown.
+const GROUP_BYTES_MAX: usize = 320;
 /// Of a larger picture no small one is shown: a browser would fetch all of it.
 const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Steps that it costs to compare a link with a text.
@@ -453,7 +455,7 @@ fn letter(
         notices.push(Notice::TimeOver.to_string());
     }
     Letter {
-        tabs: tabs(base, kind, has_html, reading.attachments().len()),
+        tabs: tabs((base, seen), kind, has_html, reading.attachments().len()),
         raw: format!("{base}/raw"),
         id: summary.id.to_string(),
         inbox: summary.inbox.to_string(),
@@ -539,10 +541,12 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-fn tabs(base: &str, current: Kind, has_html: bool, attachments: usize) -> Vec<Tab> {
+/// The views of a mail. Each keeps the look that the reader chose for the HTML.
+fn tabs((base, seen): (&str, Seen), current: Kind, has_html: bool, attachments: usize) -> Vec<Tab> {
+    let look = seen.query();
     let tab = |name, kind, path: &str, count| Tab {
         name,
-        href: format!("{base}/{path}"),
+        href: format!("{base}/{path}{look}"),
         current: kind == current,
         count,
     };
@@ -570,6 +574,12 @@ fn from(reading: &Reading<'_>, mail: &Mail) -> String {
 fn to(reading: &Reading<'_>, mail: &Mail) -> String {
     let written = joined(reading, Field::To);
     if written.is_empty() {
+        // A group without members (RFC 5322, 3.4) names nobody: it is shown as it is written.
+        let headers = reading.headers();
+        let group = headers.iter().find(|(name, value)| name.eq_ignore_ascii_case("to") && !value.is_empty());
+        if let Some((_, group)) = group {
+            return cut(group, GROUP_BYTES_MAX).to_owned();
+        }
         let said: Vec<_> =
             mail.recipients.iter().take(ADDRESSES_MAX).map(|said| fields::printable(said)).collect();
         return said.join(", ");

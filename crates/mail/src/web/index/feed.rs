@@ -174,8 +174,10 @@ impl<M: Mailboxes> Feed<M> {
     async fn go_through(&mut self) -> bool {
         let sheets = self.index.state().sheets.clone();
         let mut known: Vec<MailId> = Vec::new();
+        let mut outdated: Vec<Name> = Vec::new();
         for sheet in sheets {
             match sheet.reading().and_then(|reading| reading.names()) {
+                Ok(names) if sheet.is_outdated() => outdated.extend(names),
                 Ok(names) => known.extend(names.iter().map(|name| name.id)),
                 Err(error) => _ = self.index.set_aside(&sheet, &error),
             }
@@ -185,6 +187,12 @@ impl<M: Mailboxes> Feed<M> {
             let filling = state.filling.values().flat_map(|columns| &columns.names);
             known.extend(filling.chain(&state.pending).chain(&state.working).map(|name| name.id));
         }
+        known.sort_unstable();
+        // Some may be indexed anew already, before a stop.
+        outdated.retain(|name| known.binary_search(&name.id).is_err());
+        outdated.sort_unstable();
+        outdated.dedup();
+        known.extend(outdated.iter().map(|name| name.id));
         known.sort_unstable();
         let mut from = Some(0);
         while let Some(at) = from {
@@ -206,6 +214,10 @@ impl<M: Mailboxes> Feed<M> {
         pending.dedup();
         state.pending = pending.into();
         state.is_complete = state.pending.len() < PENDING_MAX;
+        // The newest are searched for most. The rest is found when these are done.
+        let room = PENDING_MAX - state.pending.len().min(PENDING_MAX);
+        state.is_outdated_cut = outdated.len() > room;
+        state.outdated = outdated.into_iter().rev().take(room).collect();
         self.index.note(&state);
         true
     }
@@ -214,12 +226,14 @@ impl<M: Mailboxes> Feed<M> {
     async fn feed(&mut self) -> bool {
         let batch: Vec<Name> = {
             let mut state = self.index.state();
-            let batch = state.pending.len().min(BATCH);
-            state.working = state.pending.drain(..batch).collect();
+            let state = &mut *state;
+            let queue = if state.pending.is_empty() { &mut state.outdated } else { &mut state.pending };
+            let batch = queue.len().min(BATCH);
+            state.working = queue.drain(..batch).collect();
             state.working.clone()
         };
         if batch.is_empty() {
-            return false;
+            return self.drop_outdated();
         }
         for name in batch {
             let read = self.mailboxes.mail_into(&Scope::All, name.id, ()).await;
@@ -239,6 +253,34 @@ impl<M: Mailboxes> Feed<M> {
             state.working.retain(|own| *own != name);
             self.index.note(&state);
         }
+        true
+    }
+
+    /// Removes the sheets of the version before, when all of their mails are indexed anew; whether there were any. What was
+    /// indexed instead is put away first, so that the disk always has one of the two.
+    fn drop_outdated(&mut self) -> bool {
+        if !self.index.state().sheets.iter().any(|sheet| sheet.is_outdated()) {
+            return false;
+        }
+        self.put_all_away();
+        let mut state = self.index.state();
+        if !state.pending.is_empty() {
+            // The disk took no sheet.
+            return false;
+        }
+        if state.is_outdated_cut {
+            // The next look at the stored mails finds the rest of them.
+            state.is_complete = false;
+            return true;
+        }
+        let (outdated, current) =
+            std::mem::take(&mut state.sheets).into_iter().partition::<Vec<_>, _>(|sheet| sheet.is_outdated());
+        state.sheets = current;
+        for sheet in outdated {
+            // If it cannot be removed, the next start finds that its mails are known.
+            let _ = sheet.remove();
+        }
+        self.index.note(&state);
         true
     }
 
@@ -306,7 +348,7 @@ impl<M: Mailboxes> Feed<M> {
             state.sheets.clone()
         };
         let mut sparse: BTreeMap<u32, Vec<Sparse>> = BTreeMap::new();
-        for sheet in sheets {
+        for sheet in sheets.into_iter().filter(|sheet| !sheet.is_outdated()) {
             let names = match sheet.reading().and_then(|reading| reading.names()) {
                 Ok(names) => names,
                 Err(error) => {

@@ -10,8 +10,11 @@
 //! knows: it is never believed about what a mail *has*. What is not indexed yet is a candidate. Without an index, or where
 //! it cannot be asked, a search walks, as in a store of few mails.
 //!
-//! *Which memory:* at most [`columns::HEIGHTS`] sheets of [`columns::SHEET_BYTES`], 16 bytes for each pending mail (at
-//! most [`PENDING_MAX`]), and the mail that is read. *Who writes:* its thread, of low priority; it holds the lock for
+//! Sheets of the version before, whose texts were taken out of mails in another way, answer for their mails until these are
+//! indexed anew, behind all that is pending; then they are removed. Meanwhile a search may miss what the version before missed.
+//!
+//! *Which memory:* at most [`columns::HEIGHTS`] sheets of [`columns::SHEET_BYTES`], 16 bytes for each pending or outdated mail
+//! (at most [`PENDING_MAX`] of both), and the mail that is read. *Who writes:* its thread, of low priority; it holds the lock for
 //! moments. *What it takes of the disk:* 15% of the mails at most ([`columns::height_for`]). The bytes are in
 //! `docs/formats/mail-index.md`, the reasons in `docs/decisions/055-search-index.md`.
 #![expect(
@@ -87,6 +90,10 @@ struct State {
     is_complete: bool,
     /// The oldest first.
     pending: VecDeque<Name>,
+    /// To be indexed anew: for these, outdated sheets answer.
+    outdated: VecDeque<Name>,
+    /// There are more of these than fit in there.
+    is_outdated_cut: bool,
     /// Those that are read.
     working: Vec<Name>,
     filling: BTreeMap<u32, Columns>,
@@ -141,7 +148,13 @@ impl Index {
             let is_sheet = path.extension().is_some_and(|end| end == SHEET);
             state.last_number = state.last_number.max(number.unwrap_or(0));
             match Sheet::open(path.clone(), at.store) {
-                Ok(sheet) if is_sheet && number.is_some() => state.sheets.push(Arc::new(sheet)),
+                Ok(sheet) if is_sheet && number.is_some() => {
+                    if sheet.is_outdated() {
+                        let file = path.display();
+                        tracing::info!(%file, mails = sheet.mails(), "a part of the index of mails is of the version before: it answers until it is made anew");
+                    }
+                    state.sheets.push(Arc::new(sheet));
+                }
                 // What a crash left behind.
                 _ if number.is_some() && !is_sheet => _ = fs::remove_file(&path),
                 _ if number.is_none() => {}
@@ -165,9 +178,11 @@ impl Index {
 
     fn note(&self, state: &State) {
         let filling = state.filling.values().map(|columns| columns.names.len()).sum::<usize>();
-        let in_sheets: usize = state.sheets.iter().map(|sheet| sheet.mails()).sum();
+        let current = state.sheets.iter().filter(|sheet| !sheet.is_outdated());
+        let in_sheets: usize = current.map(|sheet| sheet.mails()).sum();
+        let waiting = state.pending.len() + state.outdated.len() + state.working.len();
         self.counters.set(Counter::IndexMails, (filling + in_sheets) as u64);
-        self.counters.set(Counter::IndexPending, (state.pending.len() + state.working.len()) as u64);
+        self.counters.set(Counter::IndexPending, waiting as u64);
         self.counters.set(Counter::IndexBytes, state.sheets.iter().map(|sheet| sheet.bytes).sum());
     }
 

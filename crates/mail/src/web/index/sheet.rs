@@ -24,6 +24,8 @@ use crate::mailboxes::MailId;
 const MAGIC: [u8; 8] = *b"NTsheet\n";
 /// Of the bytes, and of what grams there are and where they go.
 const VERSION: u32 = 2;
+/// The same bytes, of texts as they were taken out of mails before: such a sheet answers until its mails are indexed anew.
+const VERSION_BEFORE: u32 = 1;
 const HEADER_BYTES: usize = 64;
 const HEADER_SUMMED: usize = 24;
 const SUM_BYTES: usize = 4;
@@ -39,6 +41,8 @@ pub(super) struct Sheet {
     mails: usize,
     store: u32,
     pub(super) bytes: u64,
+    /// Of [`VERSION_BEFORE`].
+    is_outdated: bool,
 }
 
 /// Why a file is no sheet.
@@ -74,7 +78,8 @@ impl Sheet {
             return Err(error);
         }
         let bytes = fs::metadata(&path)?.len();
-        Ok(Self { path, height: columns.height, mails: columns.names.len(), store, bytes })
+        let mails = columns.names.len();
+        Ok(Self { path, height: columns.height, mails, store, bytes, is_outdated: false })
     }
 
     fn write_to(path: &Path, columns: &Columns, store: u32) -> io::Result<()> {
@@ -121,7 +126,7 @@ impl Sheet {
             return Err(NoSheet::Damaged);
         }
         let (version, height, mails, own) = (number(8), number(12), number(16), number(20));
-        if version != VERSION {
+        if ![VERSION, VERSION_BEFORE].contains(&version) {
             return Err(NoSheet::Version(version));
         }
         let checksum = &header[HEADER_SUMMED..HEADER_SUMMED + SUM_BYTES];
@@ -132,7 +137,8 @@ impl Sheet {
         if own != store {
             return Err(NoSheet::Foreign);
         }
-        let sheet = Self { path, height, mails: mails as usize, store, bytes };
+        let is_outdated = version == VERSION_BEFORE;
+        let sheet = Self { path, height, mails: mails as usize, store, bytes, is_outdated };
         if sheet.names_at() + (sheet.mails * NAME_BYTES + SUM_BYTES) as u64 != bytes {
             return Err(NoSheet::Damaged);
         }
@@ -145,6 +151,11 @@ impl Sheet {
 
     pub(super) fn mails(&self) -> usize {
         self.mails
+    }
+
+    /// Its mails are to be indexed anew; until then it answers for them.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.is_outdated
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -220,6 +231,16 @@ impl Rows for Reading<'_> {
         set.iter_mut().zip(words).for_each(|(word, own)| *word &= own);
         Ok(())
     }
+}
+
+/// Makes a file one of the version before.
+#[cfg(test)]
+pub(super) fn make_outdated(path: &Path, store: u32) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[8..12].copy_from_slice(&VERSION_BEFORE.to_le_bytes());
+    let checksum = sum(&bytes[..HEADER_SUMMED], OF_HEADER, store);
+    bytes[HEADER_SUMMED..HEADER_SUMMED + SUM_BYTES].copy_from_slice(&checksum);
+    fs::write(path, bytes).unwrap();
 }
 
 #[cfg(test)]

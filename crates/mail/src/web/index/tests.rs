@@ -34,8 +34,11 @@ fn twin() -> Twin {
 
 impl Site {
     fn open(twin: &Twin, directory: &Path) -> Self {
+        Self::of(twin, IndexAt { directory: directory.to_owned(), store: 7, mails_min: 0 })
+    }
+
+    fn of(twin: &Twin, at: IndexAt) -> Self {
         let counters = Arc::new(Counters::new());
-        let at = IndexAt { directory: directory.to_owned(), store: 7, mails_min: 0 };
         let index = Arc::new(Index::open(at, Arc::clone(&counters)).unwrap());
         let (stop, stopping) = watch::channel(false);
         let feeding = Some(start(Arc::clone(&index), twin.clone(), stopping.clone()).unwrap());
@@ -251,6 +254,64 @@ fn what_was_indexed_is_there_after_a_restart_and_what_is_damaged_is_made_anew() 
     assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
     assert!(directory.path().join("README").exists() && !directory.path().join("998.part").exists());
     site.close();
+}
+
+/// Sheets of the version before answer for their mails, and are removed when all of these are indexed anew. A stop between the
+/// two costs nothing twice.
+#[test]
+fn an_outdated_index_answers_until_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let (twin, mut numbers) = (twin(), Numbers(6));
+    for n in 0..60 {
+        deliver(&twin, &mut numbers, n);
+    }
+    let site = Site::open(&twin, directory.path());
+    site.is_fed();
+    site.close();
+    let mut outdated = Vec::new();
+    for entry in fs::read_dir(directory.path()).unwrap() {
+        let path = entry.unwrap().path();
+        sheet::make_outdated(&path, 7);
+        outdated.push(fs::read(&path).unwrap());
+    }
+    assert!(!outdated.is_empty());
+
+    // Nothing is indexed while so few are stored: the sheets of the version before are all there is.
+    let at = IndexAt { directory: directory.path().to_owned(), store: 7, mails_min: u64::MAX };
+    let site = Site::of(&twin, at);
+    site.until("gone through", |site| site.index.state().is_complete);
+    deliver(&twin, &mut numbers, 62);
+    assert_eq!((site.counted(Counter::IndexMails), site.counted(Counter::IndexDamaged)), (0, 0));
+    for (word, found) in [("file22.pdf", 1), ("file62.pdf", 1), ("nowhere-at-all", 0)] {
+        assert_eq!(site.finds(&Scope::All, word).len(), found, "{word}");
+        let candidates = site.index.candidates([word].into_iter(), &[], None, 100).unwrap();
+        assert!(candidates.mails.len() < 10, "{word}: {} candidates", candidates.mails.len());
+    }
+    site.close();
+
+    let only_current = |site: &Site| !site.index.state().sheets.iter().any(|sheet| sheet.is_outdated());
+    let site = Site::open(&twin, directory.path());
+    site.is_fed();
+    site.until("replaced", only_current);
+    assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
+    site.close();
+    let versions = || -> Vec<u8> {
+        let files = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+        files.map(|path| fs::read(path).unwrap()[8]).collect()
+    };
+    assert!(versions().iter().all(|version| *version == 2), "{:?}", versions());
+
+    // Stopped before they were removed: nothing is indexed twice.
+    for (n, bytes) in outdated.iter().enumerate() {
+        fs::write(directory.path().join(format!("{}.sheet", 900 + n)), bytes).unwrap();
+    }
+    let site = Site::open(&twin, directory.path());
+    site.is_fed();
+    site.until("removed", only_current);
+    assert_eq!((site.counted(Counter::IndexMails), site.counted(Counter::IndexDamaged)), (61, 0));
+    assert_eq!(site.finds(&Scope::All, "file22.pdf").len(), 1);
+    site.close();
+    assert!(versions().iter().all(|version| *version == 2), "{:?}", versions());
 }
 
 #[test]
