@@ -43,6 +43,7 @@ use crate::{
     coding::Coding,
     coding_pool::{Coders, Reply},
     config::Config,
+    cookie_hint::CookieNames,
     counters::Counter,
     credentials::{self, Came, Standing},
     error_page::Fault,
@@ -275,6 +276,7 @@ pub(crate) struct Own {
     /// What is agreed upon with clients under TLS; `None` where there is none.
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
+    pub(crate) cookie_names: RefCell<CookieNames>,
     pub(crate) lately: Lately,
     /// Objects whose fetch some requests have waited for in vain. For [`VAIN_MS`] no request waits for another's fetch:
     /// each asks the origin itself.
@@ -443,6 +445,7 @@ impl Core {
             probes: RefCell::default(),
             terms,
             samples: RefCell::default(),
+            cookie_names: RefCell::default(),
             lately: Lately::default(),
             vain: Lately::lasting(VAIN_MS),
             versions_differ: Lately::lasting(VERSIONS_DIFFER_MS),

@@ -28,6 +28,7 @@ use crate::{
     answer::{Answer, Body, Head, Length, Lines},
     blocks::InBlocks,
     coding::Coding,
+    cookie_hint,
     core::{Core, store_s},
     counters::Counter,
     credentials::{Came, Standing},
@@ -37,7 +38,9 @@ use crate::{
     note,
     parts::InParts,
     pipe,
-    policy::{self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, vary::VARY_SPEC_BYTES_MAX},
+    policy::{
+        self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, Why, vary::VARY_SPEC_BYTES_MAX,
+    },
     response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
     revalidate,
     sent::SentFields,
@@ -157,6 +160,8 @@ pub(crate) fn answer<'a>(
         let state = match note::of(core, turn, primary, (&facts, &fields), now_s, stored_head) {
             Some(note) if !only_if_cached && !note.is_due => {
                 core.count(Counter::NotesUsed);
+                let page = (primary, &head.headers);
+                cookie_hint::count(core, site, page, note.reason == Why::Cookie.name());
                 State::Pass(Some(note.reason))
             }
             note => State::Miss { anew, alone: note.is_some() || facts.ruled.is_alone, only_if_cached },

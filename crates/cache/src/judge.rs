@@ -5,6 +5,7 @@ use wire::http1::{fields::append_field, framing::Framing, head::ResponseHead, kn
 
 use crate::{
     config::{CookieRule, SiteRules},
+    cookie_hint,
     core::{Core, store_s},
     counters::Counter,
     key, note,
@@ -94,6 +95,8 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
             Err(why) => *why == Why::NoFreshness,
         };
         note_freshness(core, request, is_without);
+        let page = (request.primary(), &request.head().headers);
+        cookie_hint::count(core, request.site, page, matches!(storable, Err(Why::Cookie)));
     }
     let at_once = || at_once(core, request, &asked, &facts, times);
     match storable {

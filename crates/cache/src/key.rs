@@ -30,14 +30,6 @@ use crate::{
 /// Marks keys of https.
 const HTTPS: u8 = b'S';
 
-/// The port that an authority of this scheme leaves out.
-const fn default_port(scheme: Scheme) -> u16 {
-    match scheme {
-        Scheme::Http => 80,
-        Scheme::Https => 443,
-    }
-}
-
 /// Over which scheme the client came ([`Peer`](crate::visitor::Peer)); else what the target itself says.
 #[inline]
 pub(crate) fn scheme_of(head: &RequestHead<'_, '_>) -> Scheme {
@@ -70,7 +62,7 @@ pub(crate) fn of_request(head: &RequestHead<'_, '_>, sites: &SiteTable, key: &mu
 /// Appends the authority of a request in the form that keys have; nothing if the request has none.
 pub(crate) fn append_authority_of(head: &RequestHead<'_, '_>, out: &mut Vec<u8>) {
     if let Some(authority) = head.authority() {
-        authority.normalise_into(default_port(scheme_of(head)), out);
+        authority.normalise_into(scheme_of(head).default_port(), out);
     }
 }
 
@@ -83,7 +75,7 @@ fn append_authority(
     key: &mut Vec<u8>,
 ) -> SiteId {
     let from = key.len();
-    authority.normalise_into(default_port(scheme), key);
+    authority.normalise_into(scheme.default_port(), key);
     sites.of_host(&key[from..from + authority.host.len()])
 }
 
@@ -195,7 +187,7 @@ pub(crate) fn forms(primary: &[u8], ports: &[u16]) -> Vec<Vec<u8>> {
             let mut key = Vec::new();
             begin(scheme, &mut key);
             key.extend_from_slice(host);
-            if let Some(port) = port.filter(|port| *port != default_port(scheme)) {
+            if let Some(port) = port.filter(|port| *port != scheme.default_port()) {
                 key.push(b':');
                 key.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
             }

@@ -39,6 +39,7 @@ mod coding;
 mod coding_pool;
 mod cold;
 pub mod config;
+mod cookie_hint;
 mod copy;
 mod core;
 mod counters;

@@ -325,11 +325,11 @@ mod tests {
     fn what_is_keyed_is_what_is_sent() {
         for (line, host, target, authority) in [
             ("GET /a?b", "A.example:80", "/a?b", "a.example"),
-            ("GET http://B.example:080?q", "other", "/?q", "b.example"),
-            ("GET http://B.example:81/", "other", "/", "b.example:81"),
+            ("GET http://B.example:080?q", "b.EXAMPLE", "/?q", "b.example"),
+            ("GET http://B.example:81/", "b.example:81", "/", "b.example:81"),
             ("OPTIONS *", "A", "*", "a"),
-            ("OPTIONS http://A", "x", "*", "a"),
-            ("OPTIONS http://A/", "x", "/", "a"),
+            ("OPTIONS http://A", "a", "*", "a"),
+            ("OPTIONS http://A/", "a", "/", "a"),
         ] {
             let method = line.split(' ').next().unwrap_or_default();
             let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), Wanted::Passing);

@@ -158,6 +158,16 @@ impl SentFields<'_> {
             match known {
                 _ if skip => {}
                 Some(KnownHeader::IfMatch | KnownHeader::IfNoneMatch) => append_tags(out, name, value),
+                Some(KnownHeader::Cookie) if wanted == Wanted::Storing => {
+                    let begin = out.len();
+                    out.extend_from_slice(name.as_bytes());
+                    out.extend_from_slice(b": ");
+                    if self.append_cookies(value, out) {
+                        out.extend_from_slice(b"\r\n");
+                    } else {
+                        out.truncate(begin);
+                    }
+                }
                 Some(_) | None => append_field(out, name, value),
             }
         }
@@ -196,6 +206,17 @@ impl SentFields<'_> {
             }
         };
         !is_kept_here && !is_hop_by_hop(name, &self.head.headers)
+    }
+
+    /// Appends the cookies of a line that a fetch for the store sends; `false` where there is none.
+    fn append_cookies(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
+        match self.manner.rules.origin.sticky.as_deref() {
+            Some(name) => ruled::append_other_cookies(value, name, out),
+            None => {
+                out.extend_from_slice(value);
+                true
+            }
+        }
     }
 
     /// Appends our value of a field; `false` where it is not sent.
@@ -283,6 +304,9 @@ impl SelectingFields for SentFields<'_> {
         let headers = &self.head.headers;
         if self.goes_on(known, name, Wanted::Storing) {
             match known {
+                Some(known @ KnownHeader::Cookie) => headers
+                    .known_all(known)
+                    .for_each(|value| values.write(|out| self.append_cookies(value, out))),
                 Some(known) => headers.known_all(known).for_each(|value| values.take(value)),
                 None => headers.headers(name).for_each(|value| values.take(value)),
             }

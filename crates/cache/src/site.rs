@@ -21,6 +21,7 @@ pub use self::table::SitesError;
 pub(crate) use self::table::{SiteId, SiteTable};
 use crate::{
     config::{Config, Origin, OriginRules, Server, ServerRules, SiteRules},
+    cookie_hint::CookieHint,
     origin::{Group, Member, Names, SetUpError},
     unfresh::Unfresh,
 };
@@ -60,6 +61,7 @@ struct OfSite {
 struct Told {
     of_shared_pages: AtomicBool,
     unfresh: Unfresh,
+    cookie_hint: CookieHint,
 }
 
 impl Members {
@@ -125,7 +127,11 @@ impl Sites {
             groups.insert(key, Arc::clone(&group));
             let site = of_sites.len();
             let told = before.and_then(|before| before.told_of(table.names_at(site))).unwrap_or_else(|| {
-                Arc::new(Told { of_shared_pages: AtomicBool::new(false), unfresh: Unfresh::new(cores) })
+                Arc::new(Told {
+                    of_shared_pages: AtomicBool::new(false),
+                    unfresh: Unfresh::new(cores),
+                    cookie_hint: CookieHint::new(cores),
+                })
             });
             of_sites.push(OfSite { group, authorities: authorities.get(site).copied().flatten(), told });
         }
@@ -161,5 +167,10 @@ impl Sites {
     /// Whether a site's answers say how long they are fresh.
     pub(crate) fn unfresh(&self, site: SiteId) -> &Unfresh {
         &self.of_sites[site.index()].told.unfresh
+    }
+
+    /// Whether cookies alone keep a site's pages out of the store.
+    pub(crate) fn cookie_hint(&self, site: SiteId) -> &CookieHint {
+        &self.of_sites[site.index()].told.cookie_hint
     }
 }

@@ -36,6 +36,7 @@ use crate::{
     config::Limits,
     serve::{Duplex, Frames},
 };
+use wire::http1::url::{self, Scheme};
 
 /// Bytes of one message from a browser, at least; more where `max_payload` is more.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -173,6 +174,11 @@ where
         .max_write_buffer_size(bytes_max);
     #[expect(clippy::result_large_err, reason = "the library's own type")]
     let look = |request: &Request, response: Response| match origin_allowed(request, web) {
+        _ if !names_one_host(request) => {
+            let mut refused = ErrorResponse::new(Some("the request names more than one host\n".to_owned()));
+            *refused.status_mut() = StatusCode::BAD_REQUEST;
+            Err(refused)
+        }
         true => Ok(response),
         false => {
             let origin = request.headers().get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -211,6 +217,18 @@ where
     let upgraded = client_async_with_config(address, gate, Some(config)).await;
     let (inner, _) = upgraded.map_err(io::Error::other)?;
     Ok(WebStream { inner, incoming: Bytes::new(), fault: None })
+}
+
+/// Whether a handshake has at most one `Host`, and the host of an absolute-form target in it (RFC 9112 §3.2, §3.2.2). An
+/// origin is compared with `Host`, so there must be no doubt which host that is.
+fn names_one_host(request: &Request) -> bool {
+    let uri = request.uri();
+    let scheme = match uri.scheme_str() {
+        Some("https" | "wss") => Scheme::Https,
+        _ => Scheme::Http,
+    };
+    let absolute = uri.scheme().and(uri.authority()).map(|authority| (scheme, authority.as_str().as_bytes()));
+    url::names_one_host(absolute, request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes))
 }
 
 /// In [`crate::config::WebSocket::allowed_origins`]: pages of all origins.

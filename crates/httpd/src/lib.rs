@@ -38,6 +38,7 @@ use engine::{
     tls::TlsAcceptor,
 };
 use http_body::{Frame, SizeHint};
+use wire::http1::url::{self, Scheme};
 
 use self::door::Door;
 
@@ -67,6 +68,8 @@ const TOO_LONG: &[u8] =
 /// RFC 6585 §4, to who has too many connections.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 40\r\n\r\ntoo many connections from this address\r\n";
+/// RFC 9112 §3.2, §3.2.2: the text of a 400.
+const NOT_ONE_HOST: &str = "the request names more than one host\n";
 /// The same to who asks through a proxy, whose connection stays.
 const TOO_MANY_ASKED: &str = "too many requests from this address are being answered\n";
 
@@ -156,8 +159,13 @@ async fn mark(
     let client = forwarded::client(peer.0.ip(), request.headers(), &proxies);
     request.extensions_mut().insert(ConnectInfo(peer));
     request.extensions_mut().insert(Client(client));
+    if !names_one_host(&request) {
+        return refused(StatusCode::BAD_REQUEST, NOT_ONE_HOST, true, place);
+    }
     if client != peer.0.ip() && !place.asked_by(client) {
-        return too_many(&request, place);
+        // Nobody reads a body that comes.
+        let closes = !request.body().is_end_stream();
+        return refused(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ASKED, closes, place);
     }
     let request = if request.body().is_end_stream() {
         place.working();
@@ -206,12 +214,19 @@ impl<T: Unpin> HttpBody for Keeping<T> {
     }
 }
 
-/// The refusal of one who asks through a proxy.
-fn too_many(request: &Request, place: Place) -> Response {
+/// Whether a request has at most one `Host`, and the host of an absolute-form target in it.
+fn names_one_host(request: &Request) -> bool {
+    let uri = request.uri();
+    let scheme = if uri.scheme_str() == Some("https") { Scheme::Https } else { Scheme::Http };
+    let absolute = uri.scheme().and(uri.authority()).map(|authority| (scheme, authority.as_str().as_bytes()));
+    url::names_one_host(absolute, request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes))
+}
+
+/// The answer to a request that no page sees.
+fn refused(status: StatusCode, text: &'static str, closes: bool, place: Place) -> Response {
     place.working();
-    let mut response = (StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ASKED).into_response();
-    if !request.body().is_end_stream() {
-        // Which nobody reads.
+    let mut response = (status, text).into_response();
+    if closes {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     answering(response, place)

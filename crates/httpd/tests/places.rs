@@ -93,6 +93,34 @@ async fn asked(address: SocketAddr, request: &str) -> String {
 
 const HONEST: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
+/// RFC 9112 §3.2, §3.2.2: what stands before the pages may have read the other host.
+#[tokio::test]
+async fn a_request_that_names_two_hosts_is_refused() {
+    let site = start(4);
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://a:81/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET http://b/nothing HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST http://b/echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+    ] {
+        let answer = asked(site.address, request).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{request}{answer}");
+        assert!(answer.ends_with("\r\n\r\nthe request names more than one host\n"), "{answer}");
+    }
+    for request in [
+        HONEST,
+        "GET http://A:80/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET https://a:443/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+    ] {
+        let answer = asked(site.address, request).await;
+        assert!(answer.contains(" 200 OK\r\n") && answer.ends_with("127.0.0.1"), "{request}{answer}");
+    }
+}
+
 /// The soft limit on open files is often 1,024; both ends are in this process.
 fn many_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -26,6 +26,8 @@ on_one_core_and_on_two! {
     via_and_cache_status_say_what_happened,
     what_is_stale_already_is_not_joined,
     pages_that_differ_by_visitor_are_named_once,
+    cookies_that_cost_hits_are_named_once,
+    a_paths_ttl_counts_for_visitors_with_cookies,
     fields_of_one_hop_stay_on_it,
     fields_of_one_visitor_stay_with_that_visitor,
     a_guess_for_those_without_cookies_is_not_for_those_with,
@@ -588,6 +590,77 @@ fn pages_that_differ_by_visitor_are_named_once(cores: &str) {
     let said: Vec<&str> = printed.lines().filter(|line| line.contains("different cookies")).collect();
     let [said] = said[..] else { panic!("said once: {printed}") };
     assert!(said.contains("/me") && said.contains("site.test") && !said.contains("secret"), "{said}");
+}
+
+/// A static site that says nothing of freshness, and a counter that gives every browser a cookie: the log names the
+/// cookie and the setting, once. What visitors without cookies cost beside it counts in the share.
+fn cookies_that_cost_hits_are_named_once(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.otherwise(|_, reply| reply.answer(&Answer::new(200, "the same for all")));
+    let accelerator =
+        Accelerator::before(&origin.url()).flag("--cores", cores).flag("--default-ttl", "600s").start();
+    for n in 0..240 {
+        let page = Request::get(&format!("/{}", n % 7));
+        let rare = if n % 50 == 40 { "; banner=seen" } else { "" };
+        let cookie = format!("_ga=secret-{n}; _gid=secret{rare}");
+        accelerator.fetch(&page.header("Cookie", &cookie)).expect_status(200);
+        accelerator.get(&format!("/plain-{}", n % 60)).expect_status(200);
+    }
+    let printed = accelerator.printed();
+    let said: Vec<&str> = printed.lines().filter(|line| line.contains("bypass-cookies")).collect();
+    let [said] = said[..] else { panic!("said once: {printed}") };
+    for words in ["site.test", "_ga, _gid", "%"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!said.contains("secret") && !said.contains("banner"), "{said}");
+    // What it asks for helps.
+    let helped = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--default-ttl", "600s")
+        .flag("--bypass-cookies", "session")
+        .start();
+    let asked = origin.all_seen().len();
+    for n in 0..240 {
+        helped.fetch(&Request::get("/0").header("Cookie", &format!("_ga={n}"))).expect_status(200);
+    }
+    assert_eq!(origin.all_seen().len(), asked + 1);
+    assert!(!helped.printed().contains("bypass-cookies"), "nothing is left to say");
+}
+
+/// A path's `ttl` is the word of who knows the path, so visitors with cookies share what it is about; but not where the
+/// origin may read another path than the rule's (web cache deception).
+fn a_paths_ttl_counts_for_visitors_with_cookies(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    origin.otherwise(|request, reply| {
+        let who = request.header("cookie").unwrap_or("nobody");
+        reply.answer(&Answer::new(200, format!("for {who}")))
+    });
+    let accelerator = Accelerator::configured(&format!(
+        "[cache]\norigin = \"{}\"\n[[cache.path]]\npath = \"/assets/*\"\nttl = \"10m\"\n",
+        origin.url()
+    ))
+    .flag("--cores", cores)
+    .start();
+    let shown = |path: &str, who: &str| {
+        let page = Request::get(path).header("Cookie", &format!("session={who}"));
+        accelerator.fetch(&page).expect_status(200).text().to_owned()
+    };
+    assert_eq!(shown("/assets/a.css", "alice"), "for session=alice");
+    assert_eq!(shown("/assets/a.css", "bob"), "for session=alice", "shared by the operator's word");
+    for path in [
+        "/assets/..%2fme",
+        "/assets/%2e%2e/me",
+        "/assets/../me",
+        "/assets/..;/me",
+        "/assets/..%5cme",
+        "/assets/%252e%252e%252fme",
+        "/assets/./a.css",
+        "/other",
+    ] {
+        for who in ["alice", "bob"] {
+            assert_eq!(shown(path, who), format!("for session={who}"), "{path}");
+        }
+    }
 }
 
 fn fields_of_one_hop_stay_on_it(cores: &str) {

@@ -37,7 +37,7 @@ fn a_spelling_of_the_host_decides_nothing(cores: &str) {
     for head in [
         "GET / HTTP/1.1\nHost: SITE.test:80",
         "GET / HTTP/1.1\nHost: site.test",
-        "GET http://Site.Test:080/ HTTP/1.1\nHost: other.test",
+        "GET http://Site.Test:080/ HTTP/1.1\nHost: site.TEST",
         "GET / HTTP/1.1\nHost: site.test:",
     ] {
         assert_eq!(ask(&accelerator, head).expect_status(200).text(), "http://site.test/next", "{head}");

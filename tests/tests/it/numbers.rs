@@ -131,7 +131,7 @@ const OF_CLIENTS: &[&str] = &[
     "GET /known HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\nCache-Control: min-fresh={n}, max-stale={n}\r\n\r\n",
     "GET /known HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\nKeep-Alive: timeout={n}, max={n}\r\n\r\n",
     "GET /known HTTP/1.1\r\nHost: site.test:{n}\r\nConnection: close\r\n\r\n",
-    "GET http://site.test:{n}/known HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n",
+    "GET http://site.test:{n}/known HTTP/1.1\r\nHost: site.test:{n}\r\nConnection: close\r\n\r\n",
     "CONNECT site.test:{n} HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n",
     "TRACE /known HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\nMax-Forwards: {n}\r\n\r\n",
     "OPTIONS /other HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\nMax-Forwards: {n}\r\n\r\n",

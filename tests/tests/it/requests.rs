@@ -502,12 +502,24 @@ fn absolute_targets_name_the_host(cores: &str) {
     });
     let accelerator = start(&origin, cores);
     let mut client = accelerator.connect();
-    client.send(b"GET http://right.test/page HTTP/1.1\r\nHost: wrong.test\r\n\r\n");
-    // RFC 9112 §3.2.2: the target's host counts and replaces the field's.
+    client.send(b"GET http://right.test/page HTTP/1.1\r\nHost: Right.test:80\r\n\r\n");
     assert_eq!(client.response("GET").expect_status(200).text(), "right.test /page");
     let response = accelerator.fetch(&Request::get("/page").header("Host", "right.test")).expect_status(200);
     assert_eq!(response.text(), "right.test /page");
     assert_eq!(origin.count("/page"), 1, "both are one address");
+    // RFC 9112 §3.2, §3.2.2: who names two hosts is told so, from the store, too.
+    for head in [
+        "GET http://right.test/page HTTP/1.1\r\nHost: wrong.test\r\n\r\n",
+        "GET http://right.test/page HTTP/1.1\r\nHost: right.test:81\r\n\r\n",
+        "GET /page HTTP/1.1\r\nHost: right.test\r\nHost: right.test\r\n\r\n",
+        "PURGE http://right.test/page HTTP/1.1\r\nHost: wrong.test\r\n\r\n",
+    ] {
+        let mut client = accelerator.connect();
+        client.send(head.as_bytes());
+        client.response("GET").expect_status(400);
+        assert!(client.until_closed().1.is_empty(), "{head}");
+    }
+    assert_eq!(origin.all_seen().len(), 1, "the origin hears of none of them");
 }
 
 fn what_only_the_store_may_answer(cores: &str) {

@@ -20,6 +20,7 @@ on_one_core_and_on_two! {
     both_forms_of_a_tag_reach_the_origin,
     parts_of_our_codings_reach_no_origin,
     a_sticky_cookie_alone_reaches_no_fetch,
+    a_sticky_cookie_beside_others_reaches_no_fetch,
 }
 
 /// Sends a request from another address of this machine.
@@ -208,4 +209,33 @@ fn a_sticky_cookie_alone_reaches_no_fetch(cores: &str) {
     assert_eq!(page.text(), "none");
     assert_eq!(running.get("/").expect_status(200).text(), "none");
     assert_eq!(origin.count("/"), 1);
+}
+
+/// Nor beside other cookies, which go: the origin says that its answer is for all, or by which cookies it differs.
+fn a_sticky_cookie_beside_others_reaches_no_fetch(cores: &str) {
+    let origin = ScriptedOrigin::start();
+    fn said(request: &tests::origin::Seen) -> String {
+        request.header("cookie").unwrap_or("none").to_owned()
+    }
+    origin.on("/public", move |request, reply| {
+        reply.answer(&Answer::new(200, said(request)).header("Cache-Control", "public, max-age=600"))
+    });
+    origin.on("/vary", move |request, reply| {
+        let answer = Answer::new(200, said(request)).header("Cache-Control", "max-age=600");
+        reply.answer(&answer.header("Vary", "Cookie"))
+    });
+    origin.on("/form", move |request, reply| reply.answer(&Answer::new(200, said(request))));
+    let setup = Accelerator::before(&origin.url()).flag("--cores", cores).flag("--sticky-cookie", "night");
+    let running = setup.start();
+    let with = |path: &str, cookie: &str| running.fetch(&Request::get(path).header("Cookie", cookie));
+    assert_eq!(with("/public", "night=0123; theme=dark").expect_status(200).text(), "theme=dark");
+    assert_eq!(with("/public", "night=4567; theme=dark").expect_status(200).text(), "theme=dark");
+    // What is sent is what selects: visitors of two servers share a variant, those of two themes do not.
+    assert_eq!(with("/vary", "theme=dark; night=0123; a=b").expect_status(200).text(), "theme=dark; a=b");
+    assert_eq!(with("/vary", "theme=dark; a=b; night=4567").expect_status(200).text(), "theme=dark; a=b");
+    assert_eq!(with("/vary", "night=0123; theme=light").expect_status(200).text(), "theme=light");
+    assert_eq!((origin.count("/public"), origin.count("/vary")), (1, 2));
+    // Whose request is passed stays with a server by it.
+    let form = running.fetch(&Request::new("POST", "/form").header("Cookie", "night=0123; theme=dark"));
+    assert_eq!(form.expect_status(200).text(), "night=0123; theme=dark");
 }

@@ -41,7 +41,7 @@ pub fn cache_key(bytes: &[u8]) {
     assert_eq!(again, found, "the normal form of the normal form is itself");
 
     for request in [
-        format!("GET {url} HTTP/1.1\r\nHost: other.example\r\n\r\n"),
+        format!("GET {url} HTTP/1.1\r\nHost: {authority}\r\n\r\n"),
         format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n"),
     ] {
         with_request(request.as_bytes(), |head, _| {
@@ -53,7 +53,7 @@ pub fn cache_key(bytes: &[u8]) {
         });
     }
     check_rules(url, path, &found);
-    let asked = format!("OPTIONS {url} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let asked = format!("OPTIONS {url} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
     with_request(asked.as_bytes(), |head, _| {
         key::of_request(head, &sites, &mut again);
         assert!(again.starts_with(key::host_of(&found)), "another host by another method");
@@ -84,7 +84,7 @@ fn check_rules(url: &str, path: &str, plain: &[u8]) {
     let name = if key::scheme(&ruled) == Scheme::Https { "https" } else { "http" };
     let authority = std::str::from_utf8(key::authority(&ruled)).expect("ASCII");
     for url in [url.to_owned(), format!("{name}://{authority}{own}")] {
-        let request = format!("GET {url} HTTP/1.1\r\nHost: other.example\r\n\r\n");
+        let request = format!("GET {url} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
         with_request(request.as_bytes(), |head, _| {
             key::of_request(head, &sites, &mut again);
             assert_eq!(again, ruled, "{request}");

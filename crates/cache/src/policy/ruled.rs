@@ -20,6 +20,9 @@ pub struct Ruled {
     pub pass: Option<PassReason>,
     /// For how long a good answer is fresh.
     pub ttl_s: Option<u32>,
+    /// The lifetime counts as the answer's own word, so that visitors with cookies share the answer: the path is plain
+    /// ([`is_plain`]), so the origin sees the path that the rule was written for.
+    pub is_ttl_for_cookies: bool,
     /// It waits for nobody else's fetch.
     pub is_alone: bool,
     /// It counts as one without cookies, and none are sent with a fetch for the store.
@@ -50,11 +53,39 @@ impl Ruled {
             ttl_s: of_path
                 .and_then(|rule| rule.ttl)
                 .map(|ttl| u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX)),
+            is_ttl_for_cookies: of_path.is_some_and(|rule| rule.ttl.is_some()) && is_plain(path),
             is_alone: of_path.is_some_and(|rule| !rule.join),
             is_without_cookies: is_without_cookies(rules, &head.headers),
             path: at,
         }
     }
+}
+
+/// Returns whether every reader takes a path for the same: it has no dot segment and no coded slash. `/assets/../me` and
+/// `/assets/..%2fme` meet a rule for `/assets/*`, and some origins answer them with `/me`, which is its visitor's own
+/// (web cache deception).
+pub fn is_plain(path: &[u8]) -> bool {
+    if memchr::memchr2(b'%', b'\\', path).is_none() && memchr::memmem::find(path, b"/.").is_none() {
+        return true;
+    }
+    let has_coded = |code: &[u8]| path.windows(code.len()).any(|part| part.eq_ignore_ascii_case(code));
+    // A coded percent sign may become any of these where an origin decodes twice.
+    let is_coded = path.contains(&b'\\') || [&b"%2f"[..], b"%5c", b"%25"].iter().any(|code| has_coded(code));
+    !is_coded && !path.split(|&b| b == b'/').any(is_dot_segment)
+}
+
+/// Whether a segment is `.` or `..`, with coded dots or not. Some origins take off what stands behind a `;` first.
+fn is_dot_segment(segment: &[u8]) -> bool {
+    let mut rest = &segment[..memchr::memchr(b';', segment).unwrap_or(segment.len())];
+    let mut dots = 0;
+    while !rest.is_empty() {
+        rest = match rest {
+            [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
+            _ => return false,
+        };
+        dots += 1;
+    }
+    matches!(dots, 1 | 2)
 }
 
 /// Returns whether a request counts as one without cookies: a fetch for the store then sends the origin none. A request
@@ -63,6 +94,25 @@ impl Ruled {
 pub fn is_without_cookies(rules: &SiteRules, headers: &Headers<'_, '_>) -> bool {
     rules.bypass_cookies.is_some()
         || rules.origin.sticky.as_deref().is_some_and(|name| has_only(headers, name))
+}
+
+/// Appends the cookies of a `Cookie` line but for those of that name: of a site's sticky cookie no key knows, so no fetch
+/// for the store sends it. Returns `false` where no other is there.
+pub fn append_other_cookies(value: &[u8], name: &str, out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    for pair in value.split(|&b| b == b';').map(<[u8]>::trim_ascii).filter(|pair| !is_named(pair, name)) {
+        if out.len() > start {
+            out.extend_from_slice(b"; ");
+        }
+        out.extend_from_slice(pair);
+    }
+    out.len() > start
+}
+
+/// Whether a pair is the cookie of that name, with a value or without.
+fn is_named(pair: &[u8], name: &str) -> bool {
+    let pair_name = &pair[..memchr::memchr(b'=', pair).unwrap_or(pair.len())];
+    pair_name.trim_ascii() == name.as_bytes()
 }
 
 /// Whether there is a cookie of such a name; or one that cannot be told to have another (RFC 6265 §4.2.1).
@@ -77,10 +127,7 @@ fn has_cookie(headers: &Headers<'_, '_>, rules: &[Pattern]) -> bool {
 /// Whether all cookies are of that name, by which a visitor stays with a server and which says nothing else.
 fn has_only(headers: &Headers<'_, '_>, name: &str) -> bool {
     let mut pairs = headers.known_all(KnownHeader::Cookie).flat_map(|value| value.split(|&b| b == b';'));
-    pairs.all(|pair| {
-        let rest = pair.trim_ascii().strip_prefix(name.as_bytes());
-        rest.is_some_and(|rest| rest.starts_with(b"="))
-    })
+    pairs.all(|pair| is_named(pair.trim_ascii(), name))
 }
 
 #[cfg(test)]
@@ -120,6 +167,56 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_path_is_the_same_to_all() {
+        for path in
+            ["/", "/a", "/a.b/.c/..d/...", "/a%20b", "/%41", "/.well-known/x", "/a;b/c", "/a/.;", "//a"]
+        {
+            assert_eq!(is_plain(path.as_bytes()), path != "/a/.;", "{path}");
+        }
+        for path in [
+            "/a/.",
+            "/a/..",
+            "/a/./b",
+            "/a/../b",
+            "/a/%2e%2e/b",
+            "/a/.%2E/b",
+            "/a/..;/b",
+            "/a/..;x=1/b",
+            "/a/%2e;/b",
+            "/a%2fb",
+            "/a%2Fb",
+            "/a/..%2fb",
+            "/a%5cb",
+            "/a\\b",
+            "/a\\..\\b",
+            "/a%252fb",
+            "/a/%252e%252e/b",
+        ] {
+            assert!(!is_plain(path.as_bytes()), "{path}");
+        }
+    }
+
+    #[test]
+    fn other_cookies_stay_as_they_came() {
+        for (value, others) in [
+            ("night=1", ""),
+            ("night=1; a=b", "a=b"),
+            ("a=b;night=1;  c=\"d e\"", "a=b; c=\"d e\""),
+            ("a=b; night=1; night=2", "a=b"),
+            ("nights=1; Night=2; a=night=3", "nights=1; Night=2; a=night=3"),
+            ("a=b; night; night =1", "a=b"),
+        ] {
+            let mut out = b"Cookie: ".to_vec();
+            assert_eq!(
+                append_other_cookies(value.as_bytes(), "night", &mut out),
+                !others.is_empty(),
+                "{value}"
+            );
+            assert_eq!(String::from_utf8_lossy(&out), format!("Cookie: {others}"), "{value}");
+        }
+    }
+
+    #[test]
     fn the_first_rule_for_a_path_counts_alone() {
         let rule = |path| PathRule::of(path).expect("a path");
         let methods = Methods::of(["GET"]).ok();
@@ -133,7 +230,8 @@ mod tests {
             ..SiteRules::default()
         };
         let nothing = Ruled::default();
-        let of_a = Ruled { ttl_s: Some(60), is_alone: true, path: Some(1), ..nothing };
+        let of_a =
+            Ruled { ttl_s: Some(60), is_ttl_for_cookies: true, is_alone: true, path: Some(1), ..nothing };
         let passed = |reason| Ruled { pass: Some(reason), ..nothing };
         for (line, headers, path, want) in [
             ("GET /", "", "/", nothing),
@@ -143,6 +241,7 @@ mod tests {
             ("GET /", "", "/admin/x?/a", Ruled { path: Some(0), ..passed(PassReason::Path) }),
             ("GET /", "", "/admin?/admin/", of_a),
             ("POST /", "", "/a", Ruled { taken: methods, ..of_a }),
+            ("GET /", "", "/a/..%2fb", Ruled { is_ttl_for_cookies: false, ..of_a }),
         ] {
             assert_eq!(ruled(&rules, line, headers, path), want, "{line} {headers} {path}");
         }

@@ -224,8 +224,10 @@ fn judge(
     let before_s = if source.is_operators() { initial_age_s } else { 0 };
     let lifetime_s = lifetime_s.saturating_add(before_s).min(DELTA_SECONDS_MAX);
     let is_fresh = initial_age_s < lifetime_s;
-    // Visitors with cookies share what its origin says is fresh, and not what the operator says.
-    let is_said_fresh = said.is_some_and(|(s, source)| source.is_explicit() && initial_age_s < s);
+    // Visitors with cookies share what its origin says is fresh, and what the operator says of its very path, but not
+    // what the operator says of all.
+    let is_said_fresh = said.is_some_and(|(s, source)| source.is_explicit() && initial_age_s < s)
+        || source == Source::Path && request.ruled.is_ttl_for_cookies;
     // What only the knob would show if the origin failed is not worth its place.
     let can_be_used_stale = response.has_validator
         || stale_while_revalidate_s > 0

@@ -39,6 +39,31 @@ fn upgraded(server: &Server) -> (TcpStream, String) {
     (socket, String::from_utf8(head).expect("text").to_ascii_lowercase())
 }
 
+/// RFC 9112 §3.2, §3.2.2: an origin is compared with `Host`, so there is no doubt which host that is.
+#[test]
+fn a_handshake_that_names_two_hosts_is_refused() {
+    let server = start(1, with_web);
+    for (target, hosts, status) in [
+        ("/", "Host: localhost\r\n", "101"),
+        ("http://LOCALHOST:80/", "Host: localhost\r\n", "101"),
+        ("/", "Host: localhost\r\nHost: other\r\n", "400"),
+        ("/", "Host: localhost\r\nHost: localhost\r\n", "400"),
+        ("http://other/", "Host: localhost\r\n", "400"),
+        ("http://localhost:81/", "Host: localhost\r\nOrigin: http://localhost\r\n", "400"),
+    ] {
+        let mut socket = TcpStream::connect(server.addresses()[1]).expect("a connection");
+        socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+        let request = format!(
+            "GET {target} HTTP/1.1\r\n{hosts}Upgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        );
+        socket.write_all(request.as_bytes()).expect("sent");
+        let mut line = [0; 12];
+        socket.read_exact(&mut line).expect("an answer");
+        assert_eq!(String::from_utf8_lossy(&line), format!("HTTP/1.1 {status}"), "{target} {hosts}");
+    }
+}
+
 /// A frame of a client's; the mask is of zeros.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];

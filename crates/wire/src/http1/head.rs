@@ -109,8 +109,8 @@ impl<'b, 'h> RequestHead<'b, 'h> {
         self.headers.known(known)
     }
 
-    /// Which host the request is for: that of an absolute target, else that of `Host` (RFC 9112 §3.3). `None` for
-    /// an HTTP/1.0 request that names none.
+    /// Which host the request is for: that of an absolute target, which `Host` names too, else that of `Host` (RFC 9112
+    /// §3.3). `None` for an HTTP/1.0 request that names none.
     pub fn authority(&self) -> Option<Authority<'b>> {
         match self.form {
             TargetForm::Origin | TargetForm::Asterisk => Authority::parse(self.known(KnownHeader::Host)?),
@@ -300,8 +300,12 @@ fn request_parts<'b>(
         TargetForm::Origin
     } else {
         match Target::parse(method, target) {
-            Some((form, _)) => form,
-            None => return Outcome::Suspect,
+            Some((form, parts))
+                if headers.known(KnownHeader::Host).is_none_or(|host| parts.agrees_with(host)) =>
+            {
+                form
+            }
+            Some(_) | None => return Outcome::Suspect,
         }
     };
     Outcome::Sound((method, target, form, version), skipped + len)

@@ -61,5 +61,6 @@ rules! {
     HostMissing "RFC 9112 §3.2" "an HTTP/1.1 request has no Host",
     HostRepeated "RFC 9112 §3.2" "a request has more than one Host",
     HostInvalid "RFC 9112 §3.2" "Host is not a host and an optional port",
+    HostDiffers "RFC 9112 §3.2.2" "Host names another host than the target does",
     Unclassified "RFC 9112 §2.2" "the head does not follow the grammar",
 }

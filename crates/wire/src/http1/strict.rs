@@ -36,7 +36,7 @@ pub(super) enum Kind {
 
 /// Reads a head from its first byte to the first broken rule, the end of the head or the end of `buf`.
 pub(super) fn read(kind: Kind, buf: &[u8], limits: &HeadLimits) -> Verdict {
-    let mut reader = Reader { buf, at: 0, in_first_line: true, line_end_max: usize::MAX };
+    let mut reader = Reader { buf, at: 0, in_first_line: true, line_end_max: usize::MAX, target: None };
     match reader.head(kind, limits) {
         Ok(()) => Verdict::Sound,
         Err(Stop::Broken(error)) => Verdict::Broken(error),
@@ -63,6 +63,8 @@ struct Reader<'b> {
     in_first_line: bool,
     /// Where the first line must have ended; `usize::MAX` outside it.
     line_end_max: usize,
+    /// The request's target, once its line is read.
+    target: Option<Target<'b>>,
 }
 
 impl<'b> Reader<'b> {
@@ -92,6 +94,9 @@ impl<'b> Reader<'b> {
                 if Authority::parse(value).is_none() {
                     return Err(broken(HeadRule::HostInvalid, value_at));
                 }
+                if self.target.is_some_and(|target| !target.agrees_with(value)) {
+                    return Err(broken(HeadRule::HostDiffers, value_at));
+                }
             }
         }
         if host_needed && !host_seen {
@@ -119,11 +124,11 @@ impl<'b> Reader<'b> {
         let target_end = self.at - 1;
         // Before the form, so that HTTP/2's `PRI * HTTP/2.0` is told what it is.
         let is_11 = self.version()?;
-        let form = match (std::str::from_utf8(method), std::str::from_utf8(target)) {
-            (Ok(method), Ok(target)) => Target::parse(method, target),
+        self.target = match (std::str::from_utf8(method), std::str::from_utf8(target)) {
+            (Ok(method), Ok(target)) => Target::parse(method, target).map(|(_, target)| target),
             _ => None,
         };
-        if form.is_none() {
+        if self.target.is_none() {
             return Err(broken(HeadRule::TargetForm, target_end));
         }
         match self.peek()? {

@@ -40,6 +40,32 @@ impl<'a> Authority<'a> {
             out.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
         }
     }
+
+    /// Whether both have one normal form ([`normalise_into`](Self::normalise_into)).
+    pub fn is_same(&self, other: &Authority<'_>, default_port: u16) -> bool {
+        self.host.eq_ignore_ascii_case(other.host)
+            && self.port.unwrap_or(default_port) == other.port.unwrap_or(default_port)
+    }
+}
+
+/// Whether a request names one host: at most one `Host` field, and none that names another host or port than an
+/// absolute-form target does (RFC 9112 §3.2, §3.2.2). `absolute` is the scheme and the authority of such a target. A
+/// server answers any other request 400: what stands before or behind it may have read the other host.
+///
+/// For ports whose requests another parser reads; [`parse_request`](super::head::parse_request) checks the same.
+pub fn names_one_host<'h>(
+    absolute: Option<(Scheme, &[u8])>,
+    mut hosts: impl Iterator<Item = &'h [u8]>,
+) -> bool {
+    let Some(host) = hosts.next() else { return true };
+    let agrees = match absolute {
+        None => true,
+        Some((scheme, authority)) => match (Authority::parse(authority), Authority::parse(host)) {
+            (Some(named), Some(host)) => named.is_same(&host, scheme.default_port()),
+            _ => false,
+        },
+    };
+    agrees && hosts.next().is_none()
 }
 
 /// Bytes of a host name or IPv4 address.
@@ -93,13 +119,23 @@ pub enum Scheme {
     Https,
 }
 
+impl Scheme {
+    /// The port that an authority of this scheme leaves out (RFC 9110 §4.2.1, §4.2.2).
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
 /// A request's target, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The scheme of an absolute-form target.
     pub scheme: Option<Scheme>,
-    /// The host that the target itself names (absolute-form, authority-form). Where there is one, `Host` is to
-    /// be ignored (RFC 9112 §3.2.2).
+    /// The host that the target itself names (absolute-form, authority-form). In absolute-form `Host` names the same
+    /// host, or the head is refused.
     pub authority: Option<Authority<'a>>,
     /// Path and query as they were sent: `/a?b`; `*` in asterisk-form; empty in authority-form. In absolute-form
     /// the path may be missing (`http://a`, `http://a?b`): then this is empty or begins with `?`, and means the
@@ -108,6 +144,17 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
+    /// Whether `Host` with this value names the host and port that the target names; also if the target names none, and
+    /// in authority-form, where a proxy's client may name the proxy.
+    pub fn agrees_with(&self, host: &[u8]) -> bool {
+        match (self.scheme, self.authority) {
+            (Some(scheme), Some(authority)) => {
+                Authority::parse(host).is_some_and(|host| authority.is_same(&host, scheme.default_port()))
+            }
+            _ => true,
+        }
+    }
+
     /// Takes a target apart, and decides its form; `None` if it has none that the method allows: authority-form
     /// is for CONNECT and only it, asterisk-form for OPTIONS (RFC 9112 §3.2.1 to §3.2.4).
     pub fn parse(method: &str, target: &'a str) -> Option<(TargetForm, Self)> {
@@ -198,6 +245,30 @@ mod tests {
             let mut out = b"KEY ".to_vec();
             Authority::parse(text.as_bytes()).unwrap().normalise_into(default_port, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!("KEY {normal}"));
+        }
+    }
+
+    /// RFC 9112 §3.2, §3.2.2.
+    #[test]
+    fn a_request_names_one_host() {
+        for (absolute, hosts, expected) in [
+            (None, &["a"][..], true),
+            (None, &[], true),
+            (None, &["a", "a"], false),
+            (Some((Scheme::Http, "a")), &[], true),
+            (Some((Scheme::Http, "a")), &["A:80"], true),
+            (Some((Scheme::Http, "a:0080")), &["a:"], true),
+            (Some((Scheme::Https, "a")), &["a:443"], true),
+            (Some((Scheme::Https, "a")), &["a:80"], false),
+            (Some((Scheme::Http, "a")), &["a", "a"], false),
+            (Some((Scheme::Http, "a")), &["b"], false),
+            (Some((Scheme::Http, "a:81")), &["a"], false),
+            (Some((Scheme::Http, "a")), &[""], false),
+            (Some((Scheme::Http, "u@a")), &["a"], false),
+        ] {
+            let bytes = absolute.map(|(scheme, authority): (_, &str)| (scheme, authority.as_bytes()));
+            let is_one = names_one_host(bytes, hosts.iter().map(|host| host.as_bytes()));
+            assert_eq!(is_one, expected, "{absolute:?} {hosts:?}");
         }
     }
 

@@ -119,6 +119,13 @@ fn each_rule_of_a_request_names_the_byte_that_breaks_it() {
         ("GET / HTTP/1.1\r\nHost:¦ a:65536\r\n\r\n", R::HostInvalid),
         ("GET / HTTP/1.1\r\nHost:¦ [::1\r\n\r\n", R::HostInvalid),
         ("GET / HTTP/1.1\r\nHost:¦ :80\r\n\r\n", R::HostInvalid),
+        // RFC 9112 §3.2.2: Host names what an absolute target names.
+        ("GET http://a/ HTTP/1.1\r\nHost:¦ b\r\n\r\n", R::HostDiffers),
+        ("GET http://a/ HTTP/1.1\r\nHost:¦ a:81\r\n\r\n", R::HostDiffers),
+        ("GET https://a/ HTTP/1.1\r\nHost:¦ a:80\r\n\r\n", R::HostDiffers),
+        ("GET http://a/ HTTP/1.0\r\nHost:¦ b\r\n\r\n", R::HostDiffers),
+        ("GET http://a/ HTTP/1.1\r\nHost:¦\r\n\r\n", R::HostDiffers),
+        ("OPTIONS http://a HTTP/1.1\r\nHost:¦ b\r\n\r\n", R::HostDiffers),
     ] {
         refused(request, marked, rule);
     }
@@ -195,12 +202,13 @@ fn values_are_trimmed_and_otherwise_untouched() {
     assert_eq!((head.header("B"), head.header("d")), (Some(&b""[..]), None));
 }
 
-/// RFC 9112 §3.3: an absolute target names the host, whatever `Host` says.
+/// RFC 9112 §3.3: an absolute target names the host, and `Host` the same one.
 #[test]
 fn the_host_is_that_of_the_target_or_else_of_the_header() {
     for (text, host) in [
         ("GET / HTTP/1.1\r\nHost: A:1\r\n\r\n", Some(("A", Some(1)))),
-        ("GET http://b:2/ HTTP/1.1\r\nHost: A:1\r\n\r\n", Some(("b", Some(2)))),
+        ("GET http://b:2/ HTTP/1.1\r\nHost: B:2\r\n\r\n", Some(("b", Some(2)))),
+        ("GET https://b:443/ HTTP/1.1\r\nHost: b\r\n\r\n", Some(("b", Some(443)))),
         ("GET http://b/ HTTP/1.0\r\n\r\n", Some(("b", None))),
         ("GET / HTTP/1.0\r\n\r\n", None),
         ("CONNECT c:3 HTTP/1.1\r\nHost: A\r\n\r\n", Some(("c", Some(3)))),

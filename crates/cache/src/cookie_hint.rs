@@ -1,0 +1,204 @@
+//! Whether cookies alone keep a site's pages out of the store.
+//!
+//! An answer that does not say for how long it is fresh is not shared with visitors who have a cookie, and a counter or
+//! a banner gives every browser one. Such a site has next to no hits, although its pages are the same for all. The
+//! operator sees passes and not the reason, so the log says the reason once a site, with the names of the cookies and
+//! the setting that helps.
+//!
+//! ```text
+//!  an answer that only a cookie keeps out ─┐
+//!                                          ├─▶ CookieHint (all cores, a site) ─ most of many ─▶ the log
+//!  a pass by the note about such an answer ┘        CookieNames (a core's own) ──── names ────────▲
+//! ```
+//! Only requests that an origin answers are counted, so a hit pays nothing.
+//!
+//! Bounds: [`SITES_MAX`] sites a core have names, [`NAMES_MAX`] names a site, [`NAME_BYTES_MAX`] a name.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+};
+
+use wire::http1::{fields::is_token, head::Headers, known::KnownHeader};
+
+use crate::{core::Core, key, site::SiteId};
+
+/// The requests of a site that are counted before the log says anything.
+const REQUESTS_MIN: u64 = 100;
+/// Sites of which a core keeps names.
+const SITES_MAX: usize = 64;
+/// Names of one site that a core counts; a rare one gives way to another.
+const NAMES_MAX: usize = 16;
+/// Names in the log.
+const SHOWN_MAX: usize = 5;
+/// Bytes of a name. Longer names are not counted.
+const NAME_BYTES_MAX: usize = 64;
+/// The log names cookies that one of so many of these requests has, or more.
+const SHOWN_OF: u64 = 10;
+
+/// Counts of one core; on a cache line that no other core writes.
+#[derive(Default)]
+#[repr(align(64))]
+struct OfCore {
+    requests: AtomicU64,
+    by_cookie: AtomicU64,
+}
+
+/// The counts of one site.
+pub(crate) struct CookieHint {
+    of_cores: Box<[OfCore]>,
+    is_told: AtomicBool,
+}
+
+impl CookieHint {
+    pub(crate) fn new(cores: usize) -> Self {
+        let of_cores = std::iter::repeat_with(OfCore::default).take(cores).collect();
+        Self { of_cores, is_told: AtomicBool::new(false) }
+    }
+
+    /// Counts a request that the origin answers. Returns the percentage of them that go there because of a cookie alone,
+    /// if this is the request after which the log has to say it.
+    fn count(&self, core: usize, is_by_cookie: bool) -> Option<u64> {
+        let own = &self.of_cores[core];
+        own.requests.fetch_add(1, Relaxed);
+        if !is_by_cookie {
+            return None;
+        }
+        own.by_cookie.fetch_add(1, Relaxed);
+        let sum = |of: fn(&OfCore) -> &AtomicU64| -> u64 {
+            self.of_cores.iter().map(|core| of(core).load(Relaxed)).sum()
+        };
+        let (requests, by_cookie) = (sum(|core| &core.requests), sum(|core| &core.by_cookie));
+        let is_due = requests >= REQUESTS_MIN && by_cookie > requests / 2;
+        (is_due && !self.is_told.swap(true, Relaxed)).then(|| by_cookie * 100 / requests)
+    }
+}
+
+/// How often cookies of each name came, by the hosts of a site. The table is a core's own.
+#[derive(Default)]
+pub(crate) struct CookieNames(HashMap<Box<str>, Names>);
+
+/// The names of one site: every name that more than one in [`NAMES_MAX`] of its cookies has is among them (Misra and
+/// Gries, 1982).
+#[derive(Default)]
+struct Names {
+    requests: u64,
+    counts: Vec<(Box<str>, u64)>,
+}
+
+impl CookieNames {
+    fn take(&mut self, site: &str, headers: &Headers<'_, '_>) {
+        if !self.0.contains_key(site) {
+            if self.0.len() == SITES_MAX {
+                return;
+            }
+            self.0.insert(site.into(), Names::default());
+        }
+        if let Some(names) = self.0.get_mut(site) {
+            names.requests += 1;
+            names_of(headers).for_each(|name| names.count(name));
+        }
+    }
+
+    /// Forgets a site and returns the names to show.
+    fn shown(&mut self, site: &str) -> String {
+        let Names { requests, mut counts } = self.0.remove(site).unwrap_or_default();
+        counts.retain(|(_, count)| *count >= requests.div_ceil(SHOWN_OF));
+        counts.sort_by(|(a, a_count), (b, b_count)| b_count.cmp(a_count).then_with(|| a.cmp(b)));
+        let names: Vec<&str> = counts.iter().take(SHOWN_MAX).map(|(name, _)| &**name).collect();
+        names.join(", ")
+    }
+}
+
+impl Names {
+    fn count(&mut self, name: &str) {
+        if let Some((_, count)) = self.counts.iter_mut().find(|(known, _)| **known == *name) {
+            *count += 1;
+        } else if self.counts.len() < NAMES_MAX {
+            self.counts.push((name.into(), 1));
+        } else {
+            self.counts.retain_mut(|(_, count)| {
+                *count -= 1;
+                *count > 0
+            });
+        }
+    }
+}
+
+/// The names of a request's cookies. A value is nobody's business, so a pair without a name has none.
+fn names_of<'h>(headers: &Headers<'h, '_>) -> impl Iterator<Item = &'h str> {
+    headers.known_all(KnownHeader::Cookie).flat_map(|line| line.split(|&b| b == b';')).filter_map(|pair| {
+        let name = pair.trim_ascii_start().split(|&b| b == b'=').next()?;
+        let is_name = name.len() <= NAME_BYTES_MAX && is_token(name) && pair.contains(&b'=');
+        std::str::from_utf8(name).ok().filter(|_| is_name)
+    })
+}
+
+/// Counts a request for a page that its origin answers. `is_by_cookie`: the page would be shared but for the request's
+/// cookies.
+pub(crate) fn count(
+    core: &Core,
+    site: SiteId,
+    (primary, headers): (&[u8], &Headers<'_, '_>),
+    is_by_cookie: bool,
+) {
+    let hint = core.sites.cookie_hint(site);
+    if hint.is_told.load(Relaxed) {
+        return;
+    }
+    let mut names = core.cookie_names.borrow_mut();
+    let hosts = core.sites.table.names(site);
+    if is_by_cookie {
+        names.take(hosts, headers);
+    }
+    let Some(percent) = hint.count(core.index, is_by_cookie) else { return };
+    tracing::warn!(
+        host = %String::from_utf8_lossy(key::authority(primary)),
+        cookies = %names.shown(hosts),
+        share = %format_args!("{percent}%"),
+        "most requests that reach the origin are passed only because they carry cookies: if none of these cookies tells \
+         the origin who a visitor is, set bypass-cookies to those that do ([] for none), or let the origin say \
+         Cache-Control: public (said once a site)"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::test_heads::with_request;
+
+    #[test]
+    fn most_of_many_requests_are_told_once() {
+        let none = CookieHint::new(1);
+        assert!((0..1_000).all(|_| none.count(0, false).is_none()));
+        let half = CookieHint::new(2);
+        assert!((0..1_000).all(|n| half.count(n / 2 % 2, n % 2 == 1).is_none()), "half are not most");
+        let most = CookieHint::new(3);
+        let told: Vec<_> = (1..=1_000).filter_map(|n| Some((n, most.count(n / 4 % 3, n % 4 > 0)?))).collect();
+        assert_eq!(told, [(101, 75)]);
+    }
+
+    #[test]
+    fn frequent_names_are_shown_and_no_values() {
+        let mut names = CookieNames::default();
+        for n in 0..100 {
+            let theme = if n % 5 == 0 { "; theme=dark" } else { "" };
+            let lines = format!("Cookie: _ga=GA1.{n};_gid=7{theme}; secret-{n}=1\nCookie: bare{n}; a b=c");
+            with_request("GET /", &lines, |head| names.take("site", &head.headers));
+        }
+        with_request("GET /", "Cookie: other=1", |head| names.take("another", &head.headers));
+        assert_eq!(names.shown("site"), "_ga, _gid, theme");
+        assert_eq!((names.shown("site"), names.shown("another")), (String::new(), "other".to_owned()));
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let mut names = CookieNames::default();
+        for n in 0..1_000 {
+            let line = format!("Cookie: n{n}=1; {}=1", "x".repeat(NAME_BYTES_MAX + 1));
+            with_request("GET /", &line, |head| names.take(&format!("site{}", n % 100), &head.headers));
+        }
+        assert_eq!(names.0.len(), SITES_MAX);
+        assert!(names.0.values().all(|names| names.counts.len() <= NAMES_MAX));
+    }
+}
