@@ -21,8 +21,6 @@ use std::{
 
 use wire::http1::{fields::is_token, head::Headers, known::KnownHeader};
 
-use crate::{core::Core, key, site::SiteId};
-
 /// The requests of a site that are counted before the log says anything.
 const REQUESTS_MIN: u64 = 100;
 /// Sites of which a core keeps names.
@@ -56,9 +54,14 @@ impl CookieHint {
         Self { of_cores, is_told: AtomicBool::new(false) }
     }
 
+    /// Whether the log has said it.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told.load(Relaxed)
+    }
+
     /// Counts a request that the origin answers. Returns the percentage of them that go there because of a cookie alone,
     /// if this is the request after which the log has to say it.
-    fn count(&self, core: usize, is_by_cookie: bool) -> Option<u64> {
+    pub(crate) fn count(&self, core: usize, is_by_cookie: bool) -> Option<u64> {
         let own = &self.of_cores[core];
         own.requests.fetch_add(1, Relaxed);
         if !is_by_cookie {
@@ -87,7 +90,8 @@ struct Names {
 }
 
 impl CookieNames {
-    fn take(&mut self, site: &str, headers: &Headers<'_, '_>) {
+    /// Takes in the names of a request's cookies.
+    pub(crate) fn take(&mut self, site: &str, headers: &Headers<'_, '_>) {
         if !self.0.contains_key(site) {
             if self.0.len() == SITES_MAX {
                 return;
@@ -101,7 +105,7 @@ impl CookieNames {
     }
 
     /// Forgets a site and returns the names to show.
-    fn shown(&mut self, site: &str) -> String {
+    pub(crate) fn shown(&mut self, site: &str) -> String {
         let Names { requests, mut counts } = self.0.remove(site).unwrap_or_default();
         counts.retain(|(_, count)| *count >= requests.div_ceil(SHOWN_OF));
         counts.sort_by(|(a, a_count), (b, b_count)| b_count.cmp(a_count).then_with(|| a.cmp(b)));
@@ -132,34 +136,6 @@ fn names_of<'h>(headers: &Headers<'h, '_>) -> impl Iterator<Item = &'h str> {
         let is_name = name.len() <= NAME_BYTES_MAX && is_token(name) && pair.contains(&b'=');
         std::str::from_utf8(name).ok().filter(|_| is_name)
     })
-}
-
-/// Counts a request for a page that its origin answers. `is_by_cookie`: the page would be shared but for the request's
-/// cookies.
-pub(crate) fn count(
-    core: &Core,
-    site: SiteId,
-    (primary, headers): (&[u8], &Headers<'_, '_>),
-    is_by_cookie: bool,
-) {
-    let hint = core.sites.cookie_hint(site);
-    if hint.is_told.load(Relaxed) {
-        return;
-    }
-    let mut names = core.cookie_names.borrow_mut();
-    let hosts = core.sites.table.names(site);
-    if is_by_cookie {
-        names.take(hosts, headers);
-    }
-    let Some(percent) = hint.count(core.index, is_by_cookie) else { return };
-    tracing::warn!(
-        host = %String::from_utf8_lossy(key::authority(primary)),
-        cookies = %names.shown(hosts),
-        share = %format_args!("{percent}%"),
-        "most requests that reach the origin are passed only because they carry cookies: if none of these cookies tells \
-         the origin who a visitor is, set bypass-cookies to those that do ([] for none), or let the origin say \
-         Cache-Control: public (said once a site)"
-    );
 }
 
 #[cfg(test)]

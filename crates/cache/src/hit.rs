@@ -28,7 +28,6 @@ use crate::{
     answer::{Answer, Body, Head, Length, Lines},
     blocks::InBlocks,
     coding::Coding,
-    cookie_hint,
     core::{Core, store_s},
     counters::Counter,
     credentials::{Came, Standing},
@@ -161,7 +160,7 @@ pub(crate) fn answer<'a>(
             Some(note) if !only_if_cached && !note.is_due => {
                 core.count(Counter::NotesUsed);
                 let page = (primary, &head.headers);
-                cookie_hint::count(core, site, page, note.reason == Why::Cookie.name());
+                note::count_page(core, site, page, note.reason == Why::Cookie.name());
                 State::Pass(Some(note.reason))
             }
             note => State::Miss { anew, alone: note.is_some() || facts.ruled.is_alone, only_if_cached },

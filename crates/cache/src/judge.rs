@@ -5,7 +5,6 @@ use wire::http1::{fields::append_field, framing::Framing, head::ResponseHead, kn
 
 use crate::{
     config::{CookieRule, SiteRules},
-    cookie_hint,
     core::{Core, store_s},
     counters::Counter,
     key, note,
@@ -96,7 +95,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
         };
         note_freshness(core, request, is_without);
         let page = (request.primary(), &request.head().headers);
-        cookie_hint::count(core, request.site, page, matches!(storable, Err(Why::Cookie)));
+        note::count_page(core, request.site, page, matches!(storable, Err(Why::Cookie)));
     }
     let at_once = || at_once(core, request, &asked, &facts, times);
     match storable {

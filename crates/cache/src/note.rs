@@ -15,6 +15,7 @@
 
 use engine::store::{BodyLength, Hash, Lookup, NewObject, Object, Shard, Turn};
 use smallvec::SmallVec;
+use wire::http1::head::Headers;
 
 use crate::{
     block::{NO_RANGES, VERSIONS_DIFFER},
@@ -26,6 +27,7 @@ use crate::{
     response::TOO_LARGE,
     response_head::{Flags, StoredMeta},
     sent::SentFields,
+    site::SiteId,
 };
 
 /// For how long a note holds.
@@ -253,6 +255,34 @@ pub(crate) fn forget(core: &Core, primary: &[u8]) {
         let hash = shown.place(primary, |key| core.store.hash(key), &mut key);
         core.shard_mut().unlink(hash, &key);
     }
+}
+
+/// Counts a request for a page that its origin answers. `is_by_cookie`: the page would be shared but for the request's
+/// cookies.
+pub(crate) fn count_page(
+    core: &Core,
+    site: SiteId,
+    (primary, headers): (&[u8], &Headers<'_, '_>),
+    is_by_cookie: bool,
+) {
+    let hint = core.sites.cookie_hint(site);
+    if hint.is_told() {
+        return;
+    }
+    let mut names = core.cookie_names.borrow_mut();
+    let hosts = core.sites.table.names(site);
+    if is_by_cookie {
+        names.take(hosts, headers);
+    }
+    let Some(percent) = hint.count(core.index, is_by_cookie) else { return };
+    tracing::warn!(
+        host = %String::from_utf8_lossy(key::authority(primary)),
+        cookies = %names.shown(hosts),
+        share = %format_args!("{percent}%"),
+        "most requests that reach the origin are passed only because they carry cookies: if none of these cookies tells \
+         the origin who a visitor is, set bypass-cookies to those that do ([] for none), or let the origin say \
+         Cache-Control: public (said once a site)"
+    );
 }
 
 /// The words of a note as one of our own.

@@ -487,12 +487,30 @@ pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, S
     {
         return Err(format!("no IP address: {right}; perhaps 127.0.0.1:{port}"));
     }
-    if let Some(port) = text.strip_prefix("localhost:") {
-        return Err(format!(
-            "a name is not taken, since it may mean several: {right}; perhaps 127.0.0.1:{port}"
-        ));
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) => (name, port.parse::<u16>()),
+        None => (text, Ok(usual_port)),
+    };
+    let Ok(port) = port else { return Err(right) };
+    match name {
+        "*" => Err(format!(
+            "* is no address: {right}; for all addresses of this machine 0.0.0.0:{port} or [::]:{port}"
+        )),
+        "localhost" => {
+            Err(format!("a name is not taken, since it may mean several: {right}; perhaps 127.0.0.1:{port}"))
+        }
+        name if is_host_name(name) => Err(format!(
+            "`{name}` is a name, which may mean several addresses, and is not taken: {right}; for all addresses of this \
+             machine 0.0.0.0:{port}"
+        )),
+        _ => Err(right),
     }
-    Err(right)
+}
+
+/// Whether a text looks like a host's name.
+fn is_host_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
 }
 
 /// The address of a host's name. Of several, the first of the older kind counts, as for nats-server (Go listens so).
@@ -505,12 +523,8 @@ pub(crate) fn resolve(name: &str) -> Result<IpAddr, String> {
 
 /// [`parse_address`], or a host's name and a port.
 pub(crate) fn parse_host_and_port(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
-    let is_name = |name: &str| {
-        name.starts_with(|c: char| c.is_ascii_alphabetic())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
-    };
     match text.rsplit_once(':') {
-        Some((name, port)) if is_name(name) => {
+        Some((name, port)) if is_host_name(name) => {
             let port = port.parse().map_err(|_| format!("`{port}` is no port, such as {usual_port}"))?;
             resolve(name).map(|ip| SocketAddr::new(ip, port))
         }
@@ -738,7 +752,11 @@ mod tests {
             (":8081", "perhaps 127.0.0.1:8081"),
             ("8081", "perhaps 127.0.0.1:8081"),
             ("localhost:8081", "perhaps 127.0.0.1:8081"),
-            ("x", "an address is"),
+            ("localhost", "perhaps 127.0.0.1:8080"),
+            ("*:8081", "0.0.0.0:8081 or [::]:8081"),
+            ("www.example.org:8081", "`www.example.org` is a name"),
+            ("x", "`x` is a name"),
+            ("localhost:http", "an address is"),
             ("", "an address is"),
             ("127.0.0.1:99999", "an address is"),
         ] {

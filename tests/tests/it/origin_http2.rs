@@ -30,6 +30,7 @@ use tokio::{net::TcpListener, runtime};
 
 on_one_core_and_on_two! {
     a42_many_exchanges_share_a_connection_to_an_origin,
+    a_silent_upload_over_http2_holds_no_exchange,
     a42_nginx_is_asked_over_http2_and_shown_a_certificate,
     a42_gos_server_is_asked_over_http2,
     a42_probes_go_over_http2,
@@ -79,6 +80,15 @@ impl Http2Origin {
                             if path.starts_with("/slow") {
                                 let _ = tokio::task::spawn_blocking(move || gate.pass()).await;
                             }
+                            let mut content = request.into_body();
+                            let mut came = 0;
+                            while path.starts_with("/up")
+                                && let Some(Ok(bytes)) = content.data().await
+                            {
+                                came += bytes.len();
+                                let _ = content.flow_control().release_capacity(bytes.len());
+                            }
+                            let name = if path.starts_with("/up") { came } else { name };
                             if let Ok(mut stream) = reply.send_response(response, false) {
                                 let _ = stream.send_data(Bytes::from(name.to_string()), true);
                             }
@@ -138,6 +148,37 @@ fn a42_many_exchanges_share_a_connection_to_an_origin(cores: &str) {
     drop(origin);
     eventually("their end is known", || accelerator.stat().count("requests.origin_http2_open") == 0);
     accelerator.get("/").expect_status(502);
+}
+
+/// Neither the place of an exchange nor the leave to keep a window of bytes belongs to an upload whose client is silent.
+fn a_silent_upload_over_http2_holds_no_exchange(cores: &str) {
+    let (gate, is_well) = (Gate::new(), Arc::new(AtomicBool::new(true)));
+    let at = SocketAddr::from(([127, 0, 0, 1], 0));
+    let origin = Http2Origin::start_at(at, 7, &gate, &is_well);
+    let accelerator = before_http2(&origin.url(), cores)
+        .limit("origin_connections_max", "1")
+        .limit("origin_stream_bytes_max", "64KiB")
+        .limit("origin_streams_bytes_max", "64KiB")
+        .limit("origin_first_byte_time_max", "120s")
+        .start();
+    let mut uploads: Vec<Client> = (0..8)
+        .map(|number| {
+            let mut client = accelerator.connect();
+            let head =
+                format!("POST /up/{number} HTTP/1.1\r\nHost: site.test\r\nContent-Length: 10\r\n\r\nhello");
+            client.send(head.as_bytes());
+            client
+        })
+        .collect();
+    eventually("each is asked", || origin.asked.load(Relaxed) == 8);
+    for _ in 0..4 {
+        let mine = Request::new("POST", "/mine").body(b"q");
+        assert_eq!(accelerator.fetch(&mine).expect_status(200).text(), "7");
+    }
+    for upload in &mut uploads {
+        upload.send(b"world");
+        assert_eq!(upload.response("POST").expect_status(200).text(), "10");
+    }
 }
 
 fn a42_nginx_is_asked_over_http2_and_shown_a_certificate(cores: &str) {

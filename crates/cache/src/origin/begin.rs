@@ -11,10 +11,7 @@
 
 use std::sync::Arc;
 
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     OriginError, Told,
@@ -24,7 +21,7 @@ use super::{
     line::Line,
     member::{Member, Spoken},
     shares::Client,
-    upstream::{Permit, Upstream, Upstreams},
+    upstream::{Permit, StreamLeave, Upstream, Upstreams},
 };
 use crate::{config::Limits, request::Wanted};
 
@@ -120,7 +117,7 @@ async fn share(
     id: MemberId,
     line: Line,
     limits: &Limits,
-    leave: OwnedSemaphorePermit,
+    leave: StreamLeave,
 ) -> Result<http2::Place, OriginError> {
     let tell = of(upstreams, id, |upstream| upstream.tell)?;
     let connection = http2::open(line, limits, tell).await?;
@@ -148,7 +145,7 @@ enum Found {
     Place(http2::Place),
     Line(Line),
     /// Nothing; so many attempts to connect have ended by now.
-    Nothing(OwnedSemaphorePermit, u64, Arc<Semaphore>),
+    Nothing(StreamLeave, u64, Arc<Semaphore>),
 }
 
 impl<U: Upstreams> Shared<'_, U> {
@@ -200,7 +197,7 @@ impl<U: Upstreams> Shared<'_, U> {
     }
 
     /// What can be had at once.
-    fn find(&self, leave: OwnedSemaphorePermit) -> Result<Found, OriginError> {
+    fn find(&self, leave: StreamLeave) -> Result<Found, OriginError> {
         of(self.upstreams, self.id, |upstream| match upstream.place(leave) {
             Ok(place) => {
                 (upstream.tell)(Told::Request);

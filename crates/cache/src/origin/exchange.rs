@@ -236,10 +236,27 @@ impl Exchange {
     /// Gives the place of this exchange to others, while the client sends nothing of the request's body.
     pub(crate) fn pause(&mut self) {
         self.permit.pause();
+        if let Talk::Http2(talk) = &mut self.talk {
+            talk.leave().pause();
+        }
     }
 
     /// Takes a place again, if the exchange has none; waits for it up to `at_most`.
     pub(crate) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
+        // In the order in which an exchange begins: whoever has leave for a stream waits for no permit.
+        self.permit.resume(at_most).await?;
+        match &mut self.talk {
+            Talk::Http1(_) => Ok(()),
+            Talk::Http2(talk) => talk.leave().resume(at_most).await,
+        }
+    }
+
+    /// Takes a place again because the origin answers. Over HTTP/2 the answer comes whether it is read or not, so what would
+    /// have to be kept without leave ends the exchange.
+    pub(crate) async fn resume_answered(&mut self, at_most: Duration) -> Result<(), OriginError> {
+        if let Talk::Http2(talk) = &mut self.talk {
+            talk.leave().resume_now()?;
+        }
         self.permit.resume(at_most).await
     }
 

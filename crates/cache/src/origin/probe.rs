@@ -6,10 +6,7 @@
 use std::sync::Arc;
 
 use engine::{cores::clock, sys::span::WordBuffer};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 use wire::http1::framing::Answered;
 
 use super::{
@@ -17,8 +14,12 @@ use super::{
     exchange::{Body, Patience, Read, Said, Talk},
     http1, http2,
     member::{Member, Spoken},
+    upstream::Streams,
 };
-use crate::config::{Limits, Probe};
+use crate::{
+    config::{Limits, Probe},
+    request::Wanted,
+};
 
 /// What is read of an answer's head, and of its content; what is looked for has to be in it.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -44,7 +45,8 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     let limits = limits(&member.probe);
     let mut talk = if is_http2 {
         let connection = http2::open(line, &limits, tell).await.map_err(|error| error.to_string())?;
-        let leave = Arc::new(Semaphore::new(1)).try_acquire_owned().map_err(|error| error.to_string())?;
+        let leave = Streams::new(&limits).acquire(Wanted::Passing, member.probe.time_max).await;
+        let leave = leave.map_err(|error| error.to_string())?;
         Talk::Http2(Box::new(http2::Talk::over(connection.place(leave))))
     } else {
         Talk::Http1(http1::Talk::over(line))

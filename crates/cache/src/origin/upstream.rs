@@ -113,11 +113,43 @@ impl Streams {
         &self,
         wanted: Wanted,
         at_most: Duration,
-    ) -> Result<OwnedSemaphorePermit, OriginError> {
-        if let Some(leave) = self.0.take_now(wanted) {
-            return Ok(leave);
+    ) -> Result<StreamLeave, OriginError> {
+        let mut leave = StreamLeave { held: None, streams: self.clone(), wanted };
+        leave.resume(at_most).await?;
+        Ok(leave)
+    }
+}
+
+/// Leave for an exchange over HTTP/2 to keep a window of bytes, while it is held.
+pub(super) struct StreamLeave {
+    /// `None` while the client of an upload is silent: nothing comes from the origin then.
+    held: Option<OwnedSemaphorePermit>,
+    streams: Streams,
+    wanted: Wanted,
+}
+
+impl StreamLeave {
+    /// Gives the leave to others, for as long as the client sends nothing of its request's body.
+    pub(super) fn pause(&mut self) {
+        self.held = None;
+    }
+
+    /// Takes leave again, if there is none; waits for it as a new exchange does.
+    pub(super) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
+        if self.resume_now().is_err() {
+            let taken = self.streams.0.take(self.wanted, at_most).await;
+            self.held = Some(taken.ok_or(OriginError::StreamsBusy(at_most))?);
         }
-        self.0.take(wanted, at_most).await.ok_or(OriginError::StreamsBusy(at_most))
+        Ok(())
+    }
+
+    /// Takes leave again without a wait: the origin answers, and what comes of the answer is kept from now on.
+    pub(super) fn resume_now(&mut self) -> Result<(), OriginError> {
+        if self.held.is_none() {
+            let taken = self.streams.0.take_now(self.wanted);
+            self.held = Some(taken.ok_or(OriginError::StreamsBusy(Duration::ZERO))?);
+        }
+        Ok(())
     }
 }
 
@@ -279,7 +311,7 @@ impl Upstream {
 
     /// A place on a connection of HTTP/2 that has room; the eldest first, so that those that a rush has brought go when it is
     /// over.
-    pub(super) fn place(&mut self, leave: OwnedSemaphorePermit) -> Result<Place, OwnedSemaphorePermit> {
+    pub(super) fn place(&mut self, leave: StreamLeave) -> Result<Place, StreamLeave> {
         let mut at = 0;
         while let Some(connection) = self.shared.get_mut(at) {
             match connection.has_room() {

@@ -108,6 +108,11 @@ impl Reading<'_> {
     fn of_a_site(&mut self, name: &str, key: &Range<usize>, value: Value<'_, '_>) -> Option<(usize, String)> {
         let Some((place, setting)) = of_a_site().find(|(_, setting)| setting.key == name) else {
             let message = match by_key(name) {
+                // Which site a request is for is said by the host that it names, and by no address.
+                Some(_) if matches!(name, "listen" | "tls-listen" | "listen-unix") => format!(
+                    "`{name}` belongs under [cache], for all sites: a request's Host says which site it is for, and \
+                     `hosts` names those of a site, without ports"
+                ),
                 Some((_, setting)) => match setting.section.name() {
                     Some(section) => format!("`{name}` belongs under [{section}], for all sites"),
                     None => format!("`{name}` belongs at the top of the file, before any [section]"),
@@ -217,6 +222,27 @@ impl Reading<'_> {
 #[cfg(test)]
 mod tests {
     use crate::file::values;
+
+    #[test]
+    fn a_site_is_told_by_its_hosts() {
+        for (line, says) in [
+            (
+                "listen = \"localhost:8080\"",
+                "`listen` belongs under [cache], for all sites: a request's Host says",
+            ),
+            (
+                "tls-listen = \"0.0.0.0:443\"",
+                "`tls-listen` belongs under [cache], for all sites: a request's Host says",
+            ),
+            ("hosts = [\"localhost:8080\"]", "`localhost:8080` is no host: a name without scheme and port"),
+        ] {
+            let hosts = if line.starts_with("hosts") { "" } else { "hosts = [\"a.example\"]\n" };
+            let (.., faults) =
+                values("n.toml", &format!("[[cache.site]]\norigin = \"http://a\"\n{hosts}{line}\n"));
+            let [fault] = &faults[..] else { panic!("one fault: {faults:?}") };
+            assert!(fault.to_string().contains(says), "{fault}");
+        }
+    }
 
     #[test]
     fn a34_each_mistake_in_a_site_is_told_with_its_place_and_what_was_expected() {

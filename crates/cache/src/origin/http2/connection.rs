@@ -15,13 +15,10 @@ use h2::{
     Ping, PingPong,
     client::{Builder, Connection as Wire},
 };
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 use super::{
-    super::{OriginError, Tell, Told, line::Line},
+    super::{OriginError, Tell, Told, line::Line, upstream::StreamLeave},
     render::Requests,
 };
 use crate::config::Limits;
@@ -61,7 +58,7 @@ pub(in crate::origin) struct Place {
     pub(super) requests: Requests,
     shared: Arc<Shared>,
     is_secured: bool,
-    _leave: OwnedSemaphorePermit,
+    pub(super) leave: StreamLeave,
 }
 
 impl Place {
@@ -92,13 +89,13 @@ impl Connection {
     }
 
     /// A place for a request, whether there is room or not: where the origin allows no more, it waits for its turn.
-    pub(in crate::origin) fn place(&self, leave: OwnedSemaphorePermit) -> Place {
+    pub(in crate::origin) fn place(&self, leave: StreamLeave) -> Place {
         self.shared.streams.fetch_add(1, Relaxed);
         Place {
             requests: self.requests.clone(),
             shared: Arc::clone(&self.shared),
             is_secured: self.is_secured,
-            _leave: leave,
+            leave,
         }
     }
 

@@ -15,7 +15,11 @@ use wire::{
     http2::error::ErrorCode,
 };
 
-use super::{super::OriginError, connection::Place, of_stream, render};
+use super::{
+    super::{OriginError, upstream::StreamLeave},
+    connection::Place,
+    of_stream, render,
+};
 use crate::{
     config::Limits,
     error_page::Rule,
@@ -87,6 +91,11 @@ pub(in crate::origin) fn poll_hand(
 impl Talk {
     pub(in crate::origin) fn over(place: Place) -> Self {
         Self { place, sent: None }
+    }
+
+    /// The leave to keep a window of bytes.
+    pub(in crate::origin) fn leave(&mut self) -> &mut StreamLeave {
+        &mut self.place.leave
     }
 
     /// Sends the request's head.
