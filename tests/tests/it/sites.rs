@@ -24,7 +24,7 @@ on_one_core_and_on_two! {
     a34_an_answer_to_post_is_stored_for_nobody_whose_cookies_it_was_made_for,
     a34_methods_that_are_not_taken_are_405_and_invalidate_nothing,
     a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody,
-    a34_a_ttl_of_a_path_shares_nothing_that_its_origin_does_not,
+    a34_a_ttl_of_a_path_shares_pages_of_plain_paths,
     a34_an_origin_is_sent_the_host_that_it_knows,
     a34_what_sets_a_cookie_is_nobody_elses_where_visitors_are_known_by_cookies,
     a31_a_site_has_an_error_page_of_its_own,
@@ -419,7 +419,7 @@ fn a34_paths_pass_have_a_ttl_of_their_own_or_wait_for_nobody(cores: &str) {
     assert!(is_hit(&running.get("/slow")));
 }
 
-fn a34_a_ttl_of_a_path_shares_nothing_that_its_origin_does_not(cores: &str) {
+fn a34_a_ttl_of_a_path_shares_pages_of_plain_paths(cores: &str) {
     let origin = with_sessions();
     origin.on("/unsaid", |request, reply| {
         reply.answer(&Answer::new(200, format!("for {}", request.headers.joined("cookie"))))
