@@ -361,7 +361,7 @@ mod tests {
         for (line, headers, want) in [
             ("BAN /", "X-Ban: obj.status == 404", "obj.status == 404".to_owned()),
             ("BAN /.*news.*", "", r#"req.url ~ "/.*news.*""#.to_owned()),
-            ("BAN http://proxy/.*", "", r#"req.url ~ "/.*""#.to_owned()),
+            ("BAN http://a.example/.*", "", r#"req.url ~ "/.*""#.to_owned()),
             (
                 "BAN /",
                 "X-Host: ^(a|b)$\nX-Url: ^/x\"\nX-Content-Type: .*",

@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_kept_request_says_what_the_parsed_one_said() {
         let bytes =
-            b"\r\nGET http://a.example/x?y HTTP/1.0\r\nHost: a\r\nCookie: 1\r\nX: y\r\nCookie: 2\r\n\r\nbody"
+            b"\r\nGET http://a.example/x?y HTTP/1.0\r\nHost: a.example\r\nCookie: 1\r\nX: y\r\nCookie: 2\r\n\r\nbody"
                 .to_vec();
         let mut slots = HeaderSlots::new();
         let Ok(Progress::Complete((head, head_bytes))) =

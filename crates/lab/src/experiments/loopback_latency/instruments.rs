@@ -260,7 +260,8 @@ mod tests {
             // A rate that any machine reaches: what is tested is that all is counted.
             let kind = Kind { rate: 500.0, ..kind };
             let sent = sending(kind, cores, Duration::from_secs(1)).unwrap();
-            assert!(sent.reached_per_s > 0.0 && sent.reached_per_s <= 501.0, "{sent:?}");
+            // The warm-up lasts a fifth of the second, and what it leaves behind counts.
+            assert!(sent.reached_per_s > 0.0 && sent.reached_per_s <= 601.0, "{sent:?}");
             assert_eq!(sent.asked_per_s, 500.0);
         }
     }

@@ -95,6 +95,29 @@ fn target_fits(method: &str, target: &str) -> bool {
         || authority.is_some_and(|a| !a.is_empty() && is_authority(a.as_bytes()))
 }
 
+/// Host and port of an authority, whatever its spelling.
+fn host_and_port(authority: &str, default_port: &str) -> (String, String) {
+    let lower = authority.to_ascii_lowercase();
+    let (host, port) = match lower.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host.to_owned(), port.to_owned()),
+        _ => (lower, String::new()),
+    };
+    let port = if port.is_empty() { default_port.to_owned() } else { port };
+    (host, port.trim_start_matches('0').to_owned())
+}
+
+/// Whether an absolute target and `Host` name the same host (RFC 9112, 3.2.2).
+fn names_one_host(target: &str, host: &[u8]) -> bool {
+    let lower = target.to_ascii_lowercase();
+    let (rest, default_port) = match (lower.strip_prefix("http://"), lower.strip_prefix("https://")) {
+        (Some(rest), _) => (rest, "80"),
+        (_, Some(rest)) => (rest, "443"),
+        _ => return true,
+    };
+    let named = rest.split(['/', '?']).next().unwrap_or_default();
+    host_and_port(named, default_port) == host_and_port(&String::from_utf8_lossy(host), default_port)
+}
+
 /// A request's head, without regard to limits of size other than the number of headers.
 pub(crate) fn request(buf: &[u8]) -> Naive<Head> {
     let start = if buf.starts_with(b"\r\n") { 2 } else { 0 };
@@ -119,6 +142,7 @@ pub(crate) fn request(buf: &[u8]) -> Naive<Head> {
         || !hosts.iter().all(|(_, host)| is_authority(host))
         || headers.len() > 128
         || !target_fits(&text(method), &text(target))
+        || !hosts.iter().all(|(_, host)| names_one_host(&text(target), host))
     {
         return Naive::Refused;
     }
