@@ -45,6 +45,12 @@ impl Client {
         ClientKey::of_connection(self.0, number, &[])
     }
 
+    /// Returns how many places a client may hold of `most` that all share: half of those that the others leave. `held` are
+    /// taken by all, `own` of them by the client.
+    pub(super) fn share(most: usize, held: usize, own: usize) -> usize {
+        (most + own).saturating_sub(held) / 2
+    }
+
     /// This machine: the accelerator in front with all who come through it, a test suite. It has no share of its own,
     /// only the whole's bound.
     pub(super) fn is_here(self) -> bool {

@@ -106,7 +106,8 @@ impl Leaving {
         let mut state = self.state();
         // This machine stands for everybody behind the accelerator: it may take all the room there is.
         let own = if client.is_here() { 0 } else { state.of_client(client) };
-        let most = if client.is_here() { LEAVING_MAX } else { (LEAVING_MAX + own - state.mails.len()) / 2 };
+        let most =
+            if client.is_here() { LEAVING_MAX } else { Client::share(LEAVING_MAX, state.mails.len(), own) };
         if state.mails.len() + mails.len() > LEAVING_MAX || own + mails.len() > most {
             self.counters.add(Counter::LeavingFull, 1);
             return None;

@@ -239,11 +239,7 @@ impl Marks {
     }
 
     fn forget(&self, id: MailId) {
-        let mut state = self.state();
-        if state.forget(id) && state.order.len() > 2 * state.inbox_of.len() + 64 {
-            let State { order, inbox_of, .. } = &mut *state;
-            order.retain(|marked| inbox_of.contains_key(marked));
-        }
+        self.state().forget(id);
     }
 
     /// An inbox has let a mail go that others have: over all it keeps its mark.
@@ -355,7 +351,7 @@ impl State {
     /// Returns whether a client has half of the room that the others leave.
     fn has_its_share(&self, client: Client) -> bool {
         let own = self.of_client.get(&client).map_or(0, |own| own.count);
-        own >= (MARKED_MAX + own).saturating_sub(self.inbox_of.len()) / 2
+        own >= Client::share(MARKED_MAX, self.inbox_of.len(), own)
     }
 
     /// Forgets the oldest mark of a client. Returns whether there was one.
@@ -383,7 +379,7 @@ impl State {
         }
     }
 
-    /// Whether there was a mark.
+    /// Forgets a mark. Returns whether there was one.
     fn forget(&mut self, id: MailId) -> bool {
         let Some(inbox) = self.inbox_of.remove(&id) else { return false };
         let Some(marks) = self.of.get_mut(&inbox) else { return false };
@@ -397,6 +393,10 @@ impl State {
         }
         if let Some(client) = mark.client {
             self.give_back(client);
+        }
+        if self.order.len() > 2 * self.inbox_of.len() + 64 {
+            let Self { order, inbox_of, .. } = self;
+            order.retain(|marked| inbox_of.contains_key(marked));
         }
         true
     }
@@ -542,7 +542,11 @@ mod tests {
         assert!((0..100).all(is_read), "the marks of others are there");
         assert!(!is_read(first) && is_read(last), "its own oldest are forgotten");
         assert_eq!(marks.read_count(&Scope::All), (MARKED_MAX as u64 - 100) / 2 + 100);
-        // What was forgotten is in no share any more.
+        assert!(
+            marks.state().order.len() <= 2 * MARKED_MAX + 64,
+            "what is forgotten is in no order for ever"
+        );
+        // Forgotten marks are in no share any more.
         for id in 0..=last {
             marks.forget(MailId(id));
         }
