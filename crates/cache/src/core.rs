@@ -43,7 +43,7 @@ use crate::{
     coding::Coding,
     coding_pool::{Coders, Reply},
     config::Config,
-    cookie_hint::CookieNames,
+    cookie_names::CookieNames,
     counters::Counter,
     credentials::{self, Came, Standing},
     error_page::Fault,

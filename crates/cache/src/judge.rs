@@ -246,12 +246,12 @@ pub(crate) fn of_peer(freshness: Freshness) -> Freshness {
     Freshness { lifetime_s: ttl_s.max(freshness.initial_age_s.saturating_add(1)), ..freshness }
 }
 
-/// Takes in whether a page says how long it is fresh ([`Unfresh`](crate::unfresh::Unfresh)).
+/// Takes in whether a page says how long it is fresh ([`Majority`](crate::majority::Majority)).
 fn note_freshness(core: &Core, request: &Request, is_without: bool) {
     if is_without {
         core.count(Counter::WithoutFreshness);
     }
-    if core.sites.unfresh(request.site).takes(core.index, is_without) {
+    if core.sites.unfresh(request.site).count(core.index, is_without).is_some() {
         tracing::warn!(
             host = %String::from_utf8_lossy(key::authority(request.primary())),
             "most pages do not say how long they are fresh, so they are not answered from the store: let the origin say \

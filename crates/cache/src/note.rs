@@ -265,19 +265,15 @@ pub(crate) fn count_page(
     (primary, headers): (&[u8], &Headers<'_, '_>),
     is_by_cookie: bool,
 ) {
-    let hint = core.sites.cookie_hint(site);
-    if hint.is_told() {
-        return;
-    }
-    let mut names = core.cookie_names.borrow_mut();
+    let by_cookie = core.sites.by_cookie(site);
     let hosts = core.sites.table.names(site);
-    if is_by_cookie {
-        names.take(hosts, headers);
+    if is_by_cookie && !by_cookie.is_told() {
+        core.cookie_names.borrow_mut().take(hosts, headers);
     }
-    let Some(percent) = hint.count(core.index, is_by_cookie) else { return };
+    let Some(percent) = by_cookie.count(core.index, is_by_cookie) else { return };
     tracing::warn!(
         host = %String::from_utf8_lossy(key::authority(primary)),
-        cookies = %names.shown(hosts),
+        cookies = %core.cookie_names.borrow_mut().shown(hosts),
         share = %format_args!("{percent}%"),
         "most requests that reach the origin are passed only because they carry cookies: if none of these cookies tells \
          the origin who a visitor is, set bypass-cookies to those that do ([] for none), or let the origin say \

@@ -208,12 +208,10 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
                         read = &mut read => break read.map_err(SendError::Ours)?,
                         // The origin may answer without waiting for the rest.
                         early = exchange.answered_early(limits) => {
+                            early.map_err(SendError::Origin)?;
                             let at_most = limits.origin_first_byte_time_max;
-                            return match early {
-                                Ok(()) => exchange.resume_answered(at_most).await.map(|()| Handed::Answered),
-                                Err(error) => Err(error),
-                            }
-                            .map_err(SendError::Origin);
+                            exchange.resume_answered(at_most).await.map_err(SendError::Origin)?;
+                            return Ok(Handed::Answered);
                         }
                         () = &mut silence, if !silence.is_elapsed() => exchange.pause(),
                     }

@@ -21,9 +21,8 @@ pub use self::table::SitesError;
 pub(crate) use self::table::{SiteId, SiteTable};
 use crate::{
     config::{Config, Origin, OriginRules, Server, ServerRules, SiteRules},
-    cookie_hint::CookieHint,
+    majority::Majority,
     origin::{Group, Member, Names, SetUpError},
-    unfresh::Unfresh,
 };
 
 /// The sites of a configuration, as all cores share them.
@@ -60,8 +59,8 @@ struct OfSite {
 /// What was said of a site, once, as long as it has the same hosts.
 struct Told {
     of_shared_pages: AtomicBool,
-    unfresh: Unfresh,
-    cookie_hint: CookieHint,
+    unfresh: Majority,
+    by_cookie: Majority,
 }
 
 impl Members {
@@ -129,8 +128,8 @@ impl Sites {
             let told = before.and_then(|before| before.told_of(table.names_at(site))).unwrap_or_else(|| {
                 Arc::new(Told {
                     of_shared_pages: AtomicBool::new(false),
-                    unfresh: Unfresh::new(cores),
-                    cookie_hint: CookieHint::new(cores),
+                    unfresh: Majority::new(cores),
+                    by_cookie: Majority::new(cores),
                 })
             });
             of_sites.push(OfSite { group, authorities: authorities.get(site).copied().flatten(), told });
@@ -165,12 +164,12 @@ impl Sites {
     }
 
     /// Whether a site's answers say how long they are fresh.
-    pub(crate) fn unfresh(&self, site: SiteId) -> &Unfresh {
+    pub(crate) fn unfresh(&self, site: SiteId) -> &Majority {
         &self.of_sites[site.index()].told.unfresh
     }
 
-    /// Whether cookies alone keep a site's pages out of the store.
-    pub(crate) fn cookie_hint(&self, site: SiteId) -> &CookieHint {
-        &self.of_sites[site.index()].told.cookie_hint
+    /// The site's requests for pages that an origin answers, and those that go there because of a cookie alone.
+    pub(crate) fn by_cookie(&self, site: SiteId) -> &Majority {
+        &self.of_sites[site.index()].told.by_cookie
     }
 }

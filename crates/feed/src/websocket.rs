@@ -219,7 +219,7 @@ where
     Ok(WebStream { inner, incoming: Bytes::new(), fault: None })
 }
 
-/// Whether a handshake has at most one `Host`, and the host of an absolute-form target in it (RFC 9112 §3.2, §3.2.2). An
+/// Returns whether a handshake has at most one `Host`, and the host of an absolute-form target in it (RFC 9112 §3.2, §3.2.2). An
 /// origin is compared with `Host`, so there must be no doubt which host that is.
 fn names_one_host(request: &Request) -> bool {
     let uri = request.uri();

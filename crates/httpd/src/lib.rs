@@ -214,7 +214,7 @@ impl<T: Unpin> HttpBody for Keeping<T> {
     }
 }
 
-/// Whether a request has at most one `Host`, and the host of an absolute-form target in it.
+/// Returns whether a request has at most one `Host`, and the host of an absolute-form target in it.
 fn names_one_host(request: &Request) -> bool {
     let uri = request.uri();
     let scheme = if uri.scheme_str() == Some("https") { Scheme::Https } else { Scheme::Http };

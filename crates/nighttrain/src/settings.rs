@@ -507,7 +507,7 @@ pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, S
     }
 }
 
-/// Whether a text looks like a host's name.
+/// Returns whether a text looks like a host's name.
 fn is_host_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))

@@ -30,7 +30,7 @@ async fn connect(address: std::net::SocketAddr) -> Client {
 }
 
 async fn next(subscriber: &mut Subscriber) -> async_nats::Message {
-    tokio::time::timeout(PATIENCE, subscriber.next()).await.expect("in time").expect("a message")
+    next_or_end(subscriber).await.expect("a message")
 }
 
 /// Waits until what is published on one side reaches a subscriber on the other, and whatever was under way is gone.

@@ -613,7 +613,7 @@ fn cookies_that_cost_hits_are_named_once(cores: &str) {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(!said.contains("secret") && !said.contains("banner"), "{said}");
-    // What it asks for helps.
+    // The setting that the hint names helps.
     let helped = Accelerator::before(&origin.url())
         .flag("--cores", cores)
         .flag("--default-ttl", "600s")

@@ -75,7 +75,7 @@ fn headers_cut_no_bar() {
     holds_in_a_browser("whole-bars");
 }
 
-/// Of long addresses, codes and links.
+/// Long addresses, codes and links keep their button on their line.
 #[test]
 fn copy_buttons_stay_beside_their_text() {
     holds_in_a_browser("copy-buttons");

@@ -230,12 +230,12 @@ fn a_sticky_cookie_beside_others_reaches_no_fetch(cores: &str) {
     let with = |path: &str, cookie: &str| running.fetch(&Request::get(path).header("Cookie", cookie));
     assert_eq!(with("/public", "night=0123; theme=dark").expect_status(200).text(), "theme=dark");
     assert_eq!(with("/public", "night=4567; theme=dark").expect_status(200).text(), "theme=dark");
-    // What is sent is what selects: visitors of two servers share a variant, those of two themes do not.
+    // The fields that are sent select: visitors of two servers share a variant, those of two themes do not.
     assert_eq!(with("/vary", "theme=dark; night=0123; a=b").expect_status(200).text(), "theme=dark; a=b");
     assert_eq!(with("/vary", "theme=dark; a=b; night=4567").expect_status(200).text(), "theme=dark; a=b");
     assert_eq!(with("/vary", "night=0123; theme=light").expect_status(200).text(), "theme=light");
     assert_eq!((origin.count("/public"), origin.count("/vary")), (1, 2));
-    // Whose request is passed stays with a server by it.
+    // A passed request sends the cookie, and its visitor stays with a server.
     let form = running.fetch(&Request::new("POST", "/form").header("Cookie", "night=0123; theme=dark"));
     assert_eq!(form.expect_status(200).text(), "night=0123; theme=dark");
 }

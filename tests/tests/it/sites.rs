@@ -441,7 +441,7 @@ fn a34_a_ttl_of_a_path_shares_pages_of_plain_paths(cores: &str) {
         }
         assert!(is_hit(&running.get(path)));
     }
-    // What is said to be one visitor's stays one visitor's.
+    // An answer that is said to be one visitor's stays one visitor's.
     for (path, says) in [("/private", "private"), ("/no-store", "no-store"), ("/no-cache", "no-cache")] {
         origin.on(path, move |request, reply| {
             let answer = Answer::new(200, format!("for {}", request.headers.joined("cookie")));

@@ -74,7 +74,7 @@ pub fn is_plain(path: &[u8]) -> bool {
     !is_coded && !path.split(|&b| b == b'/').any(is_dot_segment)
 }
 
-/// Whether a segment is `.` or `..`, with coded dots or not. Some origins take off what stands behind a `;` first.
+/// Returns whether a segment is `.` or `..`, with coded dots or not. Some origins take off what stands behind a `;` first.
 fn is_dot_segment(segment: &[u8]) -> bool {
     let mut rest = &segment[..memchr::memchr(b';', segment).unwrap_or(segment.len())];
     let mut dots = 0;
@@ -109,7 +109,7 @@ pub fn append_other_cookies(value: &[u8], name: &str, out: &mut Vec<u8>) -> bool
     out.len() > start
 }
 
-/// Whether a pair is the cookie of that name, with a value or without.
+/// Returns whether a pair is the cookie of that name, with a value or without.
 fn is_named(pair: &[u8], name: &str) -> bool {
     let pair_name = &pair[..memchr::memchr(b'=', pair).unwrap_or(pair.len())];
     pair_name.trim_ascii() == name.as_bytes()

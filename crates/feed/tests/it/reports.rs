@@ -3,40 +3,23 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
 };
 
 use feed::{
-    Config, Server, WebSocket,
+    Server,
     identity::{Authorization, User},
 };
 
-use crate::common::{Client, Got, HELLO, PATIENCE, start};
-
-fn with_web(config: &mut Config) {
-    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    config.websocket = Some(WebSocket { listen, tls: None, allowed_origins: Vec::new(), same_origin: false });
-}
+use crate::common::{Client, Got, HELLO, start, web_handshake, with_web};
 
 /// A WebSocket after its upgrade, and what the server has answered. The client asks for compression, as Safari and nats.go
 /// with `nats.Compression(true)` do.
 fn upgraded(server: &Server) -> (TcpStream, String) {
-    let mut socket = TcpStream::connect(server.addresses()[1]).expect("a connection");
-    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
-    socket
-        .write_all(
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
-              Sec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover; server_no_context_takeover\r\n\r\n",
-        )
-        .expect("sent");
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        socket.read_exact(&mut byte).expect("an answer");
-        head.push(byte[0]);
-    }
-    (socket, String::from_utf8(head).expect("text").to_ascii_lowercase())
+    let fields = "Host: localhost\r\n\
+        Sec-WebSocket-Extensions: permessage-deflate; client_no_context_takeover; server_no_context_takeover\r\n";
+    let (socket, head) = web_handshake(server, "/", fields).expect("an answer");
+    (socket, head.to_ascii_lowercase())
 }
 
 /// RFC 9112 §3.2, §3.2.2: an origin is compared with `Host`, so there is no doubt which host that is.
@@ -51,16 +34,8 @@ fn a_handshake_that_names_two_hosts_is_refused() {
         ("http://other/", "Host: localhost\r\n", "400"),
         ("http://localhost:81/", "Host: localhost\r\nOrigin: http://localhost\r\n", "400"),
     ] {
-        let mut socket = TcpStream::connect(server.addresses()[1]).expect("a connection");
-        socket.set_read_timeout(Some(PATIENCE)).expect("an option");
-        let request = format!(
-            "GET {target} HTTP/1.1\r\n{hosts}Upgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-        );
-        socket.write_all(request.as_bytes()).expect("sent");
-        let mut line = [0; 12];
-        socket.read_exact(&mut line).expect("an answer");
-        assert_eq!(String::from_utf8_lossy(&line), format!("HTTP/1.1 {status}"), "{target} {hosts}");
+        let (_, head) = web_handshake(&server, target, hosts).expect("an answer");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{target} {hosts}{head}");
     }
 }
 

@@ -80,11 +80,11 @@ fn one(out: &mut String, outcome: &Outcome, style: Style) {
         1 => "; one figure, drawn by --html FILE".to_owned(),
         n => format!("; {n} figures, drawn by --html FILE"),
     };
-    line(out, &format!("Took {}{drawn}.", taken(outcome.seconds)));
+    line(out, &format!("Took {}{drawn}.", time_text(outcome.seconds)));
 }
 
 /// Returns a time in the unit in which it is not nothing.
-fn taken(seconds: f64) -> String {
+fn time_text(seconds: f64) -> String {
     match seconds {
         1.0.. => format!("{seconds:.1} s"),
         0.001.. => format!("{:.0} ms", seconds * 1e3),
@@ -219,6 +219,15 @@ mod tests {
         table.row(["8", "11.88", "slow"]);
         table.row(["1,024", "0.505", "less slow"]);
         table
+    }
+
+    #[test]
+    fn no_time_is_nothing() {
+        for (seconds, text) in
+            [(12.34, "12.3 s"), (1.0, "1.0 s"), (0.04, "40 ms"), (0.001, "1 ms"), (0.0, "less than 1 ms")]
+        {
+            assert_eq!(time_text(seconds), text);
+        }
     }
 
     #[test]

@@ -143,7 +143,11 @@ impl Found {
         let reading = prepared.read();
         let letter = Letter::of(mail, &reading, now_ms);
         Self {
-            codes: findings::codes(&letter.entry.subject, &reading.whole_text(), until),
+            codes: findings::codes(
+                &letter.entry.subject,
+                &reading.with_html_text(letter.text.clone()),
+                until,
+            ),
             links: findings::links(&reading, until).into_iter().map(|link| link.link).collect(),
             letter,
         }

@@ -368,7 +368,7 @@ enum At {
     Statement,
     Rules {
         place: Place,
-        /// As in [`Rules`].
+        /// The block's rules hold depending on what the reader does, as in [`Rules`].
         acts: bool,
     },
 }

@@ -112,7 +112,7 @@ pub fn targets(html: &str, until: &Until) -> Vec<String> {
     targets
 }
 
-/// Whether a text ends in this word, in letters of either case.
+/// Returns whether a text ends in this word, in letters of either case.
 fn ends(text: &[u8], word: &[u8]) -> bool {
     text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
 }
@@ -249,7 +249,7 @@ const CODE_NAMES: &[&str] = &[
     "код",
     "קוד",
 ];
-/// What may stand between the two.
+/// Verbs that may stand between such a word and the code.
 const CODE_VERBS: &[&str] = &[" is", " are", " lautet", " ist", " est", " es", " è", "は", "为", "是"];
 /// Words behind which a number is no code. Lower case.
 const OTHER_NAMES: &[&str] = &[
@@ -277,7 +277,7 @@ const OTHER_NAMES: &[&str] = &[
     "plz",
     "telefon",
 ];
-/// Of what stands before a number as much is looked at for those.
+/// Characters before a number that are searched for those.
 const BEFORE_CHARACTERS: usize = 24;
 
 /// Returns the one-time codes in a mail: 4 to 8 digits (perhaps in groups, or one a cell), or capitals and digits mixed,
@@ -331,7 +331,7 @@ fn is_alone(before: &str, after: &str) -> bool {
     (before.is_empty() || before.ends_with('\n')) && (after.is_empty() || after.starts_with('\n'))
 }
 
-/// Behind all that nothing counts against.
+/// Added to the rank of a number that is named as something else.
 const OTHER_RANK: u32 = 10;
 
 /// Returns the end of the line before a number, in lower case.
@@ -341,7 +341,7 @@ fn before(text: &str) -> String {
     end.into_iter().collect::<String>().to_lowercase()
 }
 
-/// Whether what stands before a number says that it is the code.
+/// Returns whether the words before a number name it as the code.
 fn is_named_code(before: &str) -> bool {
     let signs = |text: &str| -> usize {
         text.trim_end_matches(|c: char| {
@@ -360,7 +360,8 @@ fn is_named_code(before: &str) -> bool {
         && !["zip code", "postal code", "promo code"].iter().any(|name| rest.ends_with(name))
 }
 
-/// Whether it says that it is something else: a word of its own sentence, behind any other number.
+/// Returns whether the words before a number name it as something else: a word of the same sentence, behind any other
+/// number.
 fn is_named_otherwise(before: &str) -> bool {
     let mut is_other = false;
     for word in before.split_whitespace() {

@@ -578,8 +578,8 @@ pub fn is_image(content_type: &str) -> bool {
     )
 }
 
-/// As what a part is drawn where the mail names it as a picture: its type, or what its name's end says of bytes of no known
-/// type. An SVG is drawn by `<img>` as any picture, which runs no script and fetches nothing (SVG 2, 2.5).
+/// Returns the type as which a part is drawn where the mail names it as a picture: its own, or the one that the end of its
+/// name tells of bytes of no known type. An SVG is drawn by `<img>` as any picture, which runs no script and fetches nothing (SVG 2, 2.5).
 pub(crate) fn picture_type(attachment: &super::Attachment) -> Option<&str> {
     match &*attachment.content_type {
         kind if is_image(kind) || kind == "image/svg+xml" => Some(kind),

@@ -182,14 +182,14 @@ fn field_name_end(line: &[u8]) -> Option<usize> {
 }
 
 /// A multipart whose boundary may come.
-struct Open {
+struct OpenMultipart {
     part: usize,
     boundary: Vec<u8>,
 }
 
 struct Walk<'a> {
     raw: &'a [u8],
-    open: Vec<Open>,
+    open: Vec<OpenMultipart>,
     heads: Heads,
     tree: Tree,
 }
@@ -239,7 +239,7 @@ impl Walk<'_> {
         self.tree.parts.push(part);
         if let Some(boundary) = boundary {
             if self.open.len() < DEPTH_MAX {
-                self.open.push(Open { part: number, boundary });
+                self.open.push(OpenMultipart { part: number, boundary });
                 return Some(body);
             }
             self.tree.is_too_deep = true;
@@ -331,7 +331,7 @@ impl Walk<'_> {
 
     /// Ends the multiparts from this level on.
     fn close(&mut self, level: usize, end: usize) {
-        for Open { part: number, .. } in self.open.drain(level..) {
+        for OpenMultipart { part: number, .. } in self.open.drain(level..) {
             let has_parts = self.tree.parts.len() > number + 1;
             let part = &mut self.tree.parts[number];
             part.body.end = end.max(part.body.start);
@@ -405,7 +405,7 @@ impl Walk<'_> {
         self.head_end_before(self.raw.len(), begin)
     }
 
-    /// The same for the bytes before `end`.
+    /// Returns where a head ends that ends before `end`, and where its body begins.
     fn head_end_before(&self, end: usize, begin: usize) -> (usize, usize) {
         let mut at = begin;
         while at < end {

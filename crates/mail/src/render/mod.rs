@@ -283,10 +283,15 @@ impl<'a> Reading<'a> {
         (whole, None)
     }
 
-    /// All that a reader may see: the plain text, and what the HTML says where the sender wrote both.
+    /// Returns all that a reader may see: the plain text, and the HTML's where the sender wrote both.
     #[must_use]
     pub fn whole_text(&self) -> String {
-        let mut text = self.text().0;
+        self.with_html_text(self.text().0)
+    }
+
+    /// Returns the plain text, which [`Self::text`] has made, with the HTML's behind it where the sender wrote both.
+    #[must_use]
+    pub fn with_html_text(&self, mut text: String) -> String {
         if self.has_own_text()
             && let Some(html) = self.html_source()
         {

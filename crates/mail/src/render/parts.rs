@@ -15,7 +15,7 @@ use super::{
 
 /// Characters of a file's name.
 const NAME_CHARACTERS_MAX: usize = 120;
-/// Of these the end, with the dot, that says what it is.
+/// Characters of the name's end, with the dot, that says what the file is.
 const ENDING_CHARACTERS_MAX: usize = 16;
 
 /// A part that can be fetched.

@@ -51,7 +51,7 @@ pub(super) fn of_html(html: &str, until: &Until) -> String {
     one_blank_line(&mail_parser::decoders::html::html_to_text(&parted(html)))
 }
 
-/// The same HTML, with a line break before each block and after each heading and table, and a blank before each cell and behind each
+/// Returns the HTML with a line break before each block and after each heading and table, and a blank before each cell and behind each
 /// block. Within an attribute or a comment they change nothing: nobody reads those.
 fn parted(html: &str) -> String {
     let mut out = String::with_capacity(html.len() + html.len() / 8);

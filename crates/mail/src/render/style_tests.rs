@@ -174,8 +174,8 @@ fn attributes_are_held_to_the_same() {
     }
 }
 
-/// As an `<img>` does: blocked and counted first, loaded when the reader asks. What would load only when the reader points at
-/// something or has visited it is loaded never.
+/// Pictures load as those of `<img>` do: blocked and counted first, loaded when the reader asks. Pictures of a rule that
+/// matches when the reader points at something, or has visited it, are never loaded.
 #[test]
 fn pictures_of_style_sheets_load_when_asked() {
     let look = |css: &str, remote| {

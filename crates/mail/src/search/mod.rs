@@ -511,7 +511,7 @@ fn unquoted(said: &str) -> String {
     fold(said).replace(['"', '\\'], "")
 }
 
-/// Whether somebody got the mail whom its head names in no field, or in Bcc.
+/// Returns whether somebody got the mail whom its head names in no field, or in Bcc.
 fn is_bcc(mail: &Mail, reading: &Reading<'_>, word: &str) -> bool {
     let is_named = |said: &str| {
         [mail_parser::HeaderName::To, mail_parser::HeaderName::Cc]

@@ -450,7 +450,7 @@ fn letter(
     };
     let mut links = rendered.map(|rendered| rendered.links.clone()).unwrap_or_default();
     findings::in_text(&text, &mut links, until);
-    let codes = findings::codes(&subject, &reading.whole_text(), until);
+    let codes = findings::codes(&subject, &reading.with_html_text(text), until);
     if !reading.is_in_time() && !reading.notices().contains(&Notice::TimeOver) {
         notices.push(Notice::TimeOver.to_string());
     }
@@ -702,8 +702,8 @@ pub(super) async fn raw<M: Mailboxes>(
 
 /// How an attachment is asked for.
 #[derive(Deserialize)]
-pub(super) struct Attached {
-    /// By a picture of the mail's HTML.
+pub(super) struct AttachmentQuery {
+    /// Set by a picture of the mail's HTML.
     picture: Option<String>,
 }
 
@@ -712,7 +712,7 @@ pub(super) async fn attachment<M: Mailboxes>(
     Asked(scope): Asked,
     client: Client,
     Params((_, id, part, _)): Params<(String, String, u32, String)>,
-    Query(asked): Query<Attached>,
+    Query(asked): Query<AttachmentQuery>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &id).await?;
     let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;

@@ -41,14 +41,19 @@ impl<'a> Authority<'a> {
         }
     }
 
-    /// Whether both have one normal form ([`normalise_into`](Self::normalise_into)).
-    pub fn is_same(&self, other: &Authority<'_>, default_port: u16) -> bool {
+    /// Returns whether both have one normal form ([`normalise_into`](Self::normalise_into)).
+    fn is_same(&self, other: &Authority<'_>, default_port: u16) -> bool {
         self.host.eq_ignore_ascii_case(other.host)
             && self.port.unwrap_or(default_port) == other.port.unwrap_or(default_port)
     }
+
+    /// Returns whether the value of a `Host` field names this host and port.
+    fn agrees_with(&self, host: &[u8], scheme: Scheme) -> bool {
+        Authority::parse(host).is_some_and(|host| self.is_same(&host, scheme.default_port()))
+    }
 }
 
-/// Whether a request names one host: at most one `Host` field, and none that names another host or port than an
+/// Returns whether a request names one host: at most one `Host` field, and none that names another host or port than an
 /// absolute-form target does (RFC 9112 §3.2, §3.2.2). `absolute` is the scheme and the authority of such a target. A
 /// server answers any other request 400: what stands before or behind it may have read the other host.
 ///
@@ -60,10 +65,9 @@ pub fn names_one_host<'h>(
     let Some(host) = hosts.next() else { return true };
     let agrees = match absolute {
         None => true,
-        Some((scheme, authority)) => match (Authority::parse(authority), Authority::parse(host)) {
-            (Some(named), Some(host)) => named.is_same(&host, scheme.default_port()),
-            _ => false,
-        },
+        Some((scheme, authority)) => {
+            Authority::parse(authority).is_some_and(|authority| authority.agrees_with(host, scheme))
+        }
     };
     agrees && hosts.next().is_none()
 }
@@ -144,13 +148,11 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Whether `Host` with this value names the host and port that the target names; also if the target names none, and
+    /// Returns whether `Host` with this value names the host and port that the target names; also if the target names none, and
     /// in authority-form, where a proxy's client may name the proxy.
     pub fn agrees_with(&self, host: &[u8]) -> bool {
         match (self.scheme, self.authority) {
-            (Some(scheme), Some(authority)) => {
-                Authority::parse(host).is_some_and(|host| authority.is_same(&host, scheme.default_port()))
-            }
+            (Some(scheme), Some(authority)) => authority.agrees_with(host, scheme),
             _ => true,
         }
     }

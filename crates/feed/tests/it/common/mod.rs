@@ -206,10 +206,17 @@ pub(crate) fn with_web(config: &mut Config) {
 
 /// Connects by WebSocket. `None`: the server closed.
 pub(crate) fn web_client(server: &Server) -> Option<TcpStream> {
+    web_handshake(server, "/", "Host: x\r\n").map(|(socket, _)| socket)
+}
+
+/// Asks for a WebSocket with such a target and further fields. Returns the head of the answer, too; `None`: the server closed.
+pub(crate) fn web_handshake(server: &Server, target: &str, fields: &str) -> Option<(TcpStream, String)> {
     let mut socket = TcpStream::connect(server.addresses()[1]).expect("a connection");
     socket.set_read_timeout(Some(PATIENCE)).expect("an option");
-    let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let upgrade = format!(
+        "GET {target} HTTP/1.1\r\n{fields}Upgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
     socket.write_all(upgrade.as_bytes()).expect("sent");
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
@@ -219,7 +226,7 @@ pub(crate) fn web_client(server: &Server) -> Option<TcpStream> {
         }
         answer.push(byte[0]);
     }
-    Some(socket)
+    Some((socket, String::from_utf8(answer).expect("text")))
 }
 
 /// Head of a binary message of so many bytes, with a mask that changes nothing.

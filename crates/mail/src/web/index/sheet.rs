@@ -24,7 +24,8 @@ use crate::mailboxes::MailId;
 const MAGIC: [u8; 8] = *b"NTsheet\n";
 /// Of the bytes, and of what grams there are and where they go.
 const VERSION: u32 = 2;
-/// The same bytes, of texts as they were taken out of mails before: such a sheet answers until its mails are indexed anew.
+/// Version of sheets with the same bytes, of texts as they were taken out of mails before. Such a sheet answers until its
+/// mails are indexed anew.
 const VERSION_BEFORE: u32 = 1;
 const HEADER_BYTES: usize = 64;
 const HEADER_SUMMED: usize = 24;
@@ -41,7 +42,7 @@ pub(super) struct Sheet {
     mails: usize,
     store: u32,
     pub(super) bytes: u64,
-    /// Of [`VERSION_BEFORE`].
+    /// The file is of [`VERSION_BEFORE`].
     is_outdated: bool,
 }
 

@@ -106,7 +106,7 @@ fn host_and_port(authority: &str, default_port: &str) -> (String, String) {
     (host, port.trim_start_matches('0').to_owned())
 }
 
-/// Whether an absolute target and `Host` name the same host (RFC 9112, 3.2.2).
+/// Returns whether an absolute target and `Host` name the same host (RFC 9112, 3.2.2).
 fn names_one_host(target: &str, host: &[u8]) -> bool {
     let lower = target.to_ascii_lowercase();
     let (rest, default_port) = match (lower.strip_prefix("http://"), lower.strip_prefix("https://")) {

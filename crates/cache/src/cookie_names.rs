@@ -1,81 +1,34 @@
-//! Whether cookies alone keep a site's pages out of the store.
+//! Names of the cookies that keep a site's pages out of the store, for a hint in the log.
 //!
 //! An answer that does not say for how long it is fresh is not shared with visitors who have a cookie, and a counter or
-//! a banner gives every browser one. Such a site has next to no hits, although its pages are the same for all. The
-//! operator sees passes and not the reason, so the log says the reason once a site, with the names of the cookies and
-//! the setting that helps.
+//! a banner gives every browser one. Such a site has next to no hits, although its pages are the same for all.
 //!
 //! ```text
 //!  an answer that only a cookie keeps out ─┐
-//!                                          ├─▶ CookieHint (all cores, a site) ─ most of many ─▶ the log
-//!  a pass by the note about such an answer ┘        CookieNames (a core's own) ──── names ────────▲
+//!                                          ├─▶ Majority (all cores, a site) ─ most of many ─▶ the log
+//!  a pass by the note about such an answer ┘      CookieNames (a core's own) ── names ──────────▲
 //! ```
 //! Only requests that an origin answers are counted, so a hit pays nothing.
 //!
-//! Bounds: [`SITES_MAX`] sites a core have names, [`NAMES_MAX`] names a site, [`NAME_BYTES_MAX`] a name.
+//! Bounds: [`SITES_MAX`] sites a core have names, [`NAMES_MAX`] names a site, [`NAME_BYTES_MAX`] a name; of one request
+//! [`REQUEST_NAMES_MAX`] names are counted.
 
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-};
+use std::collections::HashMap;
 
 use wire::http1::{fields::is_token, head::Headers, known::KnownHeader};
 
-/// The requests of a site that are counted before the log says anything.
-const REQUESTS_MIN: u64 = 100;
 /// Sites of which a core keeps names.
 const SITES_MAX: usize = 64;
 /// Names of one site that a core counts; a rare one gives way to another.
 const NAMES_MAX: usize = 16;
+/// Names of one request that are counted. A browser sends a few dozen; a head has room for ten thousand.
+const REQUEST_NAMES_MAX: usize = 64;
 /// Names in the log.
 const SHOWN_MAX: usize = 5;
 /// Bytes of a name. Longer names are not counted.
 const NAME_BYTES_MAX: usize = 64;
 /// The log names cookies that one of so many of these requests has, or more.
 const SHOWN_OF: u64 = 10;
-
-/// Counts of one core; on a cache line that no other core writes.
-#[derive(Default)]
-#[repr(align(64))]
-struct OfCore {
-    requests: AtomicU64,
-    by_cookie: AtomicU64,
-}
-
-/// The counts of one site.
-pub(crate) struct CookieHint {
-    of_cores: Box<[OfCore]>,
-    is_told: AtomicBool,
-}
-
-impl CookieHint {
-    pub(crate) fn new(cores: usize) -> Self {
-        let of_cores = std::iter::repeat_with(OfCore::default).take(cores).collect();
-        Self { of_cores, is_told: AtomicBool::new(false) }
-    }
-
-    /// Whether the log has said it.
-    pub(crate) fn is_told(&self) -> bool {
-        self.is_told.load(Relaxed)
-    }
-
-    /// Counts a request that the origin answers. Returns the percentage of them that go there because of a cookie alone,
-    /// if this is the request after which the log has to say it.
-    pub(crate) fn count(&self, core: usize, is_by_cookie: bool) -> Option<u64> {
-        let own = &self.of_cores[core];
-        own.requests.fetch_add(1, Relaxed);
-        if !is_by_cookie {
-            return None;
-        }
-        own.by_cookie.fetch_add(1, Relaxed);
-        let sum = |of: fn(&OfCore) -> &AtomicU64| -> u64 {
-            self.of_cores.iter().map(|core| of(core).load(Relaxed)).sum()
-        };
-        let (requests, by_cookie) = (sum(|core| &core.requests), sum(|core| &core.by_cookie));
-        let is_due = requests >= REQUESTS_MIN && by_cookie > requests / 2;
-        (is_due && !self.is_told.swap(true, Relaxed)).then(|| by_cookie * 100 / requests)
-    }
-}
 
 /// How often cookies of each name came, by the hosts of a site. The table is a core's own.
 #[derive(Default)]
@@ -100,7 +53,7 @@ impl CookieNames {
         }
         if let Some(names) = self.0.get_mut(site) {
             names.requests += 1;
-            names_of(headers).for_each(|name| names.count(name));
+            names_of(headers).take(REQUEST_NAMES_MAX).for_each(|name| names.count(name));
         }
     }
 
@@ -142,17 +95,6 @@ fn names_of<'h>(headers: &Headers<'h, '_>) -> impl Iterator<Item = &'h str> {
 mod tests {
     use super::*;
     use crate::policy::test_heads::with_request;
-
-    #[test]
-    fn most_of_many_requests_are_told_once() {
-        let none = CookieHint::new(1);
-        assert!((0..1_000).all(|_| none.count(0, false).is_none()));
-        let half = CookieHint::new(2);
-        assert!((0..1_000).all(|n| half.count(n / 2 % 2, n % 2 == 1).is_none()), "half are not most");
-        let most = CookieHint::new(3);
-        let told: Vec<_> = (1..=1_000).filter_map(|n| Some((n, most.count(n / 4 % 3, n % 4 > 0)?))).collect();
-        assert_eq!(told, [(101, 75)]);
-    }
 
     #[test]
     fn frequent_names_are_shown_and_no_values() {
