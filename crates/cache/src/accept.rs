@@ -1,8 +1,9 @@
 //! How a client's connection begins: accepted, perhaps handed to a core that has fewer, counted, its keys agreed upon;
 //! then it is the protocol's.
 //!
-//! *Bounds:* connections of the core and of each client's address; handshakes under way (`handshakes_max`), and the time of each; what all of
-//! them take of memory (`connection_bytes_max`), of which idle ones are closed before others are refused.
+//! *Bounds:* connections of the core and of each client's address; handshakes under way (`handshakes_max`), and the time
+//! of each; what all of them take of memory (`connection_bytes_max`, the process' budget), of which idle ones are closed
+//! before others are refused.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -40,6 +41,8 @@ const SECURED_BYTES: usize = 12 << 10;
 const HTTP2_BYTES: usize = 8 << 10;
 /// Idle connections that are looked at to find the one that idles longest.
 const EVICTION_LOOKS: usize = 64;
+/// Idle connections that are ended in one round because others want their memory.
+const GIVING_WAY_MAX: usize = 256;
 
 /// Connections that are accepted before those who have one already are looked after.
 const ACCEPTED_AT_ONCE: usize = 8;
@@ -121,12 +124,28 @@ fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
 
 /// Whether connections may take the memory of one more. When little is left, one that idles makes room for who comes.
 fn has_room(core: &Core) -> bool {
-    let most = core.config.limits.connection_bytes_max;
-    let used = core.connection_bytes.get() + core.held.bytes() + PLAIN_BYTES;
-    if used > most - most / 8 && core.watches.borrow_mut().end_longest_idle(EVICTION_LOOKS) {
+    if core.connection_memory.is_short() {
+        end_idle(core);
+    }
+    core.connection_memory.has_room(PLAIN_BYTES)
+}
+
+/// Ends the connection that idles longest; whether there is one.
+fn end_idle(core: &Core) -> bool {
+    let is_ended = core.watches.borrow_mut().end_longest_idle(EVICTION_LOOKS);
+    if is_ended {
         core.count(Counter::IdleEvicted);
     }
-    used <= most
+    is_ended
+}
+
+/// Ends idle connections while connections take more than they may, because somebody else has come to want memory.
+pub(crate) fn give_way(core: &Core) {
+    for _ in 0..GIVING_WAY_MAX {
+        if core.connection_memory.has_room(0) || !end_idle(core) {
+            return;
+        }
+    }
 }
 
 /// Memory that is counted while this is held.
@@ -134,9 +153,8 @@ struct Weight(usize);
 
 impl Weight {
     fn of(core: &Core, bytes: usize) -> Self {
-        let all = core.connection_bytes.get() + bytes;
-        core.connection_bytes.set(all);
-        core.gauge(Counter::ConnectionBytes, all as u64);
+        core.connection_memory.add(bytes);
+        core.gauge(Counter::ConnectionBytes, core.connection_memory.bytes() as u64);
         Self(bytes)
     }
 }
@@ -144,9 +162,8 @@ impl Weight {
 impl Drop for Weight {
     fn drop(&mut self) {
         with_core(|core| {
-            let all = core.connection_bytes.get() - self.0;
-            core.connection_bytes.set(all);
-            core.gauge(Counter::ConnectionBytes, all as u64);
+            core.connection_memory.give_back(self.0);
+            core.gauge(Counter::ConnectionBytes, core.connection_memory.bytes() as u64);
         });
     }
 }

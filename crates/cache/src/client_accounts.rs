@@ -8,19 +8,19 @@ use std::net::IpAddr;
 
 use engine::accounts::{Accounts, Category, Charge, ClientKey, Limit};
 
-use crate::config::Limits;
+use crate::{client_memory::ClientMemory, config::Limits, growing::PASSING_BYTES_MIN};
 
 /// Streams of HTTP/2 that a task answers, of a core.
 const STREAM_TASKS: Category = Category(0);
-/// Bytes of requests' heads that are kept while they are answered, of a core.
+/// Bytes of requests' heads that are kept while they are answered, of all cores.
 const REQUEST_HEADS: Category = Category(1);
-/// Memory of a request beside its head: the places of its fields, its key, the task's state.
-const REQUEST_BYTES: usize = 2 << 10;
+/// Memory of a request beside its head: the places of its fields, its key, the task's state, and the least that an answer
+/// which is passed on keeps.
+const REQUEST_BYTES: usize = (2 << 10) + PASSING_BYTES_MIN;
 
 /// The accounts of one core.
-pub(crate) fn accounts(limits: &Limits, cores: usize) -> Accounts {
-    let heads = Limit::of_core(limits.client_bytes_max / cores.max(1));
-    Accounts::new(vec![Limit::of_core(limits.connections_max), heads])
+pub(crate) fn accounts(limits: &Limits, memory: &ClientMemory) -> Accounts {
+    Accounts::new(vec![Limit::of_core(limits.connections_max), memory.heads(limits)])
 }
 
 /// The client of a request, by the address of its connection or the one that a believed proxy names. A connection from this

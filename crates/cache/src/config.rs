@@ -27,6 +27,7 @@ pub use engine::store::tier::{Admission, Paging};
 
 use engine::{
     network::Network,
+    share::ClientBudget,
     tls::{certificates::Certificates, challenges::Challenges},
 };
 use subtle::ConstantTimeEq;
@@ -178,6 +179,9 @@ pub struct Limits {
     pub connection_bytes_max: usize,
 }
 
+/// Kinds of memory that the accelerator takes of [`Config::client_budget`]: connections, unread answers, requests' heads.
+pub const BUDGET_KINDS: usize = 3;
+
 /// The default of [`Limits::origin_connections_max`], where the process may open as many files.
 pub const ORIGIN_CONNECTIONS_MAX: usize = 4096;
 
@@ -296,6 +300,11 @@ pub struct Config {
     pub compress: Compress,
     /// Limits on clients and origin.
     pub limits: Limits,
+    /// What clients may make all servers of the process hold; `None`: each limit stands by itself.
+    pub client_budget: Option<Arc<ClientBudget>>,
+    /// Bytes of answers that are only passed on, as they wait for their readers. Beyond half of it each has two pieces on
+    /// their way, and beyond that small ones.
+    pub passing_bytes_max: usize,
     /// Visitors who are programs, and what they may cost the origins.
     pub crawlers: CrawlerRules,
     /// The file below the memory, in which objects survive a restart; `None`: memory alone.
@@ -381,6 +390,8 @@ impl Config {
             tags: TAG_FIELDS.map(Into::into).to_vec(),
             compress: Compress::default(),
             limits: Limits::default(),
+            client_budget: None,
+            passing_bytes_max: 64 << 20,
             crawlers: CrawlerRules::default(),
             store: None,
             store_bytes: 1 << 30,

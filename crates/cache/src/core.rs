@@ -20,6 +20,7 @@ use engine::{
         Rounds, SteadyClock, behind::Behind, clock, fair::Fair, listener::Balance, mesh::Sender,
         watch::Watches,
     },
+    holding::Holding,
     io::Reads,
     journal::Scribe,
     log,
@@ -40,6 +41,7 @@ use crate::{
     askers::{Asker, Askers},
     bans::{BanSeen, Subject},
     client_accounts,
+    client_memory::ClientMemory,
     coding::Coding,
     coding_pool::{Coders, Reply},
     config::Config,
@@ -49,7 +51,6 @@ use crate::{
     error_page::Fault,
     explanation::Question,
     growing::{PassingBudget, Window},
-    holding::Holding,
     http2::{self, Multiplexes},
     in_flight::{InFlight, Want},
     in_force::InForce,
@@ -332,7 +333,7 @@ pub(crate) struct Own {
     /// Connections that are being told that there is no room for them.
     pub(crate) turning_away: Cell<usize>,
     /// Bytes that connections take, now, by their kinds.
-    pub(crate) connection_bytes: Cell<usize>,
+    pub(crate) connection_memory: Holding,
     /// Handshakes under way.
     pub(crate) handshakes: Cell<usize>,
     requests: Cell<u64>,
@@ -379,7 +380,7 @@ fn count_probe(is_good: bool) {
 }
 
 /// What a core begins with.
-pub(crate) struct Beginning {
+pub(crate) struct Beginning<'a> {
     pub(crate) index: usize,
     pub(crate) in_force: Arc<InForce>,
     pub(crate) identity: Identity,
@@ -397,7 +398,7 @@ pub(crate) struct Beginning {
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) scribe: Option<Scribe>,
-    pub(crate) held: Holding,
+    pub(crate) client_memory: &'a ClientMemory,
     pub(crate) passing: Arc<PassingBudget>,
     pub(crate) among: Among,
     pub(crate) peers: Option<Arc<Peers>>,
@@ -405,7 +406,7 @@ pub(crate) struct Beginning {
 
 impl Core {
     /// Makes this thread a core of the accelerator.
-    pub(crate) fn install(beginning: Beginning) {
+    pub(crate) fn install(beginning: Beginning<'_>) {
         let Beginning {
             index,
             in_force,
@@ -422,13 +423,13 @@ impl Core {
             balance,
             counters,
             scribe,
-            held,
+            client_memory,
             passing,
             among,
             peers,
         } = beginning;
         let config = &in_force.config;
-        let accounts = client_accounts::accounts(&config.limits, held.cores());
+        let accounts = client_accounts::accounts(&config.limits, client_memory);
         let own = Own {
             index,
             among,
@@ -480,12 +481,12 @@ impl Core {
             lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
             copied_bytes: Cell::new(0),
             passing,
-            held,
+            held: client_memory.answers(&config.limits),
             fair: Arc::default(),
             pipes: Cell::new(0),
             origin_http2: Cell::new(0),
             turning_away: Cell::new(0),
-            connection_bytes: Cell::new(0),
+            connection_memory: client_memory.connections(&config.limits),
             handshakes: Cell::new(0),
             requests: Cell::new(0),
             started_ms: clock::unix_ms(),

@@ -30,6 +30,10 @@ pub(crate) const PASSING_CHUNKS_MAX: usize = 8;
 /// … while too much waits for all readers: the one that a reader has read, and keeps until there is another behind it,
 /// and that other.
 const PASSING_CHUNKS_MIN: usize = 2;
+/// Bytes of such a chunk when nearly all is used that passing chunks may take.
+const SMALL_CHUNK_BYTES: usize = 4 * 1024;
+/// Bytes that a body takes at least as it is passed on.
+pub(crate) const PASSING_BYTES_MIN: usize = PASSING_CHUNKS_MIN * SMALL_CHUNK_BYTES;
 
 /// Where a chunk's bytes are.
 enum Space {
@@ -43,8 +47,9 @@ enum Space {
     Empty,
 }
 
-/// What the passing chunks of one core's fetches take in sum. A thousand readers that do not read would fill a thousand
-/// windows: while half of the budget is used, each has two chunks, so that it goes on, and no more.
+/// What the passing chunks of all fetches take in sum. A thousand readers that do not read would fill a thousand windows:
+/// while half of the budget is used, each has two chunks, so that it goes on, and no more; and new chunks are a quarter
+/// as large then, and a sixteenth while three quarters are used.
 pub(crate) struct PassingBudget {
     bytes: AtomicUsize,
     max: usize,
@@ -57,6 +62,15 @@ impl PassingBudget {
 
     fn is_scarce(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > self.max / 2
+    }
+
+    /// Bytes of a new chunk at most.
+    fn chunk_bytes(&self) -> usize {
+        match self.bytes.load(Ordering::Relaxed) {
+            used if used <= self.max / 2 => PASSING_CHUNK_BYTES,
+            used if used <= self.max / 4 * 3 => PASSING_CHUNK_BYTES / 4,
+            _ => SMALL_CHUNK_BYTES,
+        }
     }
 }
 
@@ -106,7 +120,7 @@ impl Chunk {
     /// A chunk on the heap, counted in `window`.
     pub(crate) fn passing(window: &Arc<Window>, bytes: usize) -> Arc<Self> {
         window.alive.fetch_add(1, Ordering::AcqRel);
-        let buffer = WordBuffer::new(bytes);
+        let buffer = WordBuffer::new(bytes.min(window.budget.chunk_bytes()));
         window.budget.bytes.fetch_add(buffer.span().len(), Ordering::Relaxed);
         Self::with(Space::Passing(buffer, Arc::clone(window)))
     }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use engine::cores::{clock, rounds::sooner};
 
 use crate::{
+    accept,
     core::{Core, with_core},
     lurk,
 };
@@ -22,7 +23,11 @@ const EVICTIONS_A_ROUND: usize = 4096;
 pub(crate) async fn keep_house() {
     let rounds = with_core(|core| Arc::clone(&core.rounds));
     loop {
-        with_core(|core| core.watches.borrow_mut().sweep(clock::monotonic_ms()));
+        with_core(|core| {
+            core.watches.borrow_mut().sweep(clock::monotonic_ms());
+            core.accounts.give_way();
+            accept::give_way(core);
+        });
         let mut more = true;
         while more {
             more = with_core(|core| {

@@ -33,6 +33,7 @@ mod bans;
 mod block;
 mod blocks;
 mod client_accounts;
+mod client_memory;
 mod client_fin;
 mod clients;
 mod coding;
@@ -61,7 +62,6 @@ mod growing;
 mod heard;
 mod held;
 mod hit;
-mod holding;
 #[cfg(test)]
 mod hot_path_tests;
 mod housekeeping;

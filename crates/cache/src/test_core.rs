@@ -14,11 +14,11 @@ use engine::{
 
 use crate::{
     abroad::Among,
+    client_memory::ClientMemory,
     config::{Config, Origin},
     core::{Beginning, Core, Message},
     counters::Counter,
     growing::PassingBudget,
-    holding::Holding,
     in_force::InForce,
     invalidations::Table,
     response_head::Identity,
@@ -65,7 +65,7 @@ pub(crate) fn install_logged(
         balance: Balance::new(1),
         counters: counters.core(0),
         scribe,
-        held: Holding::new(Arc::default(), client_bytes_max, cores),
+        client_memory: &ClientMemory::new(None, cores),
         passing: PassingBudget::new(client_bytes_max),
         among: Among::default(),
         peers: None,

@@ -24,6 +24,7 @@ pub mod bounded;
 pub mod cores;
 #[cfg(not(feature = "loom"))]
 pub mod heap;
+pub mod holding;
 #[cfg(not(feature = "loom"))]
 pub mod io;
 pub mod journal;

@@ -1,27 +1,186 @@
 //! How much of what all cores together may hold is one core's.
 //!
 //! ```text
-//!   total ─┬─ half: a fixed part for each core, so that none is without because of another's clients
-//!          └─ half: for whichever core needs it, taken and given back in steps
+//!   total ─┬─ a fixed part for each core, so that none is without because of another's clients
+//!          └─ the common part: for whichever core needs it, taken and given back in steps
 //! ```
 //! Asked at the end of each turn or at each growth: what is within its part, or within the steps that it has taken, a
 //! core finds in its own memory. The count that cores share is touched once in a step.
+//!
+//! Totals of several kinds (messages that wait, mails that come in, connections) may stand in one [`ClientBudget`]: each kind
+//! has a fixed part of it, and what a kind takes beyond its part it takes from the budget's common part, too. So the
+//! process never holds more than the budget, whichever of its servers is asked for most.
+//!
+//! *The last sixteenth* of a common part is for cores that have taken less than an equal part of it. While some of that
+//! sixteenth is taken, the cores that have more than an equal part give way: they are allowed less, until it is free.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// What a core takes or gives back at once, at most; of a small total less, or the first to come would have the whole half.
+/// What a core takes or gives back at once, at most; of a small total less, or the first to come would have the whole
+/// common part.
 const STEP_BYTES_MAX: usize = 4 << 20;
-/// Steps of the common half, if they are smaller than that.
-const STEPS_MIN: usize = 16;
+/// Steps of a common part, if they are smaller than that: two of them are in the last sixteenth.
+const STEPS_MIN: usize = 32;
+/// The last of so many parts is for cores with less than an equal part.
+const RESERVE_PARTS: usize = 16;
 /// From this share of what it has on, a core is crowded.
 const CROWDED_EIGHTHS: usize = 4;
+/// The part of a budget that is divided among its kinds.
+const KINDS_PART: usize = 4;
 
-/// The half that is for whichever core needs it: how much of it is taken.
+/// A part that several may take from, in steps.
 #[derive(Debug, Default)]
-pub struct Common(AtomicUsize);
+struct Pool {
+    taken: AtomicUsize,
+    /// How many may take from it.
+    sharers: AtomicUsize,
+}
+
+impl Pool {
+    /// Takes a step; false where it is not there for who has `own` of it already.
+    fn take(&self, step: usize, own: usize, max: usize) -> bool {
+        let max = if own < self.equal_part(max) { max } else { max - max / RESERVE_PARTS };
+        self.taken.fetch_update(Relaxed, Relaxed, |taken| (taken + step <= max).then_some(taken + step)).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes, Relaxed);
+    }
+
+    fn equal_part(&self, max: usize) -> usize {
+        max / self.sharers.load(Relaxed).max(1)
+    }
+
+    /// What there is for who has `own` of it already, in whole steps.
+    fn left(&self, step: usize, own: usize, max: usize) -> usize {
+        let taken = self.taken.load(Relaxed);
+        let steps = |bytes: usize| bytes / step * step;
+        let to_equal_part = self.equal_part(max).saturating_sub(own).next_multiple_of(step);
+        let with_reserve = steps(max.saturating_sub(taken)).min(to_equal_part);
+        with_reserve.max(steps((max - max / RESERVE_PARTS).saturating_sub(taken)))
+    }
+
+    /// What who has `own` of it keeps while others want some: less, if it has more than an equal part.
+    fn kept(&self, own: usize, max: usize) -> usize {
+        let short = self.taken.load(Relaxed).saturating_sub(max - max / RESERVE_PARTS);
+        if short == 0 { own } else { own.min((own.saturating_sub(short)).max(self.equal_part(max))) }
+    }
+
+    fn is_crowded(&self, max: usize) -> bool {
+        self.taken.load(Relaxed) > max / 8 * CROWDED_EIGHTHS
+    }
+}
+
+/// What all kinds together may come to, in bytes.
+#[derive(Debug)]
+pub struct ClientBudget {
+    total: usize,
+    kinds: usize,
+    common: Pool,
+}
+
+impl ClientBudget {
+    /// So many bytes for so many kinds.
+    #[must_use]
+    pub fn new(total: usize, kinds: usize) -> Arc<Self> {
+        Arc::new(Self { total, kinds: kinds.max(1), common: Pool::default() })
+    }
+
+    /// The part of each kind that no other can take.
+    fn own_of_kind(&self) -> usize {
+        self.total / KINDS_PART / self.kinds
+    }
+
+    fn common_max(&self) -> usize {
+        self.total - self.own_of_kind() * self.kinds
+    }
+}
+
+// Of a configuration it is a part, and two of the same size are the same one to it.
+impl PartialEq for ClientBudget {
+    fn eq(&self, other: &Self) -> bool {
+        (self.total, self.kinds) == (other.total, other.kinds)
+    }
+}
+
+impl Eq for ClientBudget {}
+
+/// The common part of one kind: how much of it is taken.
+#[derive(Debug, Default)]
+pub struct Common {
+    pool: Pool,
+    budget: Option<Arc<ClientBudget>>,
+}
+
+impl Common {
+    /// Of a kind that is one of a budget's, or stands by itself.
+    #[must_use]
+    pub fn within(budget: Option<&Arc<ClientBudget>>) -> Arc<Self> {
+        Arc::new(Self { pool: Pool::default(), budget: budget.map(Arc::clone) })
+    }
+
+    /// The part of a total that is divided among its cores.
+    fn divided(&self, total: usize) -> usize {
+        let half = total - total / 2;
+        self.budget.as_ref().map_or(half, |budget| half.min(budget.own_of_kind()))
+    }
+
+    /// What cores may take beyond that, of a total.
+    fn max(&self, total: usize) -> usize {
+        let max = total - self.divided(total);
+        self.budget.as_ref().map_or(max, |budget| max.min(budget.common_max()))
+    }
+
+    fn take(&self, step: usize, own: usize, max: usize) -> bool {
+        if !self.pool.take(step, own, max) {
+            return false;
+        }
+        let is_there =
+            self.budget.as_ref().is_none_or(|budget| budget.common.take(step, own, budget.common_max()));
+        if !is_there {
+            self.pool.give_back(step);
+        }
+        is_there
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.pool.give_back(bytes);
+        if let Some(budget) = &self.budget {
+            budget.common.give_back(bytes);
+        }
+    }
+
+    fn left(&self, step: usize, own: usize, max: usize) -> usize {
+        let left = self.pool.left(step, own, max);
+        let of_budget = |budget: &Arc<ClientBudget>| budget.common.left(step, own, budget.common_max());
+        self.budget.as_ref().map_or(left, |budget| left.min(of_budget(budget)))
+    }
+
+    fn kept(&self, own: usize, max: usize) -> usize {
+        let kept = self.pool.kept(own, max);
+        self.budget.as_ref().map_or(kept, |budget| kept.min(budget.common.kept(own, budget.common_max())))
+    }
+
+    fn is_crowded(&self, max: usize) -> bool {
+        self.pool.is_crowded(max)
+            || self.budget.as_ref().is_some_and(|budget| budget.common.is_crowded(budget.common_max()))
+    }
+
+    fn enter(&self) {
+        self.pools().for_each(|pool| _ = pool.sharers.fetch_add(1, Relaxed));
+    }
+
+    fn leave(&self) {
+        self.pools().for_each(|pool| _ = pool.sharers.fetch_sub(1, Relaxed));
+    }
+
+    fn pools(&self) -> impl Iterator<Item = &Pool> {
+        [&self.pool].into_iter().chain(self.budget.iter().map(|budget| &budget.common))
+    }
+}
 
 /// A core's part.
 #[derive(Debug)]
@@ -34,8 +193,9 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing of the common half yet.
+    /// Nothing of the common part yet.
     pub fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
+        common.enter();
         let mut share = Self { common, common_max: 0, own: 0, step: 1, taken: 0 };
         share.resize(total, cores);
         share
@@ -43,12 +203,12 @@ impl Share {
 
     /// The total is another.
     pub fn resize(&mut self, total: usize, cores: usize) {
-        self.common_max = total / 2;
+        self.common_max = self.common.max(total);
         self.step = (self.common_max / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
-        self.own = (total - total / 2) / cores.max(1);
+        self.own = self.common.divided(total) / cores.max(1);
     }
 
-    /// Whether so much may be held; takes of the common half what is needed and there, and gives back what is not.
+    /// Whether so much may be held; takes of the common part what is needed and there, and gives back what is not.
     #[inline]
     pub fn allows(&mut self, held: usize) -> bool {
         if held <= self.own && self.taken == 0 {
@@ -59,19 +219,23 @@ impl Share {
 
     #[cold]
     fn allows_with_common(&mut self, held: usize) -> bool {
-        let (max, step) = (self.common_max, self.step);
-        while self.taken > 0 && (held <= self.own || held + 2 * step < self.own + self.taken) {
+        let kept = self.common.kept(self.taken, self.common_max);
+        // A step or two more than is needed stay, so that none goes back and forth; but not while others want them.
+        let spare = if kept < self.taken { 1 } else { 2 };
+        while self.taken > 0 && (held <= self.own || held + spare * self.step < self.own + self.taken) {
             // Of another size, where the total has changed since.
-            let given = step.min(self.taken);
-            self.common.0.fetch_sub(given, Relaxed);
+            let given = self.step.min(self.taken);
+            self.common.give_back(given);
             self.taken -= given;
         }
+        if kept < self.taken && held > self.own + kept {
+            return false;
+        }
         while held > self.own + self.taken {
-            let one_more = |taken: usize| (taken + step <= max).then_some(taken + step);
-            if self.common.0.fetch_update(Relaxed, Relaxed, one_more).is_err() {
+            if !self.common.take(self.step, self.taken, self.common_max) {
                 return false;
             }
-            self.taken += step;
+            self.taken += self.step;
         }
         true
     }
@@ -84,8 +248,17 @@ impl Share {
 
     /// What is allowed at most while the other cores hold what they do.
     pub fn limit(&self) -> usize {
-        let left = self.common_max.saturating_sub(self.common.0.load(Relaxed));
-        self.own + self.taken + left / self.step * self.step
+        let kept = self.common.kept(self.taken, self.common_max);
+        if kept < self.taken {
+            return self.own + kept;
+        }
+        self.own + self.taken + self.common.left(self.step, self.taken, self.common_max)
+    }
+
+    /// Whether some of the common part is taken, so that somebody else may come to want it.
+    #[inline]
+    pub fn has_taken(&self) -> bool {
+        self.taken > 0
     }
 
     /// Whether so much of it is held that there may soon be none.
@@ -93,7 +266,14 @@ impl Share {
     pub fn is_crowded(&self, held: usize) -> bool {
         let all = self.own + self.common_max;
         held > self.own / 8 * CROWDED_EIGHTHS && held > all / 8 * CROWDED_EIGHTHS
-            || self.taken > 0 && self.common.0.load(Relaxed) > self.common_max / 8 * CROWDED_EIGHTHS
+            || self.taken > 0 && self.common.is_crowded(self.common_max)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.common.give_back(self.taken);
+        self.common.leave();
     }
 }
 
@@ -106,27 +286,96 @@ mod tests {
     const TOTAL: usize = 64 << 20;
     const CORES: usize = 4;
 
-    proptest! {
-        /// Whatever the cores need in whatever order: what they are allowed is never more than the total, a fixed part
-        /// is always there, and all is given back.
-        #[test]
-        fn the_sum_is_bounded(steps in prop::collection::vec((0..CORES, 0_usize..TOTAL), 1..200)) {
-            let common = Arc::new(Common::default());
-            let mut shares: Vec<Share> =
-                (0..CORES).map(|_| Share::new(Arc::clone(&common), TOTAL, CORES)).collect();
-            let mut held = [0; CORES];
-            for (core, wanted) in steps {
-                let limit = shares[core].limit();
-                let is_allowed = shares[core].allows(wanted);
-                prop_assert!(is_allowed || wanted > TOTAL / 2 / CORES);
-                // Who is not allowed cuts clients off until it is.
-                prop_assert_eq!(is_allowed, wanted <= limit);
-                held[core] = if is_allowed { wanted } else { TOTAL / 2 / CORES };
-                prop_assert!(shares[core].allows(held[core]));
-                prop_assert!(held.iter().sum::<usize>() <= TOTAL, "{held:?}");
-            }
-            shares.iter_mut().for_each(|share| assert!(share.allows(0)));
-            prop_assert_eq!(common.0.load(Relaxed), 0);
+    /// Two kinds of a budget on all cores; the first kind's total is more than the budget.
+    fn kinds() -> Vec<Share> {
+        let budget = ClientBudget::new(TOTAL, 2);
+        let commons = [(); 2].map(|()| Common::within(Some(&budget)));
+        let shares = commons.iter().zip([2 * TOTAL, TOTAL / 2]);
+        shares
+            .flat_map(|(common, total)| (0..CORES).map(move |_| Share::new(Arc::clone(common), total, CORES)))
+            .collect()
+    }
+
+    fn cores() -> Vec<Share> {
+        let common = Arc::new(Common::default());
+        (0..CORES).map(|_| Share::new(Arc::clone(&common), TOTAL, CORES)).collect()
+    }
+
+    /// What is held beyond its limit is cut off, as by the loop that is told so.
+    fn cut(share: &mut Share, held: &mut usize) {
+        while !share.allows(*held) {
+            *held = share.limit().min(*held - 1);
         }
+    }
+
+    /// Whatever the cores need in whatever order: what they are allowed is never more than the total, a fixed part is
+    /// always there, and all is given back.
+    fn check_sum(mut shares: Vec<Share>, steps: Vec<(usize, usize)>) -> Result<(), TestCaseError> {
+        let mut held = vec![0; shares.len()];
+        for (at, wanted) in steps {
+            let at = at % held.len();
+            let share = &mut shares[at];
+            let limit = share.limit();
+            let is_allowed = share.allows(wanted);
+            prop_assert!(is_allowed || wanted > share.own());
+            // Who is not allowed cuts clients off until it is.
+            prop_assert_eq!(is_allowed, wanted <= limit, "{} of {}", wanted, limit);
+            held[at] = wanted;
+            cut(&mut shares[at], &mut held[at]);
+            prop_assert!(held.iter().sum::<usize>() <= TOTAL, "{held:?}");
+        }
+        shares.iter_mut().for_each(|share| assert!(share.allows(0) && !share.has_taken()));
+        Ok(())
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<(usize, usize)>> {
+        prop::collection::vec((0..2 * CORES, 0..TOTAL), 1..200)
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_of_cores_is_bounded(steps in steps()) {
+            check_sum(cores(), steps)?;
+        }
+
+        #[test]
+        fn the_sum_of_kinds_is_bounded(steps in steps()) {
+            check_sum(kinds(), steps)?;
+        }
+
+        /// Whoever has taken all of a common part, and in whatever order cores look: the others come to their equal parts.
+        #[test]
+        fn who_has_more_gives_way(first in 0..2 * CORES, wanting in 0..2 * CORES) {
+            for mut shares in [cores(), kinds()] {
+                let (first, wanting) = (first % shares.len(), wanting % shares.len());
+                prop_assume!(first != wanting);
+                let mut held = vec![0; shares.len()];
+                held[first] = 4 * TOTAL;
+                cut(&mut shares[first], &mut held[first]);
+                prop_assert!(held[first] > TOTAL / 4);
+                let equal = shares[wanting].common_max / shares.len();
+                let wanted = shares[wanting].own() + equal.min(shares[wanting].common_max);
+                for _ in 0..100 {
+                    if shares[wanting].allows(wanted) {
+                        held[wanting] = wanted;
+                        break;
+                    }
+                    held[wanting] = held[wanting].max(shares[wanting].limit().min(wanted));
+                    cut(&mut shares[wanting], &mut held[wanting]);
+                    cut(&mut shares[first], &mut held[first]);
+                }
+                prop_assert_eq!(held[wanting], wanted);
+                prop_assert!(held.iter().sum::<usize>() <= TOTAL);
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_that_ends_gives_back() {
+        let budget = ClientBudget::new(TOTAL, 1);
+        let mut share = Share::new(Common::within(Some(&budget)), TOTAL, 1);
+        assert!(share.allows(TOTAL / 2));
+        drop(share);
+        assert_eq!((budget.common.taken.load(Relaxed), budget.common.sharers.load(Relaxed)), (0, 0));
     }
 }

@@ -1,10 +1,13 @@
 //! What can be set, in nats-server's words, with its default and its bound.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use engine::tls::Shown;
+use engine::{share::ClientBudget, tls::Shown};
 
 use crate::{identity::Authorization, leaf::Remote};
+
+/// Kinds of memory that the feed takes of [`Config::client_budget`]: connections, what waits for clients, subscriptions.
+pub const BUDGET_KINDS: usize = 3;
 
 /// Limits on clients. Each has a counter for when it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +130,11 @@ pub struct Config {
     pub authorization: Authorization,
     /// Limits on clients.
     pub limits: Limits,
+    /// What clients may make all servers of the process hold; `None`: each limit stands by itself.
+    pub client_budget: Option<Arc<ClientBudget>>,
+    /// Bytes of memory that requests to services of other accounts may take while they wait for their answers; beyond, those
+    /// of a client that has much are answered as if nobody were there.
+    pub waiting_requests_bytes_max: usize,
     /// TLS, required of all clients; `None`: plain.
     pub tls: Option<Tls>,
     /// A listener for browsers.
@@ -155,6 +163,8 @@ impl Default for Config {
             headers: true,
             authorization: Authorization::default(),
             limits: Limits::default(),
+            client_budget: None,
+            waiting_requests_bytes_max: 64 << 20,
             tls: None,
             websocket: None,
             proxy_protocol: false,

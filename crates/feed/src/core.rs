@@ -38,6 +38,7 @@ use engine::{
     journal::Scribe,
     meter::CoreCounters,
     share::Share,
+    tls::session::HANDSHAKE_BYTES_MAX,
 };
 
 use tokio::sync::mpsc;
@@ -68,6 +69,11 @@ use crate::{
     work::{self, WORK_A_TURN, Work},
 };
 
+/// What a connection takes of memory, measured and rounded up, and beside that under TLS.
+const CONNECTION_BYTES: usize = 2 << 10;
+const TLS_BYTES: usize = 16 << 10;
+/// What comes of a connection before its first operation, where it is not TLS: a PROXY header, a request for a WebSocket.
+const PLAIN_HANDSHAKE_BYTES: usize = 8 << 10;
 /// The memory of subscriptions, among the core's accounts.
 pub(crate) const SUBSCRIPTION_MEMORY: Category = Category(0);
 
@@ -105,6 +111,8 @@ pub(crate) struct Core {
     pub(crate) checks: Checks,
     /// What it uses of memory.
     pub(crate) tide: Tide,
+    /// What this core's connections may take of memory.
+    connection_share: Share,
     /// How much may wait for this core's clients.
     pub(crate) share: Share,
     /// What subscriptions may take of memory.
@@ -178,10 +186,11 @@ impl Local {
             is_lame: false,
             mappings: settings.identities.all_mappings(),
             dice: Dice::new(),
-            requests: Requests::new(cores),
+            requests: Requests::new(settings.config.waiting_requests_bytes_max, cores),
             handshakes: Handshakes::default(),
             checks: Checks::default(),
             tide: Tide::default(),
+            connection_share: Share::new(Arc::clone(&shared.connections), usize::MAX / 2, cores),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
             accounts: Accounts::new(vec![Limit::of_cores(
                 Arc::clone(&shared.subscription_memory),
@@ -252,6 +261,43 @@ impl Core {
         }
         let is_crowded = self.share.is_crowded(self.outputs.held_bytes());
         self.outputs.marks.crowd(is_crowded);
+    }
+
+    /// Whether there is memory for one connection more. Handshakes under way are counted as what they may come to.
+    pub(crate) fn has_connection_memory(&mut self) -> bool {
+        loop {
+            let held = self.connection_bytes() + self.bytes_of_a_connection();
+            if self.connection_share.allows(held) {
+                return true;
+            }
+            if !self.handshakes.make_room() {
+                return false;
+            }
+            self.count(Counter::HandshakesDisplaced);
+        }
+    }
+
+    /// Memory that others want is given up by those who have more than their part of it.
+    pub(crate) fn give_way(&mut self) {
+        self.accounts.give_way();
+        while !self.connection_share.allows(self.connection_bytes()) && self.handshakes.make_room() {
+            self.count(Counter::HandshakesDisplaced);
+        }
+    }
+
+    /// Whether this core has taken memory that others may come to want.
+    pub(crate) fn has_taken_memory(&self) -> bool {
+        self.connection_share.has_taken() || self.share.has_taken() || self.accounts.has_taken()
+    }
+
+    fn connection_bytes(&self) -> usize {
+        let of_handshake =
+            if self.settings.acceptors.are_there() { HANDSHAKE_BYTES_MAX } else { PLAIN_HANDSHAKE_BYTES };
+        self.clients() * self.bytes_of_a_connection() + self.handshakes.under_way() * of_handshake
+    }
+
+    fn bytes_of_a_connection(&self) -> usize {
+        CONNECTION_BYTES + if self.settings.acceptors.are_there() { TLS_BYTES } else { 0 }
     }
 
     /// Closes this core's share of the connections that are more than there may be now, the newest first.

@@ -21,7 +21,7 @@ engine::counters! {
         TurnsEnded => Counter, "feed_turns_ended", None, "Times that a message waited for another turn, because looking for its consumers or handing it out took too long for one.";
         TurnsWaited => Counter, "feed_turns_waited", None, "Times that a client with much to do waited for its turn among those of its address.";
         MemoryGivenBack => Counter, "feed_memory_given_back", None, "Times that a core gave back memory that it had needed before and not for ten seconds.";
-        ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections.";
+        ConnectionsRefused => Counter, "feed_connections_refused", None, "Connections closed because of max_connections, or for want of memory for clients.";
         SubscriptionsRefused => Counter, "feed_subscriptions_refused", None, "Subscriptions refused because of max_subscriptions.";
         SubscriptionBytes => Gauge, "feed_subscription_bytes", Bytes, "Memory that subscriptions of clients count for.";
         SubscriptionMemoryRefused => Counter, "feed_subscription_memory_refused", None, "Subscriptions refused because of max_subscription_memory, or because their pattern has more than 2,048 tokens.";

@@ -88,7 +88,7 @@ pub(crate) fn cores_with(
         acceptors: Acceptors::default(),
         hubs: Arc::clone(hubs),
     });
-    let (shared, balance) = (Shared::new(address, Arc::clone(&counters)), Balance::new(count));
+    let (shared, balance) = (Shared::new(address, Arc::clone(&counters), None), Balance::new(count));
     let endpoints = mesh.into_endpoints().into_iter().enumerate();
     endpoints
         .map(|(index, endpoint)| {

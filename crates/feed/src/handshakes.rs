@@ -56,18 +56,23 @@ impl Handshakes {
         self.under_way.remove(&handshake.number);
     }
 
-    fn make_room(&mut self) {
+    /// How many are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Ends the oldest handshake of the client that has most; whether there is one.
+    pub(crate) fn make_room(&mut self) -> bool {
         let mut counts: HashMap<ClientKey, usize> = HashMap::new();
         for (client, _) in self.under_way.values() {
             *counts.entry(*client).or_default() += 1;
         }
         let most = counts.values().copied().max().unwrap_or(0);
         let victim = self.under_way.iter().find(|(_, (client, _))| counts[client] == most);
-        if let Some(number) = victim.map(|(number, _)| *number)
-            && let Some((_, cut)) = self.under_way.remove(&number)
-        {
-            cut.notify_one();
-        }
+        let number = victim.map(|(number, _)| *number);
+        let Some((_, cut)) = number.and_then(|number| self.under_way.remove(&number)) else { return false };
+        cut.notify_one();
+        true
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) const EVERY: Duration = Duration::from_millis(50);
 const ROUNDS: u32 = 10;
 /// ... or in fewer, if that is not more than so many a round.
 const LOOKS_A_ROUND: u32 = 32;
+/// How often a core that has much memory of clients looks whether others want some of it.
+const GIVING_WAY_EVERY_MS: u64 = 1000;
 /// The first ping comes early, to know the round trip.
 const FIRST_PING_AFTER_MS: u64 = 2000;
 /// It comes up to so much later, so that clients which came together are not all asked at once (nats-server's fifth).
@@ -45,13 +47,16 @@ impl Local {
                 core.now_ms = clock::monotonic_ms();
                 cut_holders(core);
                 core.counters.set(Counter::SubscriptionBytes, core.accounts.used(SUBSCRIPTION_MEMORY) as u64);
+                core.give_way();
                 core.end_turn();
                 look_after_some(core, &mut cursor, &mut pass);
                 let is_whole =
                     core.outputs.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
                 let due_ms = if is_whole { std::mem::take(&mut pass).due_ms } else { Some(0) };
                 let due_ms = due_ms.into_iter().chain(core.give_back_memory());
-                let due_ms = due_ms.chain(core.close_overdue_requests()).min();
+                let due_ms = due_ms.chain(core.close_overdue_requests());
+                let giving_way_ms = core.has_taken_memory().then_some(core.now_ms + GIVING_WAY_EVERY_MS);
+                let due_ms = due_ms.chain(giving_way_ms).min();
                 due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
             };
             if rounds.pause(due_in).await {

@@ -7,7 +7,7 @@
 //! One table a core, in its memory: that of the core whose client asks. A token is a hash under a key that nobody
 //! outside knows, so that nobody answers who was not asked.
 //!
-//! *Bounds.* All cores' tables hold [`REQUESTS_BYTES_MAX`]. At that bound a client that has a share of
+//! *Bounds.* All cores' tables hold `waiting_requests_bytes_max`. At that bound a client that has a share of
 //! 1/[`HEAVY_SHARE`] of its core's table gets no more: its request is answered by 503, as if nobody were there
 //! (`feed_requests_refused`). For a client that has less, the request goes whose time is up next
 //! (`feed_requests_forgotten`): one that nobody answers, if somebody fills the table with such. *Time:* what the export
@@ -23,8 +23,6 @@ use engine::random;
 
 use crate::{abroad::Taken, identity::Response};
 
-/// Bytes of all requests that wait.
-const REQUESTS_BYTES_MAX: usize = 64 << 20;
 /// What one costs beside its reply subject.
 const REQUEST_BYTES: usize = 256;
 /// A client with such a share of the table gives way when it is full.
@@ -77,7 +75,8 @@ pub(crate) enum Opened {
 }
 
 impl Requests {
-    pub(crate) fn new(cores: usize) -> Self {
+    /// No request yet, of so many bytes on so many cores.
+    pub(crate) fn new(bytes_max: usize, cores: usize) -> Self {
         let seed =
             random::number().unwrap_or_else(|error| panic!("the system's random source fails: {error}"));
         let mut prefix = RESERVED.to_vec();
@@ -88,7 +87,7 @@ impl Requests {
             open: HashMap::new(),
             due: BTreeSet::new(),
             bytes: 0,
-            bytes_max: REQUESTS_BYTES_MAX / cores,
+            bytes_max: bytes_max / cores.max(1),
             held: HashMap::new(),
             keys: RandomState::new(),
             next: 0,
@@ -239,6 +238,8 @@ mod tests {
     use super::*;
     use crate::identity::{Service, ServiceExport, Target};
 
+    const BYTES_MAX: usize = 64 << 20;
+
     fn taken(response: Response, seconds: u64) -> Rc<Taken> {
         let service = ServiceExport { response, threshold: Duration::from_secs(seconds) };
         let to = Target::Subject("x".to_owned());
@@ -256,11 +257,11 @@ mod tests {
 
     #[test]
     fn tokens_are_written_and_read() {
-        let requests = Requests::new(1);
+        let requests = Requests::new(BYTES_MAX, 1);
         for token in [0, 1, 61, 62, u64::MAX] {
             assert_eq!(requests.token_of(&requests.subject_of(token)), Some(token));
         }
-        let other = Requests::new(1);
+        let other = Requests::new(BYTES_MAX, 1);
         assert_eq!(other.token_of(&requests.subject_of(7)), None);
         let subject = requests.subject_of(7);
         assert_eq!(requests.token_of(&subject[..subject.len() - 1]), None);
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn one_answer_or_many_in_time_and_in_their_account() {
-        let mut requests = Requests::new(1);
+        let mut requests = Requests::new(BYTES_MAX, 1);
         let one = open(&mut requests, &taken(Response::Singleton, 2), 1, 0);
         assert!(requests.find(one, 2, 1999).is_some());
         assert!(requests.find(one, 3, 1).is_none(), "published in another account");
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn those_whose_time_is_up_go_some_at_a_time() {
-        let mut requests = Requests::new(1);
+        let mut requests = Requests::new(BYTES_MAX, 1);
         let (short, long) = (taken(Response::Singleton, 1), taken(Response::Singleton, 5));
         for _ in 0..10 {
             open(&mut requests, &short, 1, 0);
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn who_fills_the_table_gets_no_more_and_others_still_do() {
-        let mut requests = Requests::new(64);
+        let mut requests = Requests::new(BYTES_MAX, 64);
         let taken = taken(Response::Singleton, 1);
         let mut now_ms = 0;
         let mut first = None;

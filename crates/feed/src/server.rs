@@ -173,7 +173,11 @@ impl Server {
         let first = listeners.first().into_iter().chain(web_listeners.first().and_then(Option::as_ref));
         let addresses: Vec<SocketAddr> = first.filter_map(|listener| listener.local_addr().ok()).collect();
         let counters = CounterSet::<Counter>::new(loops);
-        let shared = Shared::new(addresses.first().copied().unwrap_or(address), Arc::clone(&counters));
+        let shared = Shared::new(
+            addresses.first().copied().unwrap_or(address),
+            Arc::clone(&counters),
+            config.client_budget.as_ref(),
+        );
         let acceptors = Acceptors::build(&config)?;
         let hubs = leaf::seeds(&config, &identities, &shared, &[]).map_err(StartError::Leaf)?;
         let settings = Arc::new(Settings { config, identities, acceptors, hubs });
@@ -509,7 +513,7 @@ pub(crate) fn take_over(
 
 /// Serves a connection, if the limits allow one more.
 fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketAddr, door: Door) {
-    if core.balance.total() >= core.settings.config.limits.max_connections {
+    if core.balance.total() >= core.settings.config.limits.max_connections || !core.has_connection_memory() {
         core.count(Counter::ConnectionsRefused);
         let mut line = Vec::new();
         Rejection::ConnectionsExceeded.write(&mut line);

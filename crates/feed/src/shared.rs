@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use engine::{cores::clock, meter::CounterSet, random, share::Common};
+use engine::{cores::clock, meter::CounterSet, random, share::{ClientBudget, Common}};
 use serde::Serialize;
 
 use crate::{
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) surplus: AtomicUsize,
     /// All cores' counters, to be read.
     pub(crate) counters: Arc<CounterSet<Counter>>,
+    /// What all cores' connections take of memory beyond the cores' own parts.
+    pub(crate) connections: Arc<Common>,
     /// How much waits for all cores' clients beyond the cores' own parts.
     pub(crate) pending: Arc<Common>,
     /// The same of the memory of subscriptions.
@@ -98,7 +100,11 @@ fn is_false(of: &bool) -> bool {
 }
 
 impl Shared {
-    pub(crate) fn new(address: SocketAddr, counters: Arc<CounterSet<Counter>>) -> Arc<Self> {
+    pub(crate) fn new(
+        address: SocketAddr,
+        counters: Arc<CounterSet<Counter>>,
+        budget: Option<&Arc<ClientBudget>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             server_id: server_id(),
             started: clock::now_system(),
@@ -107,8 +113,9 @@ impl Shared {
             next_cid: AtomicU64::new(1),
             surplus: AtomicUsize::new(0),
             counters,
-            pending: Arc::default(),
-            subscription_memory: Arc::default(),
+            connections: Common::within(budget),
+            pending: Common::within(budget),
+            subscription_memory: Common::within(budget),
             ready: AtomicUsize::new(0),
             of_accounts: (0..ACCOUNTS_MAX).map(|_| AtomicUsize::new(0)).collect(),
         })

@@ -37,6 +37,13 @@ pub(crate) struct Acceptors {
     web: Option<TlsAcceptor>,
 }
 
+impl Acceptors {
+    /// Whether anybody comes under TLS.
+    pub(crate) fn are_there(&self) -> bool {
+        self.nats.is_some() || self.web.is_some()
+    }
+}
+
 impl fmt::Debug for Acceptors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acceptors")

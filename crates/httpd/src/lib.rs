@@ -84,6 +84,7 @@ pub fn bounds_under_tls(bounds: Bounds) -> Bounds {
 pub fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
     Bounds {
         places_max,
+        client_budget: None,
         places_per_address_max,
         idle_time_max: IDLE_TIME_MAX,
         head_time_max: HEAD_TIME_MAX,

@@ -58,6 +58,7 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
         recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
     let shared = Arc::new(Shared {
         receiving: Arc::default(),
+        connections: Arc::default(),
         parts_bytes: std::sync::atomic::AtomicU64::default(),
         peers: Peers::new(&config.rates, 0, 1),
         reader: recovered.log.reader(),

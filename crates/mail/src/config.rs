@@ -1,8 +1,8 @@
 //! What can be set, with its default and its bound.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use engine::tls::Shown;
+use engine::{share::ClientBudget, tls::Shown};
 
 use crate::abuse::{Lists, Rates};
 
@@ -24,6 +24,10 @@ pub enum Durability {
     /// A loss of power too: the file was synced, once for all mails that wait.
     Power,
 }
+
+/// Kinds of memory that mail takes of [`Config::client_budget`]: connections of SMTP, mails that are being received,
+/// connections to the pages, what requests there hold.
+pub const BUDGET_KINDS: usize = 4;
 
 /// Bounds on what one peer may take. Each has a counter for when it is hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +127,8 @@ pub struct Config {
     /// Connections to `smtp` and `lmtp` begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
     /// then claim any address: listen where only the proxy reaches.
     pub proxy_protocol: bool,
+    /// What clients may make all servers of the process hold; `None`: each limit stands by itself.
+    pub client_budget: Option<Arc<ClientBudget>>,
     /// Processors, one loop each; empty: all that the process may use.
     pub cores: Vec<usize>,
     /// Where mails are kept.
@@ -155,7 +161,7 @@ pub struct Config {
 /// The smallest memory of an index, in bytes.
 pub const INDEX_BYTES_MIN: u64 = 16 << 20;
 /// The largest default memory of an index: enough for two and a half million mails.
-pub const INDEX_BYTES_DEFAULT_MAX: u64 = 256 << 20;
+pub const INDEX_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 /// The default memory of an index is the store's size divided by this.
 const INDEX_SHARE: u64 = 4;
 
@@ -181,6 +187,7 @@ impl Default for Config {
             lmtp: None,
             tls: None,
             proxy_protocol: false,
+            client_budget: None,
             cores: Vec::new(),
             store: Store::Anonymous,
             store_bytes: 1 << 30,

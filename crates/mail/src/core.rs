@@ -20,6 +20,7 @@ use engine::{
     journal::Scribe,
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
+    holding::Holding,
     share::Common,
 };
 use smallvec::SmallVec;
@@ -162,6 +163,8 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
     /// Memory of mails being received, beyond the cores' own parts.
     pub(crate) receiving: Arc<Common>,
+    /// What connections take beyond the cores' own parts.
+    pub(crate) connections: Arc<Common>,
     /// Bytes in the store of mails that are not whole.
     pub(crate) parts_bytes: AtomicU64,
     /// Connections by address, over all cores.
@@ -201,6 +204,8 @@ pub(crate) struct Core {
     pub(crate) spare_waiting: RefCell<Vec<Vec<Waiting>>>,
     /// Memory of mails being received.
     pub(crate) receiving: RefCell<Receiving>,
+    /// What its connections take of memory.
+    pub(crate) connection_memory: Holding,
     /// The greatest name given, without the bits that tell the inbox.
     pub(crate) last_name: Cell<u64>,
     /// The date as Received has it, and its second.
@@ -299,6 +304,7 @@ impl Core {
             tide: Tide::default().into(),
             spare_waiting: Vec::new().into(),
             receiving: receiving.into(),
+            connection_memory: Holding::new(Arc::clone(&shared.connections), usize::MAX / 2, cores),
             last_name: last_name.into(),
             date: (u64::MAX, String::new()).into(),
             backlog: VecDeque::new().into(),

@@ -23,6 +23,7 @@ use engine::{
     log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
     random,
+    share::Common,
     size::Size,
     tls::{self, TlsError},
 };
@@ -202,7 +203,8 @@ impl Server {
         let (log, header) = (recovered.log, recovered.header);
         let seed = random::number().map_err(StartError::Prepare)?;
         let shared = Arc::new(Shared {
-            receiving: Arc::default(),
+            receiving: Common::within(config.client_budget.as_ref()),
+            connections: Common::within(config.client_budget.as_ref()),
             parts_bytes: AtomicU64::default(),
             peers: Peers::new(&config.rates, config.limits.address_connections_max(), seed),
             reader: log.reader(),

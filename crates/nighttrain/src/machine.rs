@@ -8,7 +8,7 @@
 //! A process that needs more memory than its container gives is killed days after its start, when its stores have
 //! filled. So the start says so, with the number that would do.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use crate::{
     descriptors,
@@ -17,15 +17,22 @@ use crate::{
     units::size_text,
 };
 use cache::memory_limit;
-use mail::config::Store;
+use engine::share::ClientBudget;
+use mail::config::{INDEX_BYTES_DEFAULT_MAX, Store};
 
 const MIB: u64 = 1 << 20;
 /// The program itself, its stacks and buffers.
 const OWN_BYTES: u64 = 20 * MIB;
-/// A connection of HTTP/2 under TLS (`cache::accept`): none takes more.
-const CONNECTION_BYTES: u64 = 24 << 10;
 /// Pages that mail has rendered, and what its lists show (`mail::web::rendered`, `gists`).
-const MAIL_PAGES_BYTES: u64 = 48 * MIB;
+const MAIL_PAGES_BYTES: u64 = 32 * MIB;
+/// Sheets of mail's search index that are being filled (`mail::web::index`).
+const MAIL_SEARCH_BYTES: u64 = 34 * MIB;
+/// What a process with all servers comes to at most, by default.
+const SUM_BYTES: u64 = 512 * MIB;
+/// The store for which that is so.
+const STORE_BYTES: u64 = 256 * MIB;
+/// The part of clients' memory for answers that are passed on, and as much for requests that wait for another account.
+const FIXED_PARTS: u64 = 8;
 /// Of the descriptors one in so many is kept: for origins, files, pages and the admin port.
 const KEPT_ONE_IN: u64 = 4;
 
@@ -60,44 +67,23 @@ impl MemorySum {
         let mut rows = vec![Row { bytes: OWN_BYTES, what: "the program itself", is_filled: true }];
         let mut add = |bytes: u64, what, is_filled| rows.push(Row { bytes, what, is_filled });
         if servers.cache {
-            let limits = &settings.cache.limits;
-            let cores = cores(&settings.cache.cores);
-            let connections_bytes = (limits.connections_max as u64)
-                .saturating_mul(CONNECTION_BYTES)
-                .min(limits.connection_bytes_max as u64);
             add(settings.cache.memory_bytes, "stored objects ([cache] memory)", true);
-            add(
-                connections_bytes.saturating_mul(cores),
-                "connections to the accelerator (connections-max, connection-bytes-max, a core each)",
-                false,
-            );
-            let client_bytes = limits.client_bytes_max as u64;
-            add(
-                client_bytes.saturating_mul(2),
-                "answers that clients do not read, and what is passed on ([cache] client-bytes-max, twice)",
-                false,
-            );
-        }
-        if servers.feed {
-            let limits = &settings.feed.config.limits;
-            let pending_bytes = limits.max_pending_total as u64;
-            add(pending_bytes, "messages that wait for consumers ([feed] max-pending-total)", false);
-            let subscription_bytes = limits.max_subscription_memory as u64;
-            add(subscription_bytes, "subscriptions ([feed] max-subscription-memory)", false);
         }
         if servers.mail {
             if settings.mail.store == Some(Store::Anonymous) {
                 add(settings.mail.config.store_bytes, "mails ([mail] store-size, in memory)", true);
             }
-            let receiving_bytes = settings.mail.config.limits.receiving_bytes_max as u64;
-            add(receiving_bytes, "mails that are being received ([mail] receiving-bytes-max)", false);
             add(
                 settings.mail.config.index_bytes(),
                 "the index of mails and inboxes ([mail] index-memory)",
                 false,
             );
             add(MAIL_PAGES_BYTES, "pages and lists of mail", false);
+            if settings.mail.search_index {
+                add(MAIL_SEARCH_BYTES, "the search index while it is written", false);
+            }
         }
+        add(client_bytes(settings, servers), CLIENTS, false);
         Self(rows)
     }
 
@@ -151,6 +137,37 @@ impl MemorySum {
             )
         }))
     }
+}
+
+/// What clients hold, in a sum.
+const CLIENTS: &str = "what clients make it hold: connections, answers and messages not read, mails coming in (client-memory)";
+
+/// Memory that clients can make the servers hold.
+fn client_bytes(settings: &Settings, servers: Servers) -> u64 {
+    let of_mail = if servers.mail { INDEX_BYTES_DEFAULT_MAX + MAIL_PAGES_BYTES + MAIL_SEARCH_BYTES } else { 0 };
+    settings.client_memory_bytes.unwrap_or(SUM_BYTES - STORE_BYTES - OWN_BYTES - of_mail)
+}
+
+/// Gives the servers one budget of memory for their clients.
+pub(crate) fn share_client_memory(settings: &mut Settings, servers: Servers) {
+    let bytes = usize::try_from(client_bytes(settings, servers)).unwrap_or(usize::MAX);
+    let fixed = bytes / FIXED_PARTS as usize;
+    let kinds = [
+        (servers.cache, cache::config::BUDGET_KINDS, fixed),
+        (servers.feed, feed::config::BUDGET_KINDS, fixed),
+        (servers.mail, mail::config::BUDGET_KINDS, 0),
+    ];
+    let running = kinds.iter().filter(|(runs, ..)| *runs);
+    let (kinds, fixed_bytes) =
+        running.fold((0, 0), |(kinds, bytes), (_, more, fixed)| (kinds + more, bytes + fixed));
+    let budget = ClientBudget::new(bytes - fixed_bytes, kinds);
+    let cache = &mut settings.cache;
+    cache.client_budget = Some(Arc::clone(&budget));
+    cache.passing_bytes_max = cache.limits.client_bytes_max.min(fixed);
+    let feed = &mut settings.feed.config;
+    feed.client_budget = Some(Arc::clone(&budget));
+    feed.waiting_requests_bytes_max = feed.waiting_requests_bytes_max.min(fixed);
+    settings.mail.config.client_budget = Some(budget);
 }
 
 /// Looks whether there is memory for all servers; a warning where there may not be.
@@ -233,6 +250,14 @@ mod tests {
     }
 
     #[test]
+    fn all_servers_stay_within_half_a_gibibyte() {
+        for servers in [Servers::ALL, Servers::CACHE, Servers::FEED] {
+            let sum = MemorySum::of(&settings(), servers);
+            assert!(sum.most_bytes() <= SUM_BYTES, "{}", sum.text());
+        }
+    }
+
+    #[test]
     fn stores_beyond_the_limit_are_refused() {
         let sum = MemorySum::of(&settings(), Servers::CACHE);
         let refused = sum.within(128 * MIB).expect_err("256 MiB in 128");
@@ -254,7 +279,12 @@ mod tests {
         assert_eq!(filled(Servers::ALL), 1300);
         let most = |servers| MemorySum::of(&settings, servers).most_bytes();
         let alone = [Servers::CACHE, Servers::FEED, Servers::MAIL].map(most);
-        assert_eq!(most(Servers::ALL), alone.iter().sum::<u64>() - 2 * OWN_BYTES);
+        let clients = |servers| client_bytes(&settings, servers);
+        let of_clients = [Servers::CACHE, Servers::FEED, Servers::MAIL].map(clients);
+        assert_eq!(
+            most(Servers::ALL) - clients(Servers::ALL),
+            alone.iter().sum::<u64>() - of_clients.iter().sum::<u64>() - 2 * OWN_BYTES
+        );
     }
 
     #[test]

@@ -57,11 +57,12 @@ impl Sources {
         Ok(in_force)
     }
 
-    /// Reads the configuration, and lowers its connections to what the machine's file descriptors allow. Returns a
-    /// warning where that is less than was asked for.
+    /// Reads the configuration, lowers its connections to what the machine's file descriptors allow, and gives its servers
+    /// one budget of memory for their clients. Returns a warning where the connections are less than was asked for.
     fn read_and_fit(&self) -> Result<(InForce, Option<String>), Vec<Fault>> {
         let mut in_force = self.read()?;
         let warning = machine::fit_descriptors(&mut in_force.settings, self.servers);
+        machine::share_client_memory(&mut in_force.settings, self.servers);
         Ok((in_force, warning))
     }
 }

@@ -76,6 +76,8 @@ pub(crate) struct Settings {
     pub pid_file: Option<PathBuf>,
     /// How long a stop waits for responses that are under way.
     pub drain_time_max: Duration,
+    /// Bytes that clients may make all servers hold; by the servers that run where nobody says.
+    pub client_memory_bytes: Option<u64>,
     /// The log of transactions.
     pub log_rules: LogRules,
 }
@@ -103,6 +105,7 @@ impl Default for Settings {
             log_file: None,
             pid_file: None,
             drain_time_max: Duration::from_secs(30),
+            client_memory_bytes: None,
             log_rules: LogRules::default(),
         }
     }
@@ -333,6 +336,16 @@ const fn joined<const N: usize, const TABLES: usize>(tables: [&[Setting]; TABLES
     all
 }
 
+/// The least memory that clients can be given: with less a part is too small for a mail or a page.
+const CLIENT_MEMORY_MIN: u64 = 16 << 20;
+
+fn parse_client_memory(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if bytes < CLIENT_MEMORY_MIN => Err(format!("at least {}", size_text(CLIENT_MEMORY_MIN))),
+        bytes => Ok(bytes),
+    }
+}
+
 /// What all servers share.
 const COMMON_SETTINGS: &[Setting] = &[
     Setting {
@@ -355,6 +368,21 @@ const COMMON_SETTINGS: &[Setting] = &[
                 (!cores.is_empty()).then(|| cores.join(","))
             },
         },
+    },
+    Setting {
+        key: "client-memory",
+        section: Section::Common,
+        shape: Shape::Text,
+        heading: COMMON,
+        value_name: "SIZE",
+        help: "Memory that clients can make all servers of the process hold: connections, answers and messages that are not \
+               read, mails that come in. Each kind has a part, the rest is for whichever needs it; beyond, who holds most \
+               gives way. Unset: what is left of 512MiB beside a store of 256MiB",
+        access: optional!(
+            client_memory_bytes,
+            parse = parse_client_memory,
+            show = |bytes: &u64| size_text(*bytes)
+        ),
     },
     Setting {
         key: "admin",

@@ -390,6 +390,23 @@ impl Ledger {
         amount
     }
 
+    /// Cuts in each category what others have come to want.
+    pub(super) fn give_way(&mut self) {
+        for category in 0..self.sums.len() {
+            let sum = &mut self.sums[category];
+            if !sum.share.has_taken() || sum.share.allows(sum.used) {
+                continue;
+            }
+            let over = (sum.used - sum.leaving).saturating_sub(sum.share.limit());
+            let beyond = sum.share_min;
+            self.cut_most(category, beyond, over);
+        }
+    }
+
+    pub(super) fn has_taken(&self) -> bool {
+        self.sums.iter().any(|sum| sum.share.has_taken())
+    }
+
     // Positions.
 
     /// A client keeps another amount, and its group.

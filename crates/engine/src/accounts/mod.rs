@@ -186,6 +186,17 @@ impl Accounts {
         with_live(self.number, |ledger| ledger.resize_sum(category, total, cores));
     }
 
+    /// Cuts what is more than there may be now, because other cores or kinds have come to want their parts of it. To be
+    /// called now and then by a loop that has anything charged.
+    pub fn give_way(&self) {
+        with_live(self.number, Ledger::give_way);
+    }
+
+    /// Whether so much is held that others may come to want some of it.
+    pub fn has_taken(&self) -> bool {
+        with_live(self.number, |ledger| ledger.has_taken())
+    }
+
     #[cfg(test)]
     fn assert_invariants(&self) {
         with_live(self.number, |ledger| ledger.assert_invariants());

@@ -1,12 +1,17 @@
 //! How many connections a server of pages has at once, how long each may take, and what is counted when one may not.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use crate::share::ClientBudget;
 
 /// How many, and how long each may take.
 #[derive(Debug, Clone)]
 pub struct Bounds {
     /// Places for all together. Who finds none free, and none to be freed, waits in the kernel's queue.
     pub places_max: usize,
+    /// What clients may make all servers of the process hold: where memory for one more place is short, whoever idles gives
+    /// way, as where all places are taken. `None`: places are bounded by their number.
+    pub client_budget: Option<Arc<ClientBudget>>,
     /// Places for one address (IPv6: one /64, which is one customer's); 0: no bound. What comes from loopback is not
     /// counted: proxies and tunnels make one address of many people.
     pub places_per_address_max: usize,

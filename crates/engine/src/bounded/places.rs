@@ -15,10 +15,15 @@ use std::{
 };
 
 use super::{Bounds, Counts, Phase};
-use crate::heap::Tide;
+use crate::{
+    heap::Tide,
+    share::{Common, Share},
+};
 
 /// What a connection to pages needs, about: its task, its buffers, what it asked for.
 const PLACE_BYTES: usize = 64 << 10;
+/// Of these, what the client budget is charged; what was asked for and is answered is charged where it is read.
+const CHARGED_BYTES: usize = 32 << 10;
 
 /// Whether one may come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,11 +88,19 @@ pub(super) struct Places {
     pub(super) counts: Counts,
     /// What they needed.
     pub(super) tide: Tide,
+    /// What they may take of memory.
+    memory: Option<Share>,
 }
 
 impl Places {
     pub(super) fn new(bounds: Bounds) -> Self {
+        let most = bounds.places_max.saturating_mul(CHARGED_BYTES);
+        let memory = bounds
+            .client_budget
+            .as_ref()
+            .map(|budget| Share::new(Common::within(Some(budget)), most, 1));
         Self {
+            memory,
             bounds,
             holders: Vec::new(),
             vacant: Vec::new(),
@@ -109,7 +122,7 @@ impl Places {
         if !self.has_share(address) {
             return Entrance::Refused;
         }
-        if self.staying >= self.bounds.places_max && !self.evict(None) {
+        if !self.has_room() && !self.evict(None) {
             if !self.is_short {
                 self.counts.waited += 1;
             }
@@ -144,6 +157,11 @@ impl Places {
         Entrance::Taken(Ticket { at, serial: self.serial })
     }
 
+    fn has_room(&mut self) -> bool {
+        let bytes = (self.holders.len() - self.vacant.len() + 1) * CHARGED_BYTES;
+        self.staying < self.bounds.places_max && self.memory.as_mut().is_none_or(|memory| memory.allows(bytes))
+    }
+
     /// A connection has ended.
     pub(super) fn leave(&mut self, ticket: Ticket) {
         if self.holder(ticket).is_none() {
@@ -161,7 +179,11 @@ impl Places {
 
     /// Places were taken or left: what they need now.
     pub(super) fn note_memory(&mut self, now_ms: u64) {
-        self.tide.uses((self.holders.len() - self.vacant.len()) * PLACE_BYTES, now_ms);
+        let taken = self.holders.len() - self.vacant.len();
+        self.tide.uses(taken * PLACE_BYTES, now_ms);
+        if let Some(memory) = &mut self.memory {
+            memory.allows(taken * CHARGED_BYTES);
+        }
     }
 
     /// From now on it waits for this.
@@ -380,6 +402,7 @@ mod tests {
     fn bounds(places_max: usize, places_per_address_max: usize) -> Bounds {
         Bounds {
             places_max,
+            client_budget: None,
             places_per_address_max,
             idle_time_max: Duration::from_millis(1000),
             head_time_max: Duration::from_millis(100),

@@ -17,6 +17,7 @@ fn bounds(places_max: usize) -> Bounds {
         head_bytes_max: 64,
         long_words: b"too long\n",
         places_max,
+        client_budget: None,
         places_per_address_max: 1,
         idle_time_max: LONG,
         head_time_max: LONG,

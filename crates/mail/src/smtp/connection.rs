@@ -49,13 +49,36 @@ const PART_ROOM_TIMES: u32 = 5;
 /// After the last reply, what the peer still sends is thrown away up to so many bytes and so long, so that the reply
 /// is not lost in a reset.
 const LINGER_BYTES_MAX: usize = 1 << 20;
+/// What a connection takes of memory without its mail, measured and rounded up, and beside that under TLS.
+const CONNECTION_BYTES: usize = 4 << 10;
+const TLS_BYTES: usize = 20 << 10;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Memory that is charged while this is held.
+struct Charged {
+    core: Rc<Core>,
+    bytes: usize,
+}
+
+impl Charged {
+    fn new(core: &Rc<Core>, bytes: usize) -> Self {
+        core.connection_memory.add(bytes);
+        Self { core: Rc::clone(core), bytes }
+    }
+}
+
+impl Drop for Charged {
+    fn drop(&mut self) {
+        self.core.connection_memory.give_back(self.bytes);
+    }
+}
 
 /// A connection in the books; it leaves them however its task ends.
 struct Booked {
     core: Rc<Core>,
     watch: Arc<Watch>,
     number: usize,
+    _memory: Charged,
     _open: Option<Open>,
 }
 
@@ -66,7 +89,7 @@ impl Booked {
         core.note_memory();
         let number = core.watches.borrow_mut().add(Arc::clone(watch));
         core.rounds.stir();
-        Self { core: Rc::clone(core), watch: Arc::clone(watch), number, _open: None }
+        Self { core: Rc::clone(core), watch: Arc::clone(watch), number, _memory: Charged::new(core, CONNECTION_BYTES), _open: None }
     }
 }
 
@@ -83,6 +106,8 @@ impl Drop for Booked {
 struct Connection {
     core: Rc<Core>,
     stream: Stream,
+    /// Of its TLS.
+    tls_memory: Option<Charged>,
     watch: Arc<Watch>,
     /// What was read and not used up.
     pending: Vec<u8>,
@@ -115,6 +140,7 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
     let mut connection = Connection {
         core: Rc::clone(&core),
         stream: Stream::Plain(stream),
+        tls_memory: None,
         watch,
         pending: Vec::new(),
         unexamined: false,
@@ -152,7 +178,8 @@ pub(crate) async fn serve(core: Rc<Core>, stream: TcpStream, address: SocketAddr
 
 /// Whether a peer may come in, and whether it is to be answered late.
 fn admit(core: &Rc<Core>, peer: std::net::IpAddr, booked: &mut Booked) -> (Option<Reply>, bool) {
-    if core.shared.balance.held(core.number) > core.config().limits.connections_max {
+    let is_full = core.shared.balance.held(core.number) > core.config().limits.connections_max;
+    if is_full || !core.connection_memory.has_room(0) {
         core.count(Counter::ConnectionsRefused);
         return (Some(TOO_MANY_CONNECTIONS), false);
     }
@@ -453,6 +480,7 @@ impl Connection {
         let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Between) else {
             return false;
         };
+        self.tls_memory = Some(Charged::new(&core, TLS_BYTES));
         let handshake =
             tokio::time::timeout(core.config().limits.handshake_time_max, acceptor.accept(stream));
         match handshake.await {

@@ -144,7 +144,11 @@ impl<M: Mailboxes> App<M> {
             searching: Arc::new(Semaphore::new(PARSING_PERMITS)),
             behind: Behind::new(SEARCH_THREADS_MAX),
             index,
-            budget: Arc::new(Budget::new(config.http_bytes_max, Arc::clone(&counters))),
+            budget: Arc::new(Budget::new(
+                config.http_bytes_max,
+                config.client_budget.as_ref(),
+                Arc::clone(&counters),
+            )),
             // Names of requests of two runs should not be mistaken for each other.
             requests: AtomicU64::new(clock::unix_ms() << 20),
             counters,

@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use engine::share::{ClientBudget, Common, Share};
 use tokio::sync::Notify;
 
 use super::{
@@ -41,16 +42,20 @@ pub(crate) struct Budget {
     counters: Arc<Counters>,
 }
 
-#[derive(Default)]
 struct Used {
     bytes: u64,
+    /// What they may be while other servers of the process hold what they do.
+    share: Share,
     /// Clients that hold something; not this machine's.
     of_client: HashMap<Client, u64>,
 }
 
 impl Budget {
-    pub(crate) fn new(bytes_max: u64, counters: Arc<Counters>) -> Self {
-        Self { bytes_max, used: Mutex::default(), freed: Notify::new(), counters }
+    pub(crate) fn new(bytes_max: u64, within: Option<&Arc<ClientBudget>>, counters: Arc<Counters>) -> Self {
+        let total = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let share = Share::new(Common::within(within), total, 1);
+        let used = Mutex::new(Used { bytes: 0, share, of_client: HashMap::new() });
+        Self { bytes_max, used, freed: Notify::new(), counters }
     }
 
     /// Nothing yet, for this client.
@@ -67,7 +72,8 @@ impl Budget {
         let for_small = if in_all > SMALL_BYTES_MAX { self.bytes_max / SMALL_SHARE } else { 0 };
         let bound = self.bytes_max - for_small;
         let mut used = self.used();
-        if used.bytes.saturating_add(bytes) > bound {
+        let after = used.bytes.saturating_add(bytes);
+        if after > bound || !used.share.allows(usize::try_from(after).unwrap_or(usize::MAX)) {
             return false;
         }
         if !client.is_here() {
@@ -91,6 +97,8 @@ impl Budget {
         }
         let mut used = self.used();
         used.bytes -= bytes;
+        let left = usize::try_from(used.bytes).unwrap_or(usize::MAX);
+        used.share.allows(left);
         if let Some(own) = used.of_client.get_mut(&client) {
             *own -= bytes;
             if *own == 0 {
@@ -172,7 +180,7 @@ mod tests {
     }
 
     fn budget(bytes_max: u64) -> Arc<Budget> {
-        Arc::new(Budget::new(bytes_max, Arc::new(Counters::new())))
+        Arc::new(Budget::new(bytes_max, None, Arc::new(Counters::new())))
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What the operator says about the pages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use engine::{network::Network, tls::Shown};
+use engine::{network::Network, share::ClientBudget, tls::Shown};
 
 use super::{access::Token, index::IndexAt};
 
@@ -32,6 +32,8 @@ pub struct Config {
     /// Open connections; when there are more, those that idle go first, and who finds none idle waits in the kernel's
     /// queue. One address has a sixteenth of them at most.
     pub connections_max: usize,
+    /// What clients may make all servers of the process hold; `None`: each limit stands by itself.
+    pub client_budget: Option<Arc<ClientBudget>>,
     /// Names that the pages have besides addresses and `localhost`; `*`: any.
     pub http_hosts: Vec<String>,
     /// Networks whose askers may see more than one inbox at a time, as this machine may where there is no token.
@@ -68,6 +70,7 @@ impl Default for Config {
             .to_vec(),
             abuse: None,
             connections_max: 4096,
+            client_budget: None,
             http_hosts: Vec::new(),
             readers: Vec::new(),
             index: None,

@@ -166,7 +166,7 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
         .thread_name("mail-help")
         .thread_stack_size(RENDER_STACK_BYTES)
         .build()?;
-    let bounds = connections::bounds(config.connections_max);
+    let bounds = connections::bounds(config.connections_max, config.client_budget.as_ref());
     let secured = config.tls.as_ref().map(|shown| tls::acceptor(shown, &[b"http/1.1"], None));
     let secured = secured.transpose().map_err(io::Error::other)?;
     let bounds = if secured.is_some() { httpd::bounds_under_tls(bounds) } else { bounds };

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Bytes of all documents that are kept.
-const RENDERED_BYTES_MAX: usize = 16 * 1024 * 1024;
+const RENDERED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A longer document is made each time.
 const ONE_BYTES_MAX: usize = RENDERED_BYTES_MAX / 8;
 
