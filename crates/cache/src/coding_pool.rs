@@ -30,6 +30,7 @@ use engine::{
         give_way,
         mesh::{Mesh, Receiver, Sender},
     },
+    share::{ClientBudget, Common, Share},
     store::{Hash, PinnedObject},
     sys::span::Span,
 };
@@ -56,6 +57,8 @@ const WAITING_MAX: usize = 4096;
 pub(crate) const COPIED_BYTES_MAX: u64 = 64 * 1024;
 /// What a coder takes at most: the decoder of Brotli, with a window of 16 MiB and what it has beside that.
 const CODER_BYTES_MAX: u64 = 20 << 20;
+/// What any other takes.
+const ENCODER_BYTES_MAX: u64 = 4 << 20;
 /// How long who stops waits for the job under way before it leaves the thread to it.
 const END_GRACE: Duration = Duration::from_secs(1);
 
@@ -309,7 +312,11 @@ impl CodingPool {
     ///
     /// # Errors
     /// The kernel gives no thread, or nothing to wake one.
-    pub(crate) fn start(compress: &Compress, cores: usize) -> io::Result<(Self, Vec<OfCore>)> {
+    pub(crate) fn start(
+        compress: &Compress,
+        cores: usize,
+        budget: Option<&Arc<ClientBudget>>,
+    ) -> io::Result<(Self, Vec<OfCore>)> {
         // A core has at most so many jobs under way, and the owner says one word.
         let mesh = Mesh::new(cores + 1, 1, JOBS_MAX)?;
         let mut endpoints = mesh.into_endpoints().into_iter();
@@ -329,8 +336,9 @@ impl CodingPool {
         let (alive, ended) = mpsc::channel();
         let is_stopping = Arc::clone(&stopping);
         let (sender, receiver) = own.split();
+        let memory = Share::new(Common::within(budget), bytes_as_usize(bytes_max(compress)), 1);
         let thread = std::thread::Builder::new().name("code-0".to_owned()).spawn(move || {
-            run(&sender, receiver, &is_stopping);
+            run(&sender, receiver, &is_stopping, memory);
             drop(alive);
         })?;
         let stop = stop.split().0;
@@ -353,7 +361,7 @@ impl Drop for CodingPool {
     }
 }
 
-fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &AtomicBool) {
+fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &AtomicBool, mut memory: Share) {
     if let Err(error) = give_way() {
         // It competes with the loops then.
         tracing::warn!(%error, "the thread that compresses could not be given a lower priority");
@@ -368,7 +376,7 @@ fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &Atomic
                 Word::Job(order) => *order,
                 Word::Made(_) => unreachable!("results go to cores"),
             };
-            let made = Word::Made(Box::new(make(job, place)));
+            let made = Word::Made(Box::new(make(job, place, &mut memory)));
             // A core waits for no more than the ring holds.
             assert!(sender.send(core, made).is_ok(), "more results than jobs");
             sender.flush();
@@ -376,7 +384,36 @@ fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &Atomic
     }
 }
 
-fn make(job: Job, place: Place) -> Made {
+/// Bytes of memory that a job takes: its content, what is made of it, which a vector may hold twice while it grows, and the
+/// coder.
+fn needed(job: &Job) -> u64 {
+    let bytes = job.content.bytes();
+    match (job.coding, job.sent) {
+        (Coding::Decoded, Coding::Brotli) => bytes + 2 * job.decoded_bytes_max + CODER_BYTES_MAX,
+        (Coding::Decoded, _) => bytes + 2 * job.decoded_bytes_max + ENCODER_BYTES_MAX,
+        _ => 3 * bytes + ENCODER_BYTES_MAX,
+    }
+}
+
+fn bytes_as_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Codes content, if there is memory for it.
+fn make(job: Job, place: Place, memory: &mut Share) -> Made {
+    let used = Arc::clone(&place.used);
+    let has_memory = memory.allows(used.results.load(Relaxed) + bytes_as_usize(needed(&job)));
+    let made = if has_memory {
+        coded(job, &place)
+    } else {
+        let Job { hash, key, twin, coding, sequence, content, .. } = job;
+        Made { hash, key, twin, coding, sequence, came: Came::Refused, bytes: content.bytes(), _room: None }
+    };
+    memory.allows(used.results.load(Relaxed));
+    made
+}
+
+fn coded(job: Job, place: &Place) -> Made {
     let Job { hash, key, twin, coding, sent, sequence, content, decoded_bytes_max } = job;
     let bytes = content.bytes();
     let content = match content {
@@ -433,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_twin_is_made_once_at_a_time_and_the_pool_ends() {
-        let (pool, mut of_cores) = CodingPool::start(&Compress::default(), 2).expect("a thread");
+        let (pool, mut of_cores) = CodingPool::start(&Compress::default(), 2, None).expect("a thread");
         let (coders, _) = of_cores.remove(0);
         let hash = |number: usize| Hash::seeded(&number.to_le_bytes(), 0);
         assert_eq!(coders.enter(hash(0), None), Ok(true));
@@ -447,7 +484,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_once_and_as_many_wait_as_may() {
-        let (_pool, mut of_cores) = CodingPool::start(&Compress::default(), 1).expect("a thread");
+        let (_pool, mut of_cores) = CodingPool::start(&Compress::default(), 1, None).expect("a thread");
         let (coders, _) = of_cores.remove(0);
         let hash = |number: usize| Hash::seeded(&number.to_le_bytes(), 0);
         let wait = |number| {
@@ -480,7 +517,10 @@ mod tests {
             decoded_bytes_max: 1 << 20,
         };
         let coded = crate::encoders::encode(Coding::Gzip, &vec![0; 1 << 20]).expect("gzip");
-        let run = |sent| make(job(sent, &coded), Place::take(&used, coded.len(), false).expect("a place"));
+        let mut memory = Share::new(Arc::default(), usize::MAX / 2, 1);
+        let mut run = |sent| {
+            make(job(sent, &coded), Place::take(&used, coded.len(), false).expect("a place"), &mut memory)
+        };
         let held: Vec<_> = (0..6).map(|_| run(Coding::Gzip)).collect();
         assert!(held.iter().all(|made| matches!(&made.came, Came::Content(made) if made.len() == 1 << 20)));
         assert!(matches!(run(Coding::Gzip).came, Came::Refused));

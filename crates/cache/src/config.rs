@@ -179,8 +179,9 @@ pub struct Limits {
     pub connection_bytes_max: usize,
 }
 
-/// Kinds of memory that the accelerator takes of [`Config::client_budget`]: connections, unread answers, requests' heads.
-pub const BUDGET_KINDS: usize = 3;
+/// Kinds of memory that the accelerator takes of [`Config::client_budget`]: connections, unread answers,
+/// requests' heads, what is being compressed.
+pub const BUDGET_KINDS: usize = 4;
 
 /// The default of [`Limits::origin_connections_max`], where the process may open as many files.
 pub const ORIGIN_CONNECTIONS_MAX: usize = 4096;

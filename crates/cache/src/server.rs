@@ -41,8 +41,7 @@ use crate::{
     explanation::{ExplainError, Explanation, RequestOf},
     fetch,
     growing::PassingBudget,
-    heard,
-    housekeeping, http1,
+    heard, housekeeping, http1,
     in_force::InForce,
     invalidations::{Table, What},
     key,
@@ -266,7 +265,8 @@ impl Server {
         }
         let mut endpoints = mesh.into_endpoints();
         let Some(outside) = endpoints.pop() else { unreachable!("there is one endpoint for the outside") };
-        let (coding, coders) = CodingPool::start(&config.compress, loops).map_err(StartError::Prepare)?;
+        let (coding, coders) = CodingPool::start(&config.compress, loops, config.client_budget.as_ref())
+            .map_err(StartError::Prepare)?;
         let seeds = of_cores.into_iter().zip(shards).zip(reads).zip(endpoints).zip(coders).enumerate();
         let seeds = seeds
             .map(|(index, ((((listeners, shard), file), endpoint), coding))| {

@@ -43,7 +43,9 @@ impl Pool {
     /// Takes a step; false where it is not there for who has `own` of it already.
     fn take(&self, step: usize, own: usize, max: usize) -> bool {
         let max = if own < self.equal_part(max) { max } else { max - max / RESERVE_PARTS };
-        self.taken.fetch_update(Relaxed, Relaxed, |taken| (taken + step <= max).then_some(taken + step)).is_ok()
+        self.taken
+            .fetch_update(Relaxed, Relaxed, |taken| (taken + step <= max).then_some(taken + step))
+            .is_ok()
     }
 
     fn give_back(&self, bytes: usize) {

@@ -176,11 +176,25 @@ impl Link {
     }
 }
 
+/// Bytes that may be under way from one core to another; one read of whoever publishes can double them.
+fn under_way_bytes_max(cores: usize) -> usize {
+    (LINKS_BYTES_MAX / pairs(cores) / 2).clamp(UNDER_WAY_BYTES_MIN, UNDER_WAY_BYTES_MAX)
+}
+
+fn pairs(cores: usize) -> usize {
+    cores * cores.saturating_sub(1).max(1)
+}
+
+/// Bytes that may be under way among so many cores in all.
+#[must_use]
+pub fn links_bytes_max(cores: usize) -> usize {
+    if cores < 2 { 0 } else { 2 * pairs(cores) * under_way_bytes_max(cores) }
+}
+
 impl Links {
     pub(crate) fn new(index: usize, cores: usize, sender: mesh::Sender<Message>, max_pending: usize) -> Self {
         let links = (0..cores).map(|_| Link::default()).collect();
-        let pairs = cores * cores.saturating_sub(1).max(1);
-        let at_most = (LINKS_BYTES_MAX / pairs / 2).clamp(UNDER_WAY_BYTES_MIN, UNDER_WAY_BYTES_MAX);
+        let at_most = under_way_bytes_max(cores);
         Self {
             index,
             sender,

@@ -76,6 +76,7 @@ mod websocket;
 mod word;
 mod work;
 
+pub use across::links_bytes_max;
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use connection::{Closed, Transport};
 pub use counters::Counter;

@@ -9,7 +9,12 @@ use std::{
     time::SystemTime,
 };
 
-use engine::{cores::clock, meter::CounterSet, random, share::{ClientBudget, Common}};
+use engine::{
+    cores::clock,
+    meter::CounterSet,
+    random,
+    share::{ClientBudget, Common},
+};
 use serde::Serialize;
 
 use crate::{

@@ -161,7 +161,7 @@ pub struct Config {
 /// The smallest memory of an index, in bytes.
 pub const INDEX_BYTES_MIN: u64 = 16 << 20;
 /// The largest default memory of an index: enough for two and a half million mails.
-pub const INDEX_BYTES_DEFAULT_MAX: u64 = 64 << 20;
+pub const INDEX_BYTES_DEFAULT_MAX: u64 = 48 << 20;
 /// The default memory of an index is the store's size divided by this.
 const INDEX_SHARE: u64 = 4;
 

@@ -17,10 +17,10 @@ use std::{
 use engine::{
     cores::{Rounds, SteadyClock, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
     heap::Tide,
+    holding::Holding,
     journal::Scribe,
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
-    holding::Holding,
     share::Common,
 };
 use smallvec::SmallVec;

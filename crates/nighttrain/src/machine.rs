@@ -24,15 +24,22 @@ const MIB: u64 = 1 << 20;
 /// The program itself, its stacks and buffers.
 const OWN_BYTES: u64 = 20 * MIB;
 /// Pages that mail has rendered, and what its lists show (`mail::web::rendered`, `gists`).
-const MAIL_PAGES_BYTES: u64 = 32 * MIB;
+const MAIL_PAGES_BYTES: u64 = 24 * MIB;
 /// Sheets of mail's search index that are being filled (`mail::web::index`).
 const MAIL_SEARCH_BYTES: u64 = 34 * MIB;
+/// Messages between the feed's loops, of two of them (`feed::links_bytes_max`).
+const FEED_LINKS_BYTES: u64 = 16 * MIB;
 /// What a process with all servers comes to at most, by default.
 const SUM_BYTES: u64 = 512 * MIB;
 /// The store for which that is so.
 const STORE_BYTES: u64 = 256 * MIB;
-/// The part of clients' memory for answers that are passed on, and as much for requests that wait for another account.
-const FIXED_PARTS: u64 = 8;
+/// Of clients' memory, sixteenths that are for one thing alone: answers that are passed on, what origins send over HTTP/2
+/// ahead of its readers, requests that wait for another account's answer.
+const PASSING_SIXTEENTHS: usize = 2;
+const ORIGIN_STREAMS_SIXTEENTHS: usize = 4;
+const WAITING_REQUESTS_SIXTEENTHS: usize = 1;
+/// Windows that a core has for origins over HTTP/2 in any case.
+const ORIGIN_STREAMS_MIN: usize = 16;
 /// Of the descriptors one in so many is kept: for origins, files, pages and the admin port.
 const KEPT_ONE_IN: u64 = 4;
 
@@ -82,6 +89,10 @@ impl MemorySum {
             if settings.mail.search_index {
                 add(MAIL_SEARCH_BYTES, "the search index while it is written", false);
             }
+        }
+        if servers.feed {
+            let loops = usize::try_from(cores(&settings.feed.config.cores)).unwrap_or(usize::MAX);
+            add(feed::links_bytes_max(loops) as u64, "messages between the feed's loops", false);
         }
         add(client_bytes(settings, servers), CLIENTS, false);
         Self(rows)
@@ -140,33 +151,41 @@ impl MemorySum {
 }
 
 /// What clients hold, in a sum.
-const CLIENTS: &str = "what clients make it hold: connections, answers and messages not read, mails coming in (client-memory)";
+const CLIENTS: &str =
+    "what clients make it hold: connections, answers and messages not read, mails coming in (client-memory)";
 
 /// Memory that clients can make the servers hold.
 fn client_bytes(settings: &Settings, servers: Servers) -> u64 {
-    let of_mail = if servers.mail { INDEX_BYTES_DEFAULT_MAX + MAIL_PAGES_BYTES + MAIL_SEARCH_BYTES } else { 0 };
-    settings.client_memory_bytes.unwrap_or(SUM_BYTES - STORE_BYTES - OWN_BYTES - of_mail)
+    let of_mail =
+        if servers.mail { INDEX_BYTES_DEFAULT_MAX + MAIL_PAGES_BYTES + MAIL_SEARCH_BYTES } else { 0 };
+    let of_feed = if servers.feed { FEED_LINKS_BYTES } else { 0 };
+    settings.client_memory_bytes.unwrap_or(SUM_BYTES - STORE_BYTES - OWN_BYTES - of_mail - of_feed)
 }
 
 /// Gives the servers one budget of memory for their clients.
 pub(crate) fn share_client_memory(settings: &mut Settings, servers: Servers) {
     let bytes = usize::try_from(client_bytes(settings, servers)).unwrap_or(usize::MAX);
-    let fixed = bytes / FIXED_PARTS as usize;
-    let kinds = [
-        (servers.cache, cache::config::BUDGET_KINDS, fixed),
-        (servers.feed, feed::config::BUDGET_KINDS, fixed),
+    let sixteenth = bytes / 16;
+    let of_cache = PASSING_SIXTEENTHS + ORIGIN_STREAMS_SIXTEENTHS;
+    let parts = [
+        (servers.cache, cache::config::BUDGET_KINDS, of_cache),
+        (servers.feed, feed::config::BUDGET_KINDS, WAITING_REQUESTS_SIXTEENTHS),
         (servers.mail, mail::config::BUDGET_KINDS, 0),
     ];
-    let running = kinds.iter().filter(|(runs, ..)| *runs);
-    let (kinds, fixed_bytes) =
-        running.fold((0, 0), |(kinds, bytes), (_, more, fixed)| (kinds + more, bytes + fixed));
-    let budget = ClientBudget::new(bytes - fixed_bytes, kinds);
+    let running = parts.iter().filter(|(runs, ..)| *runs);
+    let (kinds, fixed) = running.fold((0, 0), |(kinds, fixed), (_, of, more)| (kinds + of, fixed + more));
+    let budget = ClientBudget::new(bytes - fixed * sixteenth, kinds);
+    let cache_cores = usize::try_from(cores(&settings.cache.cores)).unwrap_or(1).max(1);
     let cache = &mut settings.cache;
     cache.client_budget = Some(Arc::clone(&budget));
-    cache.passing_bytes_max = cache.limits.client_bytes_max.min(fixed);
+    cache.passing_bytes_max = cache.limits.client_bytes_max.min(PASSING_SIXTEENTHS * sixteenth);
+    let streams_bytes = (ORIGIN_STREAMS_SIXTEENTHS * sixteenth / cache_cores)
+        .max(ORIGIN_STREAMS_MIN * cache.limits.origin_stream_bytes_max);
+    cache.limits.origin_streams_bytes_max = cache.limits.origin_streams_bytes_max.min(streams_bytes);
     let feed = &mut settings.feed.config;
     feed.client_budget = Some(Arc::clone(&budget));
-    feed.waiting_requests_bytes_max = feed.waiting_requests_bytes_max.min(fixed);
+    feed.waiting_requests_bytes_max =
+        feed.waiting_requests_bytes_max.min(WAITING_REQUESTS_SIXTEENTHS * sixteenth);
     settings.mail.config.client_budget = Some(budget);
 }
 
@@ -245,6 +264,7 @@ mod tests {
     fn settings() -> Settings {
         let mut settings = Settings::default();
         settings.cache.cores = vec![0, 1];
+        settings.feed.config.cores = vec![0, 1];
         settings.mail.config.cores = vec![0, 1];
         settings
     }

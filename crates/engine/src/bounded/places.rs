@@ -95,10 +95,8 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn new(bounds: Bounds) -> Self {
         let most = bounds.places_max.saturating_mul(CHARGED_BYTES);
-        let memory = bounds
-            .client_budget
-            .as_ref()
-            .map(|budget| Share::new(Common::within(Some(budget)), most, 1));
+        let memory =
+            bounds.client_budget.as_ref().map(|budget| Share::new(Common::within(Some(budget)), most, 1));
         Self {
             memory,
             bounds,
@@ -159,7 +157,8 @@ impl Places {
 
     fn has_room(&mut self) -> bool {
         let bytes = (self.holders.len() - self.vacant.len() + 1) * CHARGED_BYTES;
-        self.staying < self.bounds.places_max && self.memory.as_mut().is_none_or(|memory| memory.allows(bytes))
+        self.staying < self.bounds.places_max
+            && self.memory.as_mut().is_none_or(|memory| memory.allows(bytes))
     }
 
     /// A connection has ended.

@@ -89,7 +89,13 @@ impl Booked {
         core.note_memory();
         let number = core.watches.borrow_mut().add(Arc::clone(watch));
         core.rounds.stir();
-        Self { core: Rc::clone(core), watch: Arc::clone(watch), number, _memory: Charged::new(core, CONNECTION_BYTES), _open: None }
+        Self {
+            core: Rc::clone(core),
+            watch: Arc::clone(watch),
+            number,
+            _memory: Charged::new(core, CONNECTION_BYTES),
+            _open: None,
+        }
     }
 }
 

@@ -33,8 +33,8 @@ use crate::{
     render::{Prepared, Until},
 };
 
-/// Memory for all gists: of some thirty thousand mails as most are.
-const GISTS_BYTES_MAX: usize = 24 << 20;
+/// Memory for all gists: of some twenty thousand mails as most are.
+const GISTS_BYTES_MAX: usize = 16 << 20;
 /// A larger one is not kept: whoever writes a thousand recipients into a head does not crowd out others' mails.
 const GIST_BYTES_MAX: usize = 64 << 10;
 /// What a gist takes beside its texts: the table's place, the order's, its own.
