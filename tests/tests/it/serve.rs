@@ -328,3 +328,39 @@ fn a_port_in_use_is_named() {
         "{said}"
     );
 }
+
+/// All that the process has in memory but for files (Linux, `/proc/PID/status`).
+fn anonymous_bytes(all: &Everything) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", all.child.id())).expect("it runs");
+    let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("of Linux");
+    field.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+}
+
+/// Who floods one server with connections takes no memory from the others, and the process stays within its sum.
+#[test]
+fn a_flooded_server_leaves_memory_to_the_others() {
+    const CLIENT_MEMORY: u64 = 16 << 20;
+    const CONNECTIONS: usize = 3000;
+    let all = Everything::start(&["--client-memory", "16MiB"]);
+    let before = anonymous_bytes(&all);
+    let mut idle = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut stream = connect_from([127, 0, 0, 2 + (number % 200) as u8], all.cache).expect("it listens");
+        // Whoever is refused, or was ended for a newcomer, hears of it when it reads.
+        _ = stream.write_all(b"GET /healthz-of-nobody HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        idle.push(stream);
+    }
+    eventually("connections give way to others", || all.counted("cache_idle_evicted_total") >= 1.0);
+    let mut consumers: Vec<_> = (0..200).map(|_| subscriber(all.feed)).collect();
+    send(all.smtp, "while the accelerator is flooded");
+    let mut line = String::new();
+    for consumer in &mut consumers {
+        line.clear();
+        consumer.read_line(&mut line).expect("it is told");
+        assert!(line.starts_with("MSG mail."), "{line}");
+    }
+    assert!(all.page("/inbox/alice@example.org").contains("while the accelerator is flooded"));
+    let more = anonymous_bytes(&all).saturating_sub(before);
+    // What the program needs of its own for the first requests of each kind comes on top.
+    assert!(more <= CLIENT_MEMORY + (24 << 20), "{more} bytes more");
+}
