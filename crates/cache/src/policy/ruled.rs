@@ -61,31 +61,87 @@ impl Ruled {
     }
 }
 
-/// Returns whether every reader takes a path for the same: it has no dot segment and no coded slash. `/assets/../me` and
-/// `/assets/..%2fme` meet a rule for `/assets/*`, and some origins answer them with `/me`, which is its visitor's own
-/// (web cache deception).
+/// Returns whether every reader takes a path for the same. `/assets/../me`, `/assets/..%2fme` and `/assets/..%3b/me` meet a
+/// rule for `/assets/*`, and some origins, or servers in front of them, answer them with `/me`, which is its visitor's own
+/// (web cache deception). So a path is not plain that has
+/// - a dot segment, its dots coded or not, or a segment that begins as one and goes on with something coded;
+/// - a backslash, or one of these in code: slash, backslash, percent sign (which may be decoded twice), semicolon, question mark, hash,
+///   control characters;
+/// - bytes beyond ASCII that are no letters and digits in UTF-8, or full-width ones: some servers fold those into ASCII.
 pub fn is_plain(path: &[u8]) -> bool {
-    if memchr::memchr2(b'%', b'\\', path).is_none() && memchr::memmem::find(path, b"/.").is_none() {
+    if memchr::memchr2(b'%', b'\\', path).is_none()
+        && memchr::memmem::find(path, b"/.").is_none()
+        && path.is_ascii()
+    {
         return true;
     }
-    let has_coded = |code: &[u8]| path.windows(code.len()).any(|part| part.eq_ignore_ascii_case(code));
-    // A coded percent sign may become any of these where an origin decodes twice.
-    let is_coded = path.contains(&b'\\') || [&b"%2f"[..], b"%5c", b"%25"].iter().any(|code| has_coded(code));
-    !is_coded && !path.split(|&b| b == b'/').any(is_dot_segment)
+    has_plain_characters(path) && !path.split(|&b| b == b'/').any(is_like_dot_segment)
 }
 
-/// Returns whether a segment is `.` or `..`, with coded dots or not. Some origins take off what stands behind a `;` first.
-fn is_dot_segment(segment: &[u8]) -> bool {
-    let mut rest = &segment[..memchr::memchr(b';', segment).unwrap_or(segment.len())];
-    let mut dots = 0;
-    while !rest.is_empty() {
-        rest = match rest {
-            [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
-            _ => return false,
+/// Returns whether no character of a path, coded or not, is read differently by different servers.
+fn has_plain_characters(path: &[u8]) -> bool {
+    let mut rest = path;
+    while let Some((byte, is_coded, after)) = next_byte(rest) {
+        rest = after;
+        let is_plain = match byte {
+            b'\\' => false,
+            0x80.. => {
+                let Some(after) = after_letter(byte, after) else { return false };
+                rest = after;
+                true
+            }
+            _ if is_coded => !byte.is_ascii_control() && !b"/%;?#".contains(&byte),
+            _ => byte != b'%',
         };
+        if !is_plain {
+            return false;
+        }
+    }
+    true
+}
+
+/// The first byte of a path, whether it is coded, and what follows; `None` at the end. A percent sign that codes nothing is
+/// itself.
+fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
+    let digit = |of: u8| char::from(of).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    match path {
+        [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {
+            (Some(high), Some(low)) => Some((high << 4 | low, true, rest)),
+            _ => Some((b'%', false, &path[1..])),
+        },
+        [byte, rest @ ..] => Some((*byte, false, rest)),
+        [] => None,
+    }
+}
+
+/// What follows a letter or digit beyond ASCII that begins with this byte; `None`: it is none.
+fn after_letter(first: u8, rest: &[u8]) -> Option<&[u8]> {
+    let mut bytes = [first, 0, 0, 0];
+    let len = match first {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return None,
+    };
+    let mut rest = rest;
+    for place in &mut bytes[1..len] {
+        (*place, _, rest) = next_byte(rest)?;
+    }
+    let letter = std::str::from_utf8(&bytes[..len]).ok()?.chars().next()?;
+    let is_full_width = ('\u{ff00}'..='\u{ffef}').contains(&letter);
+    (letter.is_alphanumeric() && !is_full_width).then_some(rest)
+}
+
+/// Returns whether a segment is `.` or `..`, with coded dots or not, and nothing behind it but parameters (`;`) or what is
+/// coded: some servers cut that off, before or after they decode it.
+fn is_like_dot_segment(segment: &[u8]) -> bool {
+    let mut rest = segment;
+    let mut dots = 0;
+    while let Some((b'.', _, after)) = next_byte(rest) {
+        rest = after;
         dots += 1;
     }
-    matches!(dots, 1 | 2)
+    matches!(dots, 1 | 2) && matches!(next_byte(rest), None | Some((b';', ..) | (_, true, _)))
 }
 
 /// Returns whether a request counts as one without cookies: a fetch for the store then sends the origin none. A request
@@ -168,9 +224,21 @@ mod tests {
 
     #[test]
     fn a_plain_path_is_the_same_to_all() {
-        for path in
-            ["/", "/a", "/a.b/.c/..d/...", "/a%20b", "/%41", "/.well-known/x", "/a;b/c", "/a/.;", "//a"]
-        {
+        for path in [
+            "/",
+            "/a",
+            "/a.b/.c/..d/...",
+            "/a%20b",
+            "/%41",
+            "/.well-known/x",
+            "/a;b/c",
+            "/a/.;",
+            "//a",
+            "/pages/%5Bslug%5D-1.js",
+            "/a%2ejs",
+            "/b%C3%BCcher/\u{fc}",
+            "/%E6%97%A5%e6%9c%ac",
+        ] {
             assert_eq!(is_plain(path.as_bytes()), path != "/a/.;", "{path}");
         }
         for path in [
@@ -191,6 +259,23 @@ mod tests {
             "/a\\..\\b",
             "/a%252fb",
             "/a/%252e%252e/b",
+            "/a/..%3b/b",
+            "/a/%2e%2e%3b/b",
+            "/a/..%00/b",
+            "/a/..%09/b",
+            "/a/..%20/b",
+            "/a/..%ef%bc%8f",
+            "/a/%c0%ae%c0%ae/b",
+            "/a/%ef%bc%8e%ef%bc%8e/b",
+            "/a/\u{ff0e}\u{ff0e}/b",
+            "/me%3fx.css",
+            "/me%23x.css",
+            "/me%3bx.css",
+            "/me%0ax.css",
+            "/a%e2%88%95b",
+            "/a%C3",
+            "/100%",
+            "/a%u002f",
         ] {
             assert!(!is_plain(path.as_bytes()), "{path}");
         }

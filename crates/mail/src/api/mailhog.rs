@@ -4,7 +4,12 @@
 //! it below `/mailhog`, for clients that take a base URL. More than one inbox, so the operator's. What is not done here
 //! (releasing mail, failures on demand) says so.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use axum::{
     Json,
@@ -12,14 +17,14 @@ use axum::{
         State,
         ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
-    http::HeaderMap,
+    http::{HeaderMap, header},
     response::{
         IntoResponse, Response,
         sse::{self, KeepAlive, Sse},
     },
 };
 use futures_util::stream;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{
@@ -35,9 +40,10 @@ use crate::{
         answer::Fault,
         app::App,
         client::Client,
-        lists::{self, Around},
+        lists::{self, Around, Extent},
         live::{Arrivals, Told},
         message::{download, fetch, saved},
+        printer::Printer,
         scope::{Asked, Params, Queried},
         source::source,
         when,
@@ -175,9 +181,11 @@ async fn message<M: Mailboxes>(
     Asked(scope): Asked,
     client: Client,
     Params(named): Params<Named>,
-) -> Result<Json<Value>, Fault> {
+) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
-    Ok(Json(app.render(client, mail, shape).await?))
+    // As the answer it is counted on.
+    let (json, _held) = lists::printed(&app, client, mail, b"", write).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
 async fn delete<M: Mailboxes>(
@@ -269,61 +277,177 @@ async fn event<M: Mailboxes>(app: Arc<App<M>>, client: Client, scope: Scope, tol
     let Told::Arrived(summary) = told else { return None };
     // Gone again, or there is no room for it: nothing to tell.
     let mail = app.mail_in(client, &scope, summary.id).await.ok().flatten()?;
-    app.render(client, mail, shape).await.ok().map(|shape| shape.to_string())
+    let (json, _held) = lists::printed(&app, client, mail, b"", write).await.ok()?;
+    String::from_utf8(json).ok()
 }
 
-fn write(mail: &Mail, until: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
-    serde_json::to_writer(out, &shape(mail, until))
-}
-
-/// A mail in MailHog's fields.
-fn shape(mail: &Mail, until: &Until) -> Value {
+/// Writes a mail in MailHog's fields. Without bodies the text of each and of the whole is empty; sizes stay.
+fn write(mail: &Mail, until: &Until, extent: Extent, out: &mut Printer) -> serde_json::Result<()> {
     let prepared = Prepared::within(&mail.raw, until);
     let reading = prepared.read();
     let whole = reading.pieces();
-    let content = content(&whole);
-    json!({
-        "ID": mail.summary.id.to_string(),
-        "From": path(&mail.summary.envelope_from),
-        "To": mail.recipients.iter().map(|said| path(said)).collect::<Vec<_>>(),
-        "MIME": content["MIME"],
-        "Content": content,
-        "Created": when::iso(mail.summary.arrived_ms),
-        "Raw": {
-            "From": mail.summary.envelope_from,
-            "To": mail.recipients.iter().collect::<Vec<_>>(),
-            "Data": String::from_utf8_lossy(&mail.raw),
-            "Helo": "",
-        },
-    })
+    serde_json::to_writer(out, &Shape::of(mail, &whole, extent))
 }
 
-fn content(piece: &Piece<'_>) -> Value {
-    let mut headers: serde_json::Map<String, Value> = serde_json::Map::new();
-    for (name, value) in &piece.headers {
-        let values = headers.entry(name.clone()).or_insert_with(|| json!([]));
-        if let Some(values) = values.as_array_mut() {
-            values.push(json!(value));
+/// A mail, as MailHog has it.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Shape<'a> {
+    #[serde(rename = "ID")]
+    id: String,
+    from: Path<'a>,
+    to: Vec<Path<'a>>,
+    #[serde(rename = "MIME")]
+    mime: Option<Mime<'a>>,
+    content: Content<'a>,
+    created: String,
+    raw: Raw<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Path<'a> {
+    relays: Option<()>,
+    mailbox: &'a str,
+    domain: &'a str,
+    params: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Raw<'a> {
+    from: &'a str,
+    to: Vec<&'a str>,
+    data: Lossy<'a>,
+    helo: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Mime<'a> {
+    parts: Vec<Content<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Content<'a> {
+    headers: Headers<'a>,
+    body: Lossy<'a>,
+    size: usize,
+    #[serde(rename = "MIME")]
+    mime: Option<Mime<'a>>,
+}
+
+impl<'a> Shape<'a> {
+    fn of(mail: &'a Mail, whole: &'a Piece<'a>, extent: Extent) -> Self {
+        let envelope_from: &str = &mail.summary.envelope_from;
+        Self {
+            id: mail.summary.id.to_string(),
+            from: Path::of(envelope_from),
+            to: mail.recipients.iter().map(|said| Path::of(said)).collect(),
+            mime: Mime::of(whole, extent, 0),
+            content: Content::of(whole, extent, 0),
+            created: when::iso(mail.summary.arrived_ms),
+            raw: Raw {
+                from: envelope_from,
+                to: mail.recipients.iter().map(AsRef::as_ref).collect(),
+                data: Lossy(if extent == Extent::Whole { &mail.raw } else { b"" }),
+                helo: "",
+            },
         }
     }
-    let parts: Vec<Value> = piece.pieces.iter().map(content).collect();
-    json!({
-        "Headers": headers,
-        "Body": String::from_utf8_lossy(piece.body),
-        "Size": piece.body.len(),
-        "MIME": if parts.is_empty() { Value::Null } else { json!({ "Parts": parts }) },
-    })
 }
 
-fn path(address: &str) -> Value {
-    let (mailbox, domain) = address.rsplit_once('@').unwrap_or((address, ""));
-    json!({ "Relays": null, "Mailbox": mailbox, "Domain": domain, "Params": "" })
+impl<'a> Path<'a> {
+    fn of(address: &'a str) -> Self {
+        let (mailbox, domain) = address.rsplit_once('@').unwrap_or((address, ""));
+        Self { relays: None, mailbox, domain, params: "" }
+    }
+}
+
+impl<'a> Mime<'a> {
+    fn of(piece: &'a Piece<'a>, extent: Extent, depth: usize) -> Option<Self> {
+        let parts = piece.pieces.iter().map(|part| Content::of(part, extent, depth + 1));
+        (!piece.pieces.is_empty()).then(|| Self { parts: parts.collect() })
+    }
+}
+
+impl<'a> Content<'a> {
+    /// A part, so many multiparts below the mail. A multipart within a part has no body of its own, unlike MailHog's: its
+    /// parts have it, and with one at each of twenty levels a mail would be told twenty times.
+    fn of(piece: &'a Piece<'a>, extent: Extent, depth: usize) -> Self {
+        let is_told = extent == Extent::Whole && (piece.pieces.is_empty() || depth < 2);
+        Self {
+            headers: Headers(&piece.headers),
+            body: Lossy(if is_told { piece.body } else { b"" }),
+            size: piece.body.len(),
+            mime: Mime::of(piece, extent, depth),
+        }
+    }
+}
+
+/// Bytes as text: what is no UTF-8 is U+FFFD. Nothing is copied.
+struct Lossy<'a>(&'a [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                f.write_char(char::REPLACEMENT_CHARACTER)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Lossy<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Fields by name, the values of each in their order.
+struct Headers<'a>(&'a [(String, String)]);
+
+impl Serialize for Headers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, value) in self.0 {
+            by_name.entry(name).or_default().push(value);
+        }
+        serializer.collect_map(by_name)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{mailboxes::MailId, twin};
+
+    fn shape(mail: &Mail, extent: Extent) -> Value {
+        let until = Until::default();
+        let prepared = Prepared::within(&mail.raw, &until);
+        let reading = prepared.read();
+        serde_json::to_value(Shape::of(mail, &reading.pieces(), extent)).unwrap()
+    }
+
+    #[test]
+    fn multiparts_within_each_other_are_told_once() {
+        const LEVELS: usize = 20;
+        let heads: String = (0..LEVELS)
+            .map(|n| format!("Content-Type: multipart/mixed; boundary=\"q{n}\"\r\n\r\n--q{n}\r\n"))
+            .collect();
+        let raw = format!("{heads}\r\n{}", "text\r\n".repeat(10_000));
+        let twin = twin::Twin::new(twin::Retention::default(), "night.test");
+        twin.deliver_at(engine::cores::clock::unix_ms(), "s@x.test", &["ann".to_owned()], raw.as_bytes())
+            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (mail, ()) = runtime.block_on(twin.mail_into(&Scope::All, MailId(1), ())).unwrap().unwrap();
+        let told = |extent| shape(&mail, extent).to_string().matches("text").count() / 10_000;
+        // The mail, its content and the first part, the innermost part; and what `MIME` says again.
+        assert_eq!((told(Extent::Whole), told(Extent::Heads)), (6, 0));
+    }
 
     #[test]
     fn a_mail_has_its_parts_as_they_came() {
@@ -334,7 +458,7 @@ mod tests {
             .unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (mail, ()) = runtime.block_on(twin.mail_into(&Scope::All, MailId(1), ())).unwrap().unwrap();
-        let shape = shape(&mail, &Until::default());
+        let shape = shape(&mail, Extent::Whole);
         assert_eq!(
             shape["From"],
             json!({ "Relays": null, "Mailbox": "s", "Domain": "x.test", "Params": "" })

@@ -37,9 +37,10 @@ use crate::{
         answer::{Fault, long_json},
         app::App,
         client::Client,
-        lists::{self, Around},
+        lists::{self, Around, Extent},
         live::{Arrivals, Told},
         message::{download, fetch},
+        printer::Printer,
         scope::{Params, Queried},
         source::source,
         taken::Taken,
@@ -316,7 +317,7 @@ async fn listed<M: Mailboxes>(
     Ok(found)
 }
 
-fn letter_json(mail: &Mail, until: &Until, out: &mut Vec<u8>) -> serde_json::Result<()> {
+fn letter_json(mail: &Mail, until: &Until, _: Extent, out: &mut Printer) -> serde_json::Result<()> {
     serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms(), until))
 }
 

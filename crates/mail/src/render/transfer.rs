@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use mail_parser::{Encoding, decoders::base64::base64_decode};
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
 
 /// Decodes a body; a body that is no base64 stays as it is.
 pub(super) fn decoded(encoding: Encoding, body: &[u8]) -> Cow<'_, [u8]> {
@@ -59,13 +59,12 @@ fn trim_blanks(out: &mut Vec<u8>, bytes_max: usize) {
 
 /// Returns the next line, if nothing but blanks stands between `after`'s beginning and the end of its line.
 fn soft_break(after: &[u8]) -> Option<&[u8]> {
-    let end = memchr(b'\n', after).map_or(after.len(), |at| at + 1);
     // No sender pads a line with more blanks.
     let blanks =
         after.iter().take(BLANKS_MAX).take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
     match after.get(blanks) {
         None => Some(&[]),
-        Some(b'\n') => Some(&after[end..]),
+        Some(b'\n') => Some(&after[blanks + 1..]),
         Some(_) => None,
     }
 }
@@ -105,6 +104,13 @@ mod tests {
         ] {
             assert_eq!(text(body), decoded, "{body:?}");
         }
+    }
+
+    /// A line of which each `=` was looked at to its end took hours.
+    #[test]
+    fn equals_signs_of_one_long_line_are_cheap() {
+        let body = "=Z".repeat(4 << 20);
+        assert_eq!(quoted_printable(body.as_bytes()).len(), body.len());
     }
 
     proptest! {

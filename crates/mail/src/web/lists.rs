@@ -9,7 +9,11 @@
 //!
 //! Lists of lines ([`of_lines`]) are of what is kept of each mail ([`super::gists`]): one piece is all that most have.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io::{self, Write as _},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     body::{Body, Bytes},
@@ -18,7 +22,10 @@ use axum::{
 };
 use futures_util::stream;
 
-use super::{answer::Fault, app::App, budget::Held, client::Client, counters::Counter, gists::Gist};
+use super::{
+    answer::Fault, app::App, budget::Held, client::Client, counters::Counter, gists::Gist, printer::Printer,
+    work::Kept,
+};
 use crate::{
     mailboxes::{Mail, Mailboxes, Scope, Summary},
     render::{PARSED_BYTES_MAX, Until},
@@ -50,6 +57,50 @@ struct List<M, F> {
     tail: Option<String>,
 }
 
+/// How much of a mail is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it.
+    Whole,
+    /// What there is room for in any case: no bodies.
+    Heads,
+}
+
+/// A mail as JSON, made on a helper within what its client may hold: whole, or without its bodies where those find no room.
+pub(crate) async fn printed<M, F>(
+    app: &Arc<App<M>>,
+    client: Client,
+    mail: Kept,
+    before: &'static [u8],
+    shape: F,
+) -> Result<(Vec<u8>, Held), Fault>
+where
+    M: Mailboxes,
+    F: Fn(&Mail, &Until, Extent, &mut Printer) -> serde_json::Result<()> + Send + 'static,
+{
+    let mut printer = Printer::new(app.budget.of(client));
+    let made = app.render(client, mail, move |mail, until| {
+        let mut write = |extent, printer: &mut Printer| {
+            printer.write_all(before).map_err(serde_json::Error::io)?;
+            shape(mail, until, extent, printer)
+        };
+        let mut written = write(Extent::Whole, &mut printer);
+        if printer.is_refused() {
+            printer.clear();
+            written = write(Extent::Heads, &mut printer);
+        }
+        (written, printer)
+    });
+    match made.await? {
+        (Ok(()), printer) => Ok(printer.finish()),
+        (Err(_), printer) if printer.is_refused() => Err(Fault::NoRoom),
+        (Err(error), _) => {
+            tracing::error!("a mail cannot be written as JSON: {error}");
+            Err(Fault::Broken)
+        }
+    }
+}
+
 /// The answer; `shape` writes each mail as JSON. One that went since it was listed is left out.
 pub(crate) async fn of_mails<M, F>(
     app: &Arc<App<M>>,
@@ -61,7 +112,7 @@ pub(crate) async fn of_mails<M, F>(
 ) -> Result<Response, Fault>
 where
     M: Mailboxes,
-    F: Fn(&Mail, &Until, &mut Vec<u8>) -> serde_json::Result<()> + Clone + Send + 'static,
+    F: Fn(&Mail, &Until, Extent, &mut Printer) -> serde_json::Result<()> + Clone + Send + 'static,
 {
     let held = app.budget.of(client);
     let mails = summaries.into_iter();
@@ -89,7 +140,7 @@ where
 impl<M, F> List<M, F>
 where
     M: Mailboxes,
-    F: Fn(&Mail, &Until, &mut Vec<u8>) -> serde_json::Result<()> + Clone + Send + 'static,
+    F: Fn(&Mail, &Until, Extent, &mut Printer) -> serde_json::Result<()> + Clone + Send + 'static,
 {
     /// The next mail, or the end; nothing behind that.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
@@ -103,21 +154,9 @@ where
                 self.held.release();
             }
             let Some(mail) = self.app.mail_in(self.client, &self.scope, summary.id).await? else { continue };
-            let shape = self.shape.clone();
-            let mut json = if self.begun { vec![b','] } else { Vec::new() };
-            let made = self.app.render(self.client, mail, move |mail, until| {
-                shape(mail, until, &mut json)?;
-                serde_json::Result::Ok(json)
-            });
-            let json = made.await?.map_err(|error| {
-                tracing::error!("a mail cannot be written as JSON: {error}");
-                Fault::Broken
-            })?;
-            if self.begun {
-                self.held.wait_for(json.len() as u64, ROOM_TIME_MAX).await?;
-            } else {
-                self.held.grow(json.len() as u64)?;
-            }
+            let before = if self.begun { &b","[..] } else { b"" };
+            let json;
+            (json, self.held) = printed(&self.app, self.client, mail, before, self.shape.clone()).await?;
             self.begun = true;
             return Ok(Some(json));
         }

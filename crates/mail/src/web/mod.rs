@@ -35,6 +35,7 @@ pub(crate) mod live;
 pub(crate) mod marks;
 pub(crate) mod message;
 mod pages;
+pub(crate) mod printer;
 mod rendered;
 pub(crate) mod scope;
 mod silent_proxy;
