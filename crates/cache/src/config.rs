@@ -286,6 +286,8 @@ pub struct Config {
     /// Proxies of the operator's: what they say of who asks, and over which scheme (`X-Forwarded-For`,
     /// `X-Forwarded-Proto`, else `Forwarded`), is believed. What others say is not, and no origin is told it.
     pub trusted_proxies: Vec<Network>,
+    /// Networks in which each connection counts as a client of its own: a large NAT, or a proxy that names no clients.
+    pub shared_networks: Vec<Network>,
     /// Whose connections begin with a header of the PROXY protocol, version 1 or 2.
     pub proxy_protocol_from: Vec<Network>,
     /// Who may send `PURGE` where clients connect. Nobody by default, not loopback either: behind a proxy on this
@@ -384,6 +386,7 @@ impl Config {
             keep: Duration::from_secs(60 * 60),
             name: "nighttrain".to_owned(),
             trusted_proxies: Vec::new(),
+            shared_networks: Vec::new(),
             proxy_protocol_from: Vec::new(),
             purge_from: Vec::new(),
             purge_token: None,

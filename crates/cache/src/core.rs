@@ -29,7 +29,10 @@ use engine::{
     sys::lend::Lender,
     tls::session::Session,
 };
-use tokio::{sync::oneshot, task::AbortHandle};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::AbortHandle,
+};
 use wire::http1::{
     head::{HeaderSlots, RequestHead},
     url::Scheme,
@@ -192,10 +195,10 @@ pub(crate) struct FileReads {
     pub(crate) storing: Cell<usize>,
     /// Parts that clients are being sent, now.
     pub(crate) parts: RefCell<PartsInMemory>,
-    /// Bytes that are reserved for them.
-    pub(crate) parts_bytes: Cell<usize>,
-    /// Most such bytes.
-    pub(crate) parts_bytes_max: usize,
+    /// Most parts for which clients have room in memory ([`PartsRoom`](crate::client_accounts::PartsRoom)).
+    pub(crate) parts_max: usize,
+    /// Wakes answers that wait for such room.
+    pub(crate) parts_freed: Arc<Notify>,
 }
 
 /// Buffers of the thread: idle connections hold none.
@@ -310,7 +313,7 @@ pub(crate) struct Own {
     /// For clients that speak HTTP/2.
     pub(crate) http2: RefCell<http2::Scratch>,
     pub(crate) multiplexes: RefCell<Multiplexes>,
-    /// The stream tasks and the request heads that each client has on this core.
+    /// The stream tasks, the request heads and the parts of large objects that each client has on this core.
     pub(crate) accounts: Accounts,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
@@ -429,7 +432,8 @@ impl Core {
             peers,
         } = beginning;
         let config = &in_force.config;
-        let accounts = client_accounts::accounts(&config.limits, client_memory);
+        let parts_max = file.as_ref().map_or(0, |file| file.parts_max);
+        let accounts = client_accounts::accounts(&config.limits, client_memory, parts_max);
         let own = Own {
             index,
             among,
@@ -559,6 +563,13 @@ impl Core {
     #[inline]
     pub(crate) fn gauge(&self, counter: Counter, value: u64) {
         self.counters.set(counter, value);
+    }
+
+    /// Wakes the answers that wait for room for parts of an object on the file.
+    pub(crate) fn tell_of_parts_room(&self) {
+        if let Some(file) = &self.file {
+            file.parts_freed.notify_waiters();
+        }
     }
 
     /// This core's share of the store, to be changed: housekeeping comes by after it.

@@ -58,6 +58,8 @@ engine::counters! {
         FileRefused => Counter, "cache_file_reads_refused", None, "Objects on the file that were fetched from the origin because too many reads were under way.";
         PartsShared => Counter, "cache_parts_shared", None, "Parts of large objects that were in memory, or being read, for somebody else.";
         PartsRefused => Counter, "cache_parts_refused", None, "Large objects on the file that were passed because too many were being sent, or read, from there.";
+        PartsSlowed => Counter, "cache_parts_slowed", None, "Answers from large objects on the file that are read no more ahead, because their client had most of the memory for it and others needed some.";
+        PartsGaveWay => Counter, "cache_parts_gave_way", None, "Answers from large objects on the file that were cut, because their client had most of the memory for it and others needed some.";
         PartsCut => Counter, "cache_parts_cut", None, "Answers cut short because a part of a large object on the file could not be read.";
         Passes => Counter, "cache_passes", None, "Requests passed to the origin without the store.";
         Pipes => Counter, "cache_pipes", None, "WebSockets that were opened.";

@@ -328,7 +328,7 @@ pub(crate) async fn finish(
     transaction::end_all(drafts, how_ended(&sent), client.sent_bytes());
     match sent {
         // The client has stopped reading: a reset lets the kernel drop what it has not read.
-        Err(Cut::Client(Gone::Stalled | Gone::Slow | Gone::Wanted)) => client.cut(),
+        Err(Cut::Client(Gone::Stalled | Gone::Slow | Gone::Wanted | Gone::GaveWay)) => client.cut(),
         // Chunks and lengths show by themselves that something is missing.
         Err(Cut::Origin) if until_close => client.cut(),
         _ => {}
@@ -349,7 +349,7 @@ fn how_ended(sent: &Result<(), Cut>) -> Option<&'static str> {
         Err(Cut::Client(Gone::Closed)) => Some("client-gone"),
         Err(Cut::Client(Gone::Stalled)) => Some("client-stalled"),
         Err(Cut::Client(Gone::Slow)) => Some("client-slow"),
-        Err(Cut::Client(Gone::Wanted)) => Some("memory-wanted"),
+        Err(Cut::Client(Gone::Wanted | Gone::GaveWay)) => Some("memory-wanted"),
         Err(Cut::Disk) => Some("disk-failed"),
         Err(Cut::Origin) => Some("origin-broke"),
     }
@@ -363,7 +363,7 @@ fn account(sent: &Result<(), Cut>) {
         Err(Cut::Client(Gone::Stalled)) => Counter::ClientsStalled,
         Err(Cut::Client(Gone::Slow)) => Counter::SlowReaders,
         // Counted where it was decided.
-        Err(Cut::Client(Gone::Wanted)) => return,
+        Err(Cut::Client(Gone::Wanted | Gone::GaveWay)) => return,
         Err(Cut::Disk) => Counter::PartsCut,
         Err(Cut::Origin) => Counter::BodiesCut,
     };

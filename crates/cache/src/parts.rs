@@ -7,28 +7,34 @@
 //!         head, part 0 ── while part 1 is read ─▶ part 1 ── while part 2 is read ─▶ …   broken: the connection is closed
 //! ```
 //! Nothing but the parts that a range needs is read, and one that several clients need at once is read once
-//! ([`parts_in_memory`](crate::parts_in_memory)). *Which memory:* two parts for each client at most, one where room is
-//! scarce; what they take together is bounded for each core
-//! ([`FileReads::parts_bytes_max`](crate::core::FileReads)). A client for whom there is no room is answered by the
-//! origin, and counted.
+//! ([`parts_in_memory`](crate::parts_in_memory)). *Which memory:* two parts for each answer at most, one where room is
+//! scarce; what they take together is bounded for each core ([`FileReads::parts_max`](crate::core::FileReads)), and is
+//! in the [account](crate::client_accounts) of the client. Where others want room, an answer of the client that has most
+//! gives way: the answer is read no more ahead, or it is cut. A client for whom there is no room is answered by the
+//! origin. All three are counted.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
-use engine::store::{
-    Hash,
-    tier::{Cold, PART_BODY_BYTES_MAX, PartsList},
+use engine::{
+    accounts::{ClientKey, Refusal},
+    store::{
+        Hash,
+        tier::{Cold, PartsList},
+    },
 };
 
 use tokio::time::{Instant, timeout};
 
 use crate::{
+    client_accounts::PartsRoom,
     cold::{self, Unread},
-    core::{Message, with_core},
+    core::{Core, Message, with_core},
     counters::Counter,
     parts_in_memory::Payload,
 };
 
-/// How long an answer waits for a buffer to read its first part into, before it is passed to the origin.
+/// How long an answer waits for room, and then for a buffer to read its first part into, before it is passed to the
+/// origin.
 const FIRST_READ_WAIT_MAX: Duration = Duration::from_millis(100);
 /// How long it waits for one when its head has been sent, before it is cut: as long as for the disk
 /// ([`ReadPoolConfig::wait_ms_max`](engine::io::ReadPoolConfig)).
@@ -72,7 +78,12 @@ pub(crate) struct Parts {
 
 /// Makes sure that the answer can be given before its head is sent: there is room in memory, all parts are on the file,
 /// and the first is read. Nothing is sent where only the head was asked for; then the parts need but be there.
-pub(crate) async fn open(found: InParts, hash: Hash, key: &[u8]) -> Result<Option<Parts>, Unsent> {
+pub(crate) async fn open(
+    found: InParts,
+    client: ClientKey,
+    hash: Hash,
+    key: &[u8],
+) -> Result<Option<Parts>, Unsent> {
     let InParts { list, range, trailers, origin_ms, is_sent } = found;
     let number = list.number_at(range.start);
     let are_there = with_core(|core| {
@@ -88,7 +99,7 @@ pub(crate) async fn open(found: InParts, hash: Hash, key: &[u8]) -> Result<Optio
         count(&list, &(0..0), origin_ms);
         return Ok(None);
     }
-    let Some(room) = Room::reserve() else {
+    let Some(room) = Room::reserve(client).await else {
         with_core(|core| core.count(Counter::PartsRefused));
         return Err(Unsent::Refused);
     };
@@ -152,7 +163,23 @@ impl Parts {
 
     /// Whether there is room to read a part while the one before it is sent.
     pub(crate) fn reads_ahead(&self) -> bool {
-        self.room.is_for_two()
+        self.room.0.is_for_two()
+    }
+
+    /// Waits until the answer has to give way to other clients.
+    pub(crate) async fn cut(&self) {
+        self.room.0.cut().await;
+    }
+
+    /// Gives way to other clients: no part is read ahead from now on. Returns false if that is not enough, and the answer
+    /// has to end.
+    pub(crate) fn narrow(&mut self) -> bool {
+        let goes_on = self.room.0.narrow();
+        with_core(|core| {
+            core.count(if goes_on { Counter::PartsSlowed } else { Counter::PartsGaveWay });
+            core.tell_of_parts_room();
+        });
+        goes_on
     }
 
     /// Lets go of the part in memory, which was sent.
@@ -238,35 +265,36 @@ fn lost(hash: Hash, key: &[u8], id: u64) {
     });
 }
 
-/// Room for the parts that one client holds, while it does.
-struct Room(usize);
+/// Room for the parts of one answer, while it is sent.
+struct Room(PartsRoom);
 
 impl Room {
-    /// For two parts; for one where half of the room is taken, so that there is some for more clients.
-    fn reserve() -> Option<Self> {
-        with_core(|core| {
-            let file = core.file.as_ref()?;
-            let held = file.parts_bytes.get();
-            let parts = if held < file.parts_bytes_max / 2 { 2 } else { 1 };
-            let bytes = parts * PART_BODY_BYTES_MAX;
-            (held + bytes <= file.parts_bytes_max).then(|| {
-                file.parts_bytes.set(held + bytes);
-                Self(bytes)
-            })
-        })
-    }
-
-    fn is_for_two(&self) -> bool {
-        self.0 > PART_BODY_BYTES_MAX
+    /// Reserves room in the client's account. Waits a moment where another client's answer has to give way first.
+    async fn reserve(client: ClientKey) -> Option<Self> {
+        let reserved = timeout(FIRST_READ_WAIT_MAX, async {
+            loop {
+                let reserved = with_core(|core| {
+                    let file = core.file.as_ref()?;
+                    Some(match PartsRoom::new(&core.accounts, client, file.parts_max) {
+                        // Nobody else runs on this thread between the refusal and the wait.
+                        Err(Refusal::Full) => Err(Arc::clone(&file.parts_freed).notified_owned()),
+                        reserved => Ok(reserved.ok().map(Self)),
+                    })
+                });
+                match reserved {
+                    None => return None,
+                    Some(Ok(reserved)) => return reserved,
+                    Some(Err(freed)) => freed.await,
+                }
+            }
+        });
+        reserved.await.ok().flatten()
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        with_core(|core| {
-            if let Some(file) = &core.file {
-                file.parts_bytes.set(file.parts_bytes.get() - self.0);
-            }
-        });
+        // The charge goes after this, and whoever is woken looks in a later turn.
+        with_core(Core::tell_of_parts_room);
     }
 }

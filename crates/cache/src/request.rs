@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use engine::store::Hash;
+use engine::{accounts::ClientKey, store::Hash};
 use wire::http1::{
     framing::Framing,
     head::{KeptRequest, RequestHead, Version},
@@ -167,9 +167,14 @@ impl Request {
         self.is_known
     }
 
+    /// The client whose account the request is charged to.
+    pub(crate) fn client_key(&self) -> ClientKey {
+        self.visitor.client(&self.in_force.config.shared_networks)
+    }
+
     /// The client for which this request's exchanges with an origin count.
     pub(crate) fn client(&self) -> Client {
-        Client::at(self.visitor.address)
+        Client::at(self.visitor.address, self.client_key())
     }
 
     /// A body follows.
@@ -414,10 +419,8 @@ mod tests {
 
     #[test]
     fn what_a_proxy_of_ours_says_goes_on_and_is_appended_to() {
-        let proxy = Visitor {
-            address: IpAddr::from([192, 0, 2, 7]),
-            through: Some("2001:db8::1".parse().expect("an address")),
-        };
+        let through = Some("2001:db8::1".parse().expect("an address"));
+        let proxy = Visitor { through, ..Visitor::alone(IpAddr::from([192, 0, 2, 7])) };
         let head = "POST / HTTP/1.1\nHost: a\nX-Forwarded-For: 8.8.8.8\nX-Forwarded-For: 192.0.2.7\n\
                     X_Forwarded_For: 1.2.3.4\nX-Forwarded-Host: b\nX-Forwarded-Port: 443\nX-Real-IP: 192.0.2.7\n\
                     Forwarded: for=192.0.2.7";

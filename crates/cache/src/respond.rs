@@ -78,7 +78,7 @@ pub(crate) async fn respond(
             }
             State::Parts(found) => {
                 let Found { answer, parts, only_if_cached } = *found;
-                match Box::pin(parts::open(parts, request.hash, &request.key)).await {
+                match Box::pin(parts::open(parts, request.client_key(), request.hash, &request.key)).await {
                     Ok(parts) => {
                         let body = parts.map_or(Body::None, |parts| Body::Parts(Box::new(parts)));
                         Step::Answer(Box::new(Answer { body, ..answer }))

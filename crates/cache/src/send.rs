@@ -19,6 +19,7 @@ use crate::{
     counters::Counter,
     growing::{Available, Cursor, End},
     parts::Parts,
+    parts_in_memory::Payload,
     several::{Several, Source},
     sink::{Gone, Sent, Sink, TrySend},
 };
@@ -207,22 +208,75 @@ pub(crate) async fn parts(
     parts: &mut Parts,
     ending: Ending,
 ) -> Result<(), Cut> {
-    let mut prefix = prefix;
-    while !parts.is_last() {
-        let next = if parts.reads_ahead() {
-            let (sent, next) = tokio::join!(both(client, prefix, parts.current()), parts.read_next());
-            sent?;
-            next
-        } else {
-            both(client, prefix, parts.current()).await?;
-            parts.forget();
-            parts.read_next().await
+    let mut left = Left { prefix, sent: 0 };
+    loop {
+        let next = part(client, &mut left, parts).await?;
+        if parts.is_last() {
+            break;
+        }
+        let next = match next {
+            Some(next) => next,
+            None => {
+                parts.forget();
+                parts.read_next().await.map_err(|_| Cut::Disk)?
+            }
         };
-        parts.go_on(next.map_err(|_| Cut::Disk)?);
-        prefix = &[];
+        parts.go_on(next);
+        left.sent = 0;
     }
-    both(client, prefix, parts.current()).await?;
     end(client, ending, parts.trailers()).await?;
+    Ok(())
+}
+
+/// Bytes in front of a part that are not sent, and bytes of the part that are.
+struct Left<'p> {
+    prefix: &'p [u8],
+    sent: usize,
+}
+
+/// Sends the part at hand. Reads the next part meanwhile, where there is room for it. An answer that has to give way to
+/// other clients first gives up the part that is read ahead, and ends if that is not enough.
+async fn part(
+    client: &mut impl Sink,
+    left: &mut Left<'_>,
+    parts: &mut Parts,
+) -> Result<Option<Payload>, Cut> {
+    loop {
+        {
+            let parts = &*parts;
+            let reads_ahead = parts.reads_ahead() && !parts.is_last();
+            let work = async {
+                let sending = rest_of_part(client, left, parts.current());
+                if !reads_ahead {
+                    sending.await?;
+                    return Ok(None);
+                }
+                let (sent, next) = tokio::join!(sending, parts.read_next());
+                sent?;
+                next.map(Some).map_err(|_| Cut::Disk)
+            };
+            tokio::select! {
+                biased;
+                done = work => return done,
+                () = parts.cut() => {}
+            }
+        }
+        if !parts.narrow() {
+            return Err(Gone::GaveWay.into());
+        }
+    }
+}
+
+/// Sends what is left of a part. Bytes that were sent are counted at once: the sending may be begun anew.
+async fn rest_of_part(client: &mut impl Sink, left: &mut Left<'_>, body: &[u8]) -> Result<(), Cut> {
+    while !left.prefix.is_empty() || left.sent < body.len() {
+        let pieces = [Part::Plain(left.prefix), Part::Plain(&body[left.sent..])];
+        if let Sent::Bytes(sent) = client.send_some(&pieces, None).await? {
+            let of_prefix = sent.min(left.prefix.len());
+            left.prefix = &left.prefix[of_prefix..];
+            left.sent += sent - of_prefix;
+        }
+    }
     Ok(())
 }
 

@@ -221,7 +221,7 @@ impl SentFields<'_> {
 
     /// Appends our value of a field; `false` where it is not sent.
     fn append_own(&self, own: OwnField, out: &mut Vec<u8>) -> bool {
-        let Self { head, visitor: Visitor { address, through }, manner } = *self;
+        let Self { head, visitor: Visitor { address, through, .. }, manner } = *self;
         let peer = through.unwrap_or(address);
         let scheme: &[u8] = match key::scheme_of(head) {
             Scheme::Http => b"http",

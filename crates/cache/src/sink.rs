@@ -16,6 +16,8 @@ pub(crate) enum Gone {
     Slow,
     /// The client read too slowly while the store needed the memory that it held.
     Wanted,
+    /// The client had most of the memory for parts of objects on the file, and other clients needed some.
+    GaveWay,
 }
 
 /// What a bounded attempt to send came to.

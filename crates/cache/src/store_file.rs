@@ -169,8 +169,7 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
     }
     let Opening { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
     let begun = begin_reading(start, may_go_ahead, &mut shards, fits)?;
-    let parts_bytes_max =
-        (of_memory.min(PARTS_BYTES_MAX) / shards.len()).max(PARTS_MIN * PART_BODY_BYTES_MAX);
+    let parts_max = (of_memory.min(PARTS_BYTES_MAX) / shards.len() / PART_BODY_BYTES_MAX).max(PARTS_MIN);
     let (reads, by_core) = ReadPool::start(&pool, vec![source])?;
     let mut coming = begun.coming.into_iter();
     let of_core = |(reads, completions)| {
@@ -181,8 +180,8 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
             large: Cell::new(0),
             storing: Cell::new(0),
             parts: RefCell::default(),
-            parts_bytes: Cell::new(0),
-            parts_bytes_max,
+            parts_max,
+            parts_freed: Arc::default(),
         };
         Some(OfCore { reads, completions, coming: coming.next() })
     };

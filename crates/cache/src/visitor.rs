@@ -1,8 +1,11 @@
 //! Who asks, and over which scheme: the other end of the connection, or whom a proxy names that is believed.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    net::{IpAddr, SocketAddr},
+};
 
-use engine::network::Network;
+use engine::{accounts::ClientKey, network::Network};
 use wire::http1::{forwarded, head::RequestHead, url::Scheme};
 
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
@@ -13,6 +16,8 @@ const FORWARDED: &str = "forwarded";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     address: IpAddr,
+    /// The number of the connection, made from its address and port.
+    connection: u64,
     /// What the connection stands for.
     scheme: Scheme,
     /// It is one of the operator's proxies: what it says of its own clients counts.
@@ -25,20 +30,23 @@ pub(crate) struct Visitor {
     pub(crate) address: IpAddr,
     /// The proxy that says so, which asks for it.
     pub(crate) through: Option<IpAddr>,
+    /// The number of the connection that the request came over.
+    pub(crate) connection: u64,
 }
 
 impl Peer {
     /// At the end of a connection, with the operator's proxies.
     pub(crate) fn new(address: SocketAddr, is_secured: bool, proxies: &[Network]) -> Self {
-        let address = address.ip().to_canonical();
+        let (address, connection) = (address.ip().to_canonical(), number_of(address));
         let scheme = if is_secured { Scheme::Https } else { Scheme::Http };
         let is_believed = proxies.iter().any(|network| network.contains(address));
-        Self { address, scheme, is_believed }
+        Self { address, connection, scheme, is_believed }
     }
 
     /// Another accelerator of ours.
     pub(crate) fn of_ours(address: SocketAddr) -> Self {
-        Self { address: address.ip().to_canonical(), scheme: Scheme::Http, is_believed: true }
+        let connection = number_of(address);
+        Self { address: address.ip().to_canonical(), connection, scheme: Scheme::Http, is_believed: true }
     }
 
     /// Who is there.
@@ -56,7 +64,8 @@ impl Peer {
         if self.is_believed {
             return self.asks_for_another(head, proxies);
         }
-        (RequestHead { scheme: Some(self.scheme), ..head }, Visitor::alone(self.address))
+        let visitor = Visitor { connection: self.connection, ..Visitor::alone(self.address) };
+        (RequestHead { scheme: Some(self.scheme), ..head }, visitor)
     }
 
     #[cold]
@@ -72,15 +81,28 @@ impl Peer {
         let said = forwarded::scheme(head.headers(X_FORWARDED_PROTO), forwarded());
         let scheme = said.unwrap_or(self.scheme);
         let head = RequestHead { scheme: Some(scheme), ..head };
-        (head, Visitor { address, through: Some(self.address) })
+        (head, Visitor { address, through: Some(self.address), connection: self.connection })
     }
 }
 
 impl Visitor {
     /// Nobody stands between.
     pub(crate) fn alone(address: IpAddr) -> Self {
-        Self { address, through: None }
+        Self { address, through: None, connection: 0 }
     }
+
+    /// The client whose account the request is charged to. Each connection from this machine and from a `shared` network
+    /// is a client by itself.
+    pub(crate) fn client(&self, shared: &[Network]) -> ClientKey {
+        ClientKey::of_connection(self.address, self.connection, shared)
+    }
+}
+
+/// The number of a connection. A client's address and port name one connection at a time.
+fn number_of(address: SocketAddr) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    address.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -111,6 +133,20 @@ mod tests {
         for (is_secured, scheme) in [(false, Scheme::Http), (true, Scheme::Https)] {
             assert_eq!(asked("192.0.2.9", is_secured, claims), ("192.0.2.9".to_owned(), None, scheme));
         }
+    }
+
+    #[test]
+    fn connections_of_shared_networks_are_clients_each() {
+        let shared: Vec<Network> = vec!["198.51.100.0/24".parse().expect("a network")];
+        let client = |address: &str| {
+            let peer = Peer::new(address.parse().expect("an address and a port"), false, &[]);
+            Visitor { connection: peer.connection, ..Visitor::alone(peer.address) }.client(&shared)
+        };
+        assert_ne!(client("198.51.100.7:1000"), client("198.51.100.7:1001"));
+        assert_ne!(client("198.51.100.7:1000"), client("198.51.100.8:1000"));
+        assert_ne!(client("127.0.0.1:1000"), client("127.0.0.1:1001"), "anybody may come from this machine");
+        assert_eq!(client("192.0.2.1:1000"), client("192.0.2.1:1001"));
+        assert_eq!(client("[2001:db8::1]:1000"), client("[2001:db8::2]:1001"), "a /64 is one client");
     }
 
     #[test]

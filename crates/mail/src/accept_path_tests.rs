@@ -50,10 +50,17 @@ pub(crate) fn core() -> (Log, Rc<Core>, Receiver<Message>) {
 }
 
 fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
-    let recovered = recovery::recover(&config, None, 1, clock::unix_ms()).expect("a store");
-    let mut endpoints = Mesh::<Message>::new(1, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
-    let (sender, _) = endpoints.swap_remove(0).split();
-    let (_, told) = endpoints.swap_remove(0).split();
+    let (log, core, mut others) = core_beside(1, config);
+    (log, core, others.pop().expect("the listeners"))
+}
+
+/// The first of so many cores, and what the others and the listeners are sent. The others do nothing but what the test
+/// does for them.
+pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<Receiver<Message>>) {
+    let recovered = recovery::recover(&config, None, cores, clock::unix_ms()).expect("a store");
+    let mut endpoints = Mesh::<Message>::new(cores, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
+    let (sender, _) = endpoints.remove(0).split();
+    let others = endpoints.into_iter().map(|endpoint| endpoint.split().1).collect();
     let (writer, (index, letters, notes)) =
         recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
     let shared = Arc::new(Shared {
@@ -62,7 +69,7 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
         parts_bytes: std::sync::atomic::AtomicU64::default(),
         peers: Peers::new(&config.rates, 0, 1),
         reader: recovered.log.reader(),
-        balance: Balance::new(1),
+        balance: Balance::new(cores),
         listening: Arc::default(),
         events: tokio::sync::broadcast::Sender::new(1),
         tls: None,
@@ -70,7 +77,7 @@ fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
     });
     let counters = CounterSet::<Counter>::new(1).core(0);
     let owned = Owned { index, letters, notes, writer, sender, counters, last_name: 0, scribe: None };
-    (recovered.log, Rc::new(Core::new(0, 1, shared, owned)), told)
+    (recovered.log, Rc::new(Core::new(0, cores, shared, owned)), others)
 }
 
 /// A mail that waits for room comes by its rates again at each try, and was refused for its own tries.
@@ -106,7 +113,7 @@ fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
 /// Events between which the listeners' thread does not look: more than their ring holds.
 const EVENTS_AT_ONCE: usize = RING_MESSAGES + 10;
 /// Messages in the ring of a core to the listeners.
-const RING_MESSAGES: usize = 64;
+pub(crate) const RING_MESSAGES: usize = 64;
 
 #[test]
 fn listeners_are_told_that_events_were_lost() {

@@ -5,7 +5,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
@@ -28,6 +27,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::{
     abuse::Abuse,
+    backlog::Backlog,
     bodies::Bodies,
     config::{Config, Durability},
     counters::Counter,
@@ -210,8 +210,8 @@ pub(crate) struct Core {
     pub(crate) last_name: Cell<u64>,
     /// The date as Received has it, and its second.
     pub(crate) date: RefCell<(u64, String)>,
-    /// A message to another core was refused by its ring and waits here.
-    pub(crate) backlog: RefCell<VecDeque<(usize, Message)>>,
+    /// Messages to other cores that wait for room in their rings.
+    pub(crate) backlog: RefCell<Backlog>,
     pub(crate) must_tell: Cell<bool>,
     /// Events were lost, and the listeners do not know it yet.
     missed: Cell<bool>,
@@ -307,7 +307,7 @@ impl Core {
             connection_memory: Holding::new(Arc::clone(&shared.connections), usize::MAX / 2, cores),
             last_name: last_name.into(),
             date: (u64::MAX, String::new()).into(),
-            backlog: VecDeque::new().into(),
+            backlog: Backlog::new(cores).into(),
             must_tell: false.into(),
             missed: false.into(),
             told: Notify::new(),
@@ -373,34 +373,38 @@ impl Core {
         }
     }
 
-    /// Gives a message to another core, now or when its ring has room again. The backlog is bounded by what waits: each
-    /// session has one mail under way, and says 250 after its message was taken on here.
+    /// Gives a message to another core, now or when its ring has room again. [`Backlog`] says what bounds the messages that
+    /// wait.
     pub(crate) fn give(&self, to: usize, message: Message) {
         let mut backlog = self.backlog.borrow_mut();
-        if backlog.is_empty() {
+        let message = if backlog.has(to) {
+            message
+        } else {
             match self.sender.send(to, message) {
-                Ok(()) => self.sender.flush(),
+                Ok(()) => return self.sender.flush(),
                 Err(message) => {
                     self.count(Counter::RingFull);
-                    backlog.push_back((to, message));
-                    self.rounds.stir();
+                    message
                 }
             }
-        } else {
-            backlog.push_back((to, message));
-        }
+        };
+        backlog.push(to, message);
+        self.rounds.stir();
     }
 
     /// Tries again what rings have refused.
     pub(crate) fn give_backlog(&self) {
         let mut backlog = self.backlog.borrow_mut();
-        while let Some((to, message)) = backlog.pop_front() {
-            if let Err(message) = self.sender.send(to, message) {
-                backlog.push_front((to, message));
-                break;
-            }
+        if backlog.is_empty() {
+            return;
         }
+        backlog.give(|to, message| self.sender.send(to, message));
         self.sender.flush();
+    }
+
+    /// Returns whether as many messages wait for a core as may, because the core does not take what it is sent.
+    pub(crate) fn is_far_behind(&self, core: usize) -> bool {
+        self.backlog.borrow().is_full(core)
     }
 
     /// Makes mails readable whose record is kept: here, or at the cores that own their inboxes.

@@ -55,6 +55,8 @@ engine::counters! {
         GoneInMail => Counter, "mail_gone_in_mail", None, "Peers that left in the middle of a mail; nothing of it is kept.";
         BadProxyHeaders => Counter, "mail_bad_proxy_headers", None, "Connections closed because their PROXY header was missing or wrong.";
         RingFull => Counter, "mail_core_ring_full", None, "Times that a message to another core had to be tried again.";
+        Backlog => Gauge, "mail_core_backlog", None, "Messages that wait for a core that does not take what it is sent.";
+        CoreBehind => Counter, "mail_core_behind", None, "Mails that waited because the core of one of their inboxes does not take what it is sent; 451 if that lasts.";
         BannedAddresses => Counter, "mail_banned_addresses", None, "Connections of banned addresses, answered 554, and mails that they hand over by the API, answered 422.";
         BannedSenders => Counter, "mail_banned_senders", None, "Mails of banned senders, answered 550 (API: 422).";
         BannedWords => Counter, "mail_banned_words", None, "Mails with a banned word in the subject, answered 554 (API: 422).";

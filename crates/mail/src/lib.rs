@@ -12,6 +12,7 @@ mod abuse;
 mod accept_path_tests;
 pub mod address;
 mod api;
+mod backlog;
 mod bodies;
 pub mod config;
 mod core;

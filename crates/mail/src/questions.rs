@@ -262,7 +262,7 @@ async fn deliver(
                 session::await_kept(kept, &mut turn);
                 return if turn.settle(core).await { Ok(ids) } else { refuse("the disk failed".to_owned()) };
             }
-            Err(NotKept::Room) if tried < tries => {
+            Err(NotKept::Room | NotKept::Behind) if tried < tries => {
                 core.make_room();
                 tokio::time::sleep(ROOM_EVERY).await;
             }
@@ -281,6 +281,9 @@ fn no_room(
 ) -> Result<Vec<MailId>, Unavailable> {
     envelope.tail.give_up(core, peer);
     let (counter, why) = match why {
+        NotKept::Behind => {
+            return Err(Unavailable::Refused("a part of the server does not keep up; later".to_owned()));
+        }
         NotKept::TooLarge => (Counter::TooLarge, "it is larger than mails may be"),
         NotKept::Full(counter) => (counter, "too many mails are being received"),
         NotKept::Room => (Counter::StoreFull, "the store has no room now"),

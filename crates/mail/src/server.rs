@@ -445,7 +445,9 @@ async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, kind: Kind) {
         match listener.accept().await {
             Ok((stream, address)) => {
                 core.count(Counter::Accepted);
-                match core.shared.balance.hand_off_to(core.number) {
+                let to = core.shared.balance.hand_off_to(core.number);
+                // A core that does not take what it is sent is handed no connection.
+                match to.filter(|to| !core.backlog.borrow().has(*to)) {
                     Some(to) => hand_off(&core, to, stream, address, kind),
                     None => {
                         _ = tokio::task::spawn_local(connection::serve(
@@ -546,7 +548,10 @@ async fn make_room(core: Rc<Core>) {
         for _ in 0..missing {
             let Some(segment) = core.oldest_segment() else { break };
             for other in (0..core.cores).filter(|other| *other != core.number) {
-                core.give(other, Message::Reclaim(segment));
+                // While the store is short of room a core is asked again: the question need not wait.
+                if !core.backlog.borrow().has(other) {
+                    core.give(other, Message::Reclaim(segment));
+                }
             }
             reclaim(Rc::clone(&core), segment).await;
         }
@@ -623,5 +628,6 @@ impl Core {
         self.counters.set(Counter::StoredBytes, index.mail_bytes());
         self.counters.set(Counter::Inboxes, index.inboxes() as u64);
         self.counters.set(Counter::IndexBytes, index.bytes() as u64);
+        self.counters.set(Counter::Backlog, self.backlog.borrow().len() as u64);
     }
 }

@@ -25,6 +25,7 @@ on_one_core_and_on_two! {
     a13_what_a_client_gives_up_is_given_up,
     a13_an_answer_cut_short_is_seen_to_be,
     a13_a_drain_ends_what_has_begun,
+    a_silent_upload_by_a_stream_holds_no_exchange,
 }
 
 /// Runs on a thread of the test, and not for ever.
@@ -284,4 +285,45 @@ fn a13_a_drain_ends_what_has_begun(cores: &str) {
         assert_eq!((head.status(), body.len()), (StatusCode::OK, 500_000));
     });
     assert!(accelerator.wait().success());
+}
+
+/// Streams of one client begin uploads and are silent. Neither the exchange with the origin nor a place of other clients
+/// is theirs meanwhile.
+fn a_silent_upload_by_a_stream_holds_no_exchange(cores: &str) {
+    const UPLOADS: u64 = 8;
+    let origin = ScriptedOrigin::start();
+    origin.answers("/up", Answer::new(200, "taken"));
+    origin.answers("/mine", Answer::new(200, "mine").header("Cache-Control", "no-store"));
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .limit("origin_connections_max", "1")
+        .limit("origin_first_byte_time_max", "120s")
+        .start();
+    run(async {
+        let mut sender = connect(&accelerator, 65_535).await;
+        let mut uploads = Vec::new();
+        for _ in 0..UPLOADS {
+            let request = Request::post("http://site/up").header("content-length", "10");
+            let request = request.body(()).expect("a request");
+            sender = sender.ready().await.expect("room");
+            let (answer, mut body) = sender.send_request(request, false).expect("sent");
+            body.send_data(Bytes::from_static(b"hello"), false).expect("sent");
+            uploads.push((answer, body));
+        }
+        while origin.connections() < UPLOADS {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for stream in [&sender, &connect(&accelerator, 65_535).await] {
+            let request = Request::delete("http://site/mine").body(()).expect("a request");
+            let (head, body, _) = ask(stream, request).await;
+            assert_eq!((head.status(), body.as_slice()), (StatusCode::OK, &b"mine"[..]));
+        }
+        for (answer, mut body) in uploads {
+            body.send_data(Bytes::from_static(b"world"), true).expect("sent");
+            let (head, mut body) = answer.await.expect("an answer").into_parts();
+            assert_eq!(head.status, StatusCode::OK);
+            assert_eq!(body.data().await.expect("content").expect("content"), "taken");
+        }
+    });
+    assert!(origin.seen("/up").iter().all(|seen| seen.body == b"helloworld"));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use tests::{
-    Accelerator, Answer, Request, ScriptedOrigin, SlowDisk, accelerator::Setup, client::End,
+    Accelerator, Answer, Client, Request, ScriptedOrigin, SlowDisk, accelerator::Setup, client::End,
     content::content, eventually, on_one_core_and_on_two,
 };
 
@@ -19,6 +19,8 @@ on_one_core_and_on_two! {
     clients_of_one_object_are_sent_its_parts_at_once,
     what_is_asked_for_again_is_on_the_file,
     a_head_of_what_is_gone_in_part_is_the_origins,
+    slow_readers_of_large_objects_leave_room_to_others,
+    one_client_alone_reads_many_large_objects,
 }
 
 const MIB: usize = 1 << 20;
@@ -360,4 +362,69 @@ fn flip_all(file: &Path, wanted: &[u8]) {
     assert!(!places.is_empty(), "the film is on the file");
     places.into_iter().for_each(|at| bytes[at + 7] ^= 0x20);
     std::fs::write(file, &bytes).expect("a file");
+}
+
+/// Memory with room for sixteen parts, of all cores together.
+const MEMORY_OF_16: &str = "64MiB";
+const PARTS: usize = 16;
+
+/// An accelerator that has a film in parts on its file.
+fn with_film(origin: &ScriptedOrigin, file: &Path, cores: &str) -> Accelerator {
+    let setup = setup(origin, file, cores, MEMORY_OF_16).flag("--trusted-proxies", "127.0.0.1");
+    let running = setup.start().warm();
+    store(&running, origin, 1, &film(1, 0));
+    on_disk(&running);
+    running
+}
+
+/// Connections of a client that each ask for the film and read no more than the head; and what each head says of the
+/// cache.
+fn slow_readers(running: &Accelerator, address: &str, number: usize) -> (Vec<Client>, Vec<String>) {
+    let request = Request::get(&path(1)).header("X-Forwarded-For", address).bytes();
+    let reader = |_| {
+        let mut client = running.connect();
+        let _ = socket2::SockRef::from(client.stream()).set_recv_buffer_size(4096);
+        client.send(&request);
+        let said = client.head("GET").headers.joined("cache-status");
+        (client, said)
+    };
+    (0..number).map(reader).unzip()
+}
+
+/// One client has the film sent to many connections that do not read. Another client's ranges come from the file all the
+/// same: answers of the first give way.
+fn slow_readers_of_large_objects_leave_room_to_others(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, origin) = (directory.path().join("store"), origin());
+    let running = with_film(&origin, &file, cores);
+    let _slow = slow_readers(&running, "192.0.2.1", 3 * PARTS);
+    let refused = running.stat().count("limits.parts");
+    assert!(refused > 0, "the first client takes all that it may have");
+    let mut found = 0;
+    for number in 0..2 * PARTS {
+        let first = number * 3 * PART_BYTES;
+        let range = format!("bytes={first}-{}", first + 9);
+        let request = Request::get(&path(1)).header("Range", &range).header("X-Forwarded-For", "192.0.2.2");
+        let said = running.fetch(&request).head.headers.joined("cache-status");
+        found += usize::from(said.contains("hit"));
+    }
+    assert!(found >= PARTS, "{found} ranges of {} were found", 2 * PARTS);
+    let stat = running.stat();
+    assert!(stat.count("limits.parts_slowed") + stat.count("limits.parts_gave_way") > 0, "that is counted");
+}
+
+fn one_client_alone_reads_many_large_objects(cores: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, origin) = (directory.path().join("store"), origin());
+    let running = with_film(&origin, &file, cores);
+    let (_slow, said) = slow_readers(&running, "192.0.2.1", 4 * PARTS);
+    let found = said.iter().filter(|said| said.contains("hit")).count();
+    // While less than half is taken an answer has room for two parts.
+    let loops = cores.split(',').count();
+    let of_loop = PARTS / loops;
+    let expected = loops * (of_loop / 4 + of_loop / 2 - of_loop / 16);
+    assert!(found >= expected, "{found} answers came from the file, not {expected}");
+    let stat = running.stat();
+    let given_way = stat.count("limits.parts_slowed") + stat.count("limits.parts_gave_way");
+    assert_eq!(given_way, 0, "nobody else asks");
 }

@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    client_accounts::{KeptHead, client_of},
+    client_accounts::KeptHead,
     client_fin,
     config::Config,
     core::{Core, Scratch, with_core},
@@ -287,8 +287,7 @@ impl Connection {
     /// Answers a request that is not a hit; whether the connection can go on.
     async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd, draft: Draft) -> bool {
         self.client.watch.work();
-        // Each connection from this machine counts as a client of its own, told apart by the address of its watch.
-        let client = client_of(request.visitor.address, Arc::as_ptr(&self.client.watch) as u64);
+        let client = request.client_key();
         let kept_head = with_core(|core| KeptHead::new(&core.accounts, client, request.head_bytes()));
         let Some(kept_head) = kept_head else {
             with_core(|core| core.count(Counter::ClientsOverBytes));

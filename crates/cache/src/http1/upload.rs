@@ -280,7 +280,7 @@ fn gone(gone: Gone) -> Broken {
     with_core(|core| {
         core.count(match gone {
             Gone::Stalled => Counter::ClientsStalled,
-            Gone::Closed | Gone::Slow | Gone::Wanted => Counter::ClientsGone,
+            Gone::Closed | Gone::Slow | Gone::Wanted | Gone::GaveWay => Counter::ClientsGone,
         });
     });
     Broken::Gone

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     answer::{Answer, Length},
-    client_accounts::{StreamTask, client_of},
+    client_accounts::StreamTask,
     core::Core,
     counters::Counter,
     deliver::{self, Asked, Rest},
@@ -140,7 +140,7 @@ pub(super) fn answer(
             let trace = refresh.as_ref().and_then(|_| draft.trace());
             let begun = begin(core, multiplex, asker.stream, answer, (asked, draft), (text, blocks), now_ms)?;
             if let Some(unsent) = begun {
-                let client = client_of(visitor.address, asker.number.serial());
+                let client = visitor.client(&core.config.shared_networks);
                 let whose = (asker.number, client, None);
                 let finishing = finish(asker.number, asker.stream, unsent, None);
                 spawn(core, multiplex, (asker.stream, asker.is_whole), whose, finishing);
@@ -157,7 +157,7 @@ pub(super) fn answer(
             let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
             request.trace = draft.trace();
             let answering = answer_slowly(asker, Arc::new(request), state, fwd, draft);
-            let client = client_of(visitor.address, asker.number.serial());
+            let client = visitor.client(&core.config.shared_networks);
             let whose = (asker.number, client, Some(head_bytes));
             spawn(core, multiplex, (asker.stream, asker.is_whole), whose, answering);
             Ok(None)

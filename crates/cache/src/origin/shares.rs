@@ -30,9 +30,9 @@ impl Client {
     /// Nobody in particular.
     pub(crate) const NOBODY: Self = Self(None);
 
-    /// The client that an address belongs to.
-    pub(crate) fn at(address: IpAddr) -> Self {
-        Self((!address.to_canonical().is_loopback()).then(|| ClientKey::of(address)))
+    /// The client at an address, by its key in the accounts.
+    pub(crate) fn at(address: IpAddr, key: ClientKey) -> Self {
+        Self((!address.to_canonical().is_loopback()).then_some(key))
     }
 }
 
@@ -180,7 +180,8 @@ mod tests {
     use super::*;
 
     fn client(text: &str) -> Client {
-        Client::at(text.parse().expect("an address"))
+        let address = text.parse().expect("an address");
+        Client::at(address, ClientKey::of(address))
     }
 
     fn take(shares: &Shares, client: Client, most: usize) -> Vec<Share> {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::tail::{FRONT_BYTES, NotTaken, Tail};
 use crate::{
     bodies::{self, SharedBody},
-    core::{Arrival, Core, MAIL},
+    core::{Arrival, Core, MAIL, owner_of_mail},
     counters::Counter,
     head::{self, Fields},
     index::NewEntry,
@@ -30,6 +30,8 @@ pub(crate) struct Envelope {
     pub(crate) tail: Tail,
     /// The mail is whole, and subject and text were held against the rates.
     pub(crate) is_judged: bool,
+    /// The mail waits for the core of one of its inboxes.
+    pub(crate) waits_for_core: bool,
     /// What the log will say of it.
     pub(crate) draft: Draft,
 }
@@ -62,6 +64,8 @@ pub(crate) enum NotKept {
     TooLarge,
     /// Later there may be room.
     Room,
+    /// The core of one of the inboxes is far behind; later it may have caught up.
+    Behind,
     /// Mails that are not whole take all that they may.
     Full(Counter),
 }
@@ -171,6 +175,13 @@ impl Envelope {
     /// one. Once it is kept, the envelope's texts
     /// have gone with it; if it is refused, they are still here for another try.
     pub(crate) fn keep(&mut self, core: &Core, peer: IpAddr, now_ms: u64) -> Result<Kept, NotKept> {
+        let is_behind = self.is_for_core_behind(core);
+        if std::mem::replace(&mut self.waits_for_core, is_behind) != is_behind && is_behind {
+            core.count(Counter::CoreBehind);
+        }
+        if is_behind {
+            return Err(NotKept::Behind);
+        }
         self.tail.write(core, (peer, self.letter()), true)?;
         let raw_bytes = self.bytes();
         let Self { from, recipients, raw, tail, .. } = self;
@@ -193,6 +204,14 @@ impl Envelope {
         let arrivals = arrivals(core, from, recipients, &record);
         let record = (appended.location, record_bytes);
         Ok(Kept { ticket: appended.ticket, arrivals, record, parts, raw_bytes })
+    }
+}
+
+impl Envelope {
+    /// Returns whether too many messages wait for the core of one of the inboxes.
+    fn is_for_core_behind(&self, core: &Core) -> bool {
+        let named = self.recipients.iter().filter(|recipient| recipient.id != NO_NAME);
+        named.map(|recipient| owner_of_mail(recipient.id, core.cores)).any(|owner| core.is_far_behind(owner))
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
 /// 250: the mail is kept, as safely as was promised. The text before it is the mail's name.
 const KEPT: Reply = Reply::new(250, (2, 0, 0), "kept");
 const NO_ROOM: Reply = Reply::new(452, (4, 3, 1), "The store has no room now; later");
+const BEHIND: Reply = Reply::new(451, (4, 3, 2), "A part of the server does not keep up; later");
 const RECEIVING_FULL: Reply = Reply::new(452, (4, 3, 1), "Too many mails are being received; later");
 const ADDRESS_RECEIVING_FULL: Reply =
     Reply::new(452, (4, 3, 1), "Too many mails of your network are being received; later");
@@ -387,7 +388,7 @@ impl Session {
                 (1..lines).for_each(|_| reply.write(&mut turn.out));
                 return self.refuse(core, reply, turn);
             }
-            Err(NotKept::Room) => return Some(Stop::Room),
+            Err(NotKept::Room | NotKept::Behind) => return Some(Stop::Room),
         };
         if self.dialog.had_bare_line_ends() {
             core.count(Counter::BareLineEnds);
@@ -408,15 +409,22 @@ impl Session {
 
     /// There was no room in time. What is still to come of a mail that is not whole is no command: the session ends.
     pub(crate) fn give_up_mail(&mut self, core: &Core, turn: &mut Turn) -> Stop {
-        core.count(Counter::StoreFull);
+        let waits_for_core = self.envelope.as_ref().is_some_and(|envelope| envelope.waits_for_core);
+        let reply = if waits_for_core {
+            // Counted when it began to wait.
+            BEHIND
+        } else {
+            core.count(Counter::StoreFull);
+            NO_ROOM
+        };
         if !self.is_whole() {
-            self.refuse(core, NO_ROOM, turn);
+            self.refuse(core, reply, turn);
             return Stop::Close;
         }
         let recipients = self.envelope.as_ref().map_or(1, |envelope| envelope.recipients.len());
         let lines = if self.dialog.is_lmtp() { recipients } else { 1 };
-        (1..lines).for_each(|_| NO_ROOM.write(&mut turn.out));
-        self.refuse(core, NO_ROOM, turn);
+        (1..lines).for_each(|_| reply.write(&mut turn.out));
+        self.refuse(core, reply, turn);
         Stop::Read
     }
 

@@ -1,0 +1,65 @@
+//! What an answer prints, into memory that its client is charged for before it is printed.
+
+use std::{io, mem};
+
+use super::budget::Held;
+
+/// Room that is asked for at least.
+const ROOM_BYTES_MIN: usize = 16 * 1024;
+
+/// A buffer that grows within what its client may hold.
+pub(crate) struct Printer {
+    out: Vec<u8>,
+    held: Held,
+    /// A write was refused for want of room.
+    is_refused: bool,
+}
+
+impl Printer {
+    /// Nothing is printed yet; what is printed is charged to this, which holds nothing.
+    pub(crate) fn new(held: Held) -> Self {
+        Self { out: Vec::new(), held, is_refused: false }
+    }
+
+    /// Whether a write found no room, so that what is printed is not whole.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// What is printed, and what is held for it.
+    pub(crate) fn finish(self) -> (Vec<u8>, Held) {
+        (self.out, self.held)
+    }
+
+    /// Forgets what is printed, and gives its room back.
+    pub(crate) fn clear(&mut self) {
+        drop(mem::take(&mut self.out));
+        self.held.release();
+        self.is_refused = false;
+    }
+}
+
+impl io::Write for Printer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (len, room) = (self.out.len() + bytes.len(), self.out.capacity());
+        if len > room {
+            let doubled = len.max(2 * room).max(ROOM_BYTES_MIN);
+            let is_held = |held: &mut Held, to: usize| held.grow((to - room) as u64).is_ok();
+            let to = match () {
+                () if is_held(&mut self.held, doubled) => doubled,
+                () if is_held(&mut self.held, len) => len,
+                () => {
+                    self.is_refused = true;
+                    return Err(io::ErrorKind::OutOfMemory.into());
+                }
+            };
+            self.out.reserve_exact(to - self.out.len());
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
