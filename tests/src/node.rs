@@ -18,9 +18,10 @@ pub fn source_tree() -> PathBuf {
 /// If it cannot be made.
 #[must_use]
 pub fn artifacts(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a process knows its own file");
-    // target/PROFILE/deps/NAME
-    let target = test.ancestors().nth(3);
+    let program = std::env::current_exe().expect("a process knows its own file");
+    // target/PROFILE/deps/NAME of a test, target/PROFILE/NAME of a program
+    let profile = program.ancestors().skip(1).find(|directory| !directory.ends_with("deps"));
+    let target = profile.and_then(std::path::Path::parent);
     let directory = target.expect("tests run from the target directory").join(name);
     fs::create_dir_all(&directory).expect("a directory");
     directory

@@ -28,6 +28,7 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
+    #[cold]
     fn take(&mut self) -> Vec<u8> {
         let chunk = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES));
         self.lent += chunk.capacity();
@@ -112,16 +113,28 @@ impl Outbox {
     }
 
     /// The chunk to append `bytes` bytes to, a chunk's worth at most; the caller appends exactly so many.
-    #[inline]
-    pub(crate) fn chunk(&mut self, chunks: &mut Chunks, bytes: usize) -> &mut Vec<u8> {
+    #[inline(always)]
+    fn chunk(&mut self, chunks: &mut Chunks, bytes: usize) -> &mut Vec<u8> {
+        self.chunk_for(chunks, bytes, 1).0
+    }
+
+    /// The chunk to append up to `count` pieces of `bytes` bytes to, each a chunk's worth at most, and how many of them the
+    /// chunk has room for: one at least. The caller appends exactly so many.
+    #[inline(always)]
+    pub(crate) fn chunk_for(
+        &mut self,
+        chunks: &mut Chunks,
+        bytes: usize,
+        count: usize,
+    ) -> (&mut Vec<u8>, usize) {
         if !self.has_room(bytes) {
             self.chunks.push_back(chunks.take());
         }
-        self.bytes += bytes;
-        match self.chunks.back_mut() {
-            Some(chunk) => chunk,
-            None => unreachable!("a chunk was added"),
-        }
+        let Some(chunk) = self.chunks.back_mut() else { unreachable!("a chunk was added") };
+        // A division takes as long as the rest of a single message's way.
+        let fitting = if count == 1 { 1 } else { ((chunk.capacity() - chunk.len()) / bytes).min(count) };
+        self.bytes += fitting * bytes;
+        (chunk, fitting)
     }
 
     /// Appends bytes, over as many chunks as they need.
@@ -220,6 +233,34 @@ mod tests {
             }
             prop_assert!(twin.is_empty() && outbox.chunks.is_empty() && outbox.front().is_empty());
             prop_assert_eq!(chunks.lent(), 0);
+        }
+
+        /// Pieces of one size, as many at a time as a chunk has room for: the same bytes in the same order, over full chunks.
+        #[test]
+        fn pieces_fill_chunks_one_after_another(bytes in 1_usize..20_000, count in 1_usize..2_000, before in 0_usize..90_000) {
+            let count = count.min(1 + 400_000 / bytes);
+            let (mut outbox, mut chunks) = (Outbox::default(), Chunks::default());
+            outbox.append(&mut chunks, &vec![0; before]);
+            let mut left = count;
+            while left > 0 {
+                let (chunk, fitting) = outbox.chunk_for(&mut chunks, bytes, left);
+                prop_assert!((1..=left).contains(&fitting));
+                for _ in 0..fitting {
+                    chunk.resize(chunk.len() + bytes, (left % 251) as u8 + 1);
+                    left -= 1;
+                }
+                prop_assert!(chunk.len() <= chunk.capacity() && chunk.capacity() < 2 * CHUNK_BYTES);
+                prop_assert!(left == 0 || chunk.capacity() - chunk.len() < bytes, "the next chunk was begun too soon");
+            }
+            prop_assert_eq!(outbox.bytes(), before + count * bytes);
+            let mut got = Vec::new();
+            while !outbox.is_empty() {
+                got.extend_from_slice(outbox.front());
+                outbox.written(&mut chunks, outbox.front().len());
+            }
+            let mut expected = vec![0; before];
+            (1..=count).rev().for_each(|left| expected.resize(expected.len() + bytes, (left % 251) as u8 + 1));
+            prop_assert!(got == expected);
         }
 
         /// Against a list of who appended what: never fewer bytes of answers than wait, never more than wait in all,

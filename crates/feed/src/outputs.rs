@@ -372,19 +372,23 @@ fn pour(
     count: usize,
 ) {
     let bytes = line.len() + run.stride - tail_at;
-    for message in run.bytes.chunks_exact(run.stride).take(count) {
-        let tail = &message[tail_at..];
-        if bytes >= LENT_BYTES_MIN {
-            // Not through a chunk: a long message is written from where it lies, to each of its consumers.
-            counters.add(Counter::Writes, connection.lend(chunks, line, tail));
-            continue;
-        }
+    let mut messages = run.bytes.chunks_exact(run.stride).take(count);
+    if bytes >= LENT_BYTES_MIN {
+        // Not through a chunk: a long message is written from where it lies, to each of its consumers.
+        messages.for_each(|message| {
+            counters.add(Counter::Writes, connection.lend(chunks, line, &message[tail_at..]));
+        });
+        return;
+    }
+    while messages.len() > 0 {
         if !connection.outbox.has_room(bytes) && !connection.is_blocked {
             counters.add(Counter::Writes, connection.flush(chunks));
         }
-        let chunk = connection.outbox.chunk(chunks, bytes);
-        chunk.extend_from_slice(line);
-        chunk.extend_from_slice(tail);
+        let (chunk, fitting) = connection.outbox.chunk_for(chunks, bytes, messages.len());
+        for message in messages.by_ref().take(fitting) {
+            chunk.extend_from_slice(line);
+            chunk.extend_from_slice(&message[tail_at..]);
+        }
     }
 }
 

@@ -16,19 +16,25 @@ use std::{
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tests::siege::{
-    Target, Until,
+    Part, Target, Until,
     attacks::{self, ATTACKS},
     honest::{self, KINDS, Met},
+    origin::Origin,
+    peers::Peer,
     server::{self, Server},
 };
 
 const USAGE: &str = "\
 siege: attackers of every port at once, and honest clients beside them
 
-  siege run [--seconds 60] [--pairs 9] [--only NAME]…    against `nighttrain serve` with default limits: memory, what was
-                                                         lost, which limits were hit, and how long honest clients wait
+  siege run [--seconds 60] [--pairs 9] [--peers 3] [--only NAME]…
+                                                         against `nighttrain serve` with default limits: memory beside the
+                                                         sum of bounds that `nighttrain check` prints, what was lost,
+                                                         which limits were hit, and how long honest clients wait
                                                          beside the attackers and beside a program that only burns as
-                                                         much of the processors, in turn
+                                                         much of the processors, in turn; then, as often as --peers
+                                                         says, the feed and nats-server, the accelerator and Varnish,
+                                                         each alone and beside the attackers of its part, in turn
   siege attack --seconds 60 [--only NAME]… [--cache|--feed|--monitor|--smtp|--pages|--admin HOST:PORT]…
                                                          the attackers alone, against whatever listens there
   siege against --pid PID --seconds 60 [--only NAME]… [--feed|--smtp|… HOST:PORT]…
@@ -37,8 +43,6 @@ siege: attackers of every port at once, and honest clients beside them
   siege list                                             what they do
 ";
 
-/// What serve may hold beside its files, all of its default budgets in use at once and what the allocator keeps of them.
-const MEMORY_BYTES_MAX: u64 = 512 << 20;
 /// Time that work for a client may go on after the client has left: the 2 s of a render on a processor that others
 /// share, with several of them queued.
 const LEFT: Duration = Duration::from_secs(10);
@@ -52,6 +56,8 @@ const LOOK: Duration = Duration::from_millis(100);
 struct Arguments {
     seconds: u64,
     pairs: usize,
+    /// Rounds beside peers.
+    peers: usize,
     only: Vec<String>,
     target: Target,
     /// The server that `against` is about.
@@ -61,14 +67,22 @@ struct Arguments {
 }
 
 fn arguments(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut all =
-        Arguments { seconds: 60, pairs: 9, only: Vec::new(), target: Target::default(), pid: 0, load: 0.0 };
+    let mut all = Arguments {
+        seconds: 60,
+        pairs: 9,
+        peers: 3,
+        only: Vec::new(),
+        target: Target::default(),
+        pid: 0,
+        load: 0.0,
+    };
     while let Some(name) = given.next() {
         let value = given.next().ok_or_else(|| format!("{name} needs a value"))?;
         let wrong = || format!("{name} {value}: not what {name} takes");
         match name.as_str() {
             "--seconds" => all.seconds = value.parse().map_err(|_| wrong())?,
             "--pairs" => all.pairs = value.parse().map_err(|_| wrong())?,
+            "--peers" => all.peers = value.parse().map_err(|_| wrong())?,
             "--pid" => all.pid = value.parse().map_err(|_| wrong())?,
             "--load" => all.load = value.parse().map_err(|_| wrong())?,
             "--only" if ATTACKS.iter().any(|attack| attack.name == value) => all.only.push(value),
@@ -93,6 +107,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    // Crowds of attackers and the origin's connections need them.
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("up to the hard limit");
     match command.as_str() {
         "list" => ATTACKS.iter().for_each(|attack| println!("{:<16} {}", attack.name, attack.tries)),
         "attack" => attack(&all),
@@ -122,9 +140,6 @@ fn main() -> ExitCode {
 }
 
 fn attack(all: &Arguments) {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    setrlimit(Resource::Nofile, limit).expect("up to the hard limit");
     println!(
         "{:<16} {:>9} {:>9} {:>9} {:>11} {:>10} {:>10}",
         "attack", "opened", "refused", "ended", "MiB taken", "lived ms", "longest"
@@ -185,6 +200,10 @@ type AllMet = [(&'static str, Met); KINDS.len()];
 struct Spell {
     met: AllMet,
     memory_bytes: u64,
+    /// The sum of bounds that the program promises.
+    promised_bytes: u64,
+    /// Event streams that the origin still has to keep open although nobody listens.
+    open_streams: usize,
     hit: Vec<(String, f64)>,
     said: String,
     load: f64,
@@ -201,7 +220,8 @@ fn beside_honest(
     load: f64,
     memory: impl Fn() -> u64,
 ) -> Result<(AllMet, u64, String), String> {
-    let mut process = other(beside, all, (beside == "attack").then_some(target), load);
+    let mut process =
+        (beside != "nobody").then(|| other(beside, all, (beside == "attack").then_some(target), load));
     let until = Until::after(Duration::from_secs(all.seconds));
     let (met, memory_bytes) = thread::scope(|scope| {
         let honest = scope.spawn(|| honest::run(target, &until));
@@ -213,9 +233,11 @@ fn beside_honest(
         (honest.join().expect("no panic"), memory_bytes)
     });
     let mut said = String::new();
-    let heard = process.stdout.take().expect("piped").read_to_string(&mut said);
-    let ended = process.wait();
-    heard.and(ended).map_err(|error| error.to_string())?;
+    if let Some(mut process) = process.take() {
+        let heard = process.stdout.take().expect("piped").read_to_string(&mut said);
+        let ended = process.wait();
+        heard.and(ended).map_err(|error| error.to_string())?;
+    }
     Ok((met, memory_bytes, said))
 }
 
@@ -230,8 +252,8 @@ fn against(all: &Arguments) -> Result<bool, String> {
     Ok(runs)
 }
 
-fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
-    let mut server = Server::start();
+fn spell(all: &Arguments, origin: &Origin, beside: &str, load: f64) -> Result<Spell, String> {
+    let mut server = Server::start(origin);
     let before = server.counters()?;
     let cpu_before = children_cpu();
     let target = server.target;
@@ -242,6 +264,7 @@ fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
     let busy = server.busy_threads(BUSY_LOOK);
     let busy = busy.into_iter().filter(|thread| AT_ONES_WISH.iter().any(|name| thread.starts_with(name)));
     let busy = busy.collect();
+    let open_streams = origin.open_streams();
     if !server.is_running() {
         return Err("the server has ended".to_owned());
     }
@@ -260,7 +283,8 @@ fn spell(all: &Arguments, beside: &str, load: f64) -> Result<Spell, String> {
         .filter(|(more, name)| *more > 0.0 && is_limit(name) && !name.contains("_bucket"))
         .map(|(more, name)| (name, more))
         .collect();
-    Ok(Spell { met, memory_bytes, hit, said, load, busy })
+    let promised_bytes = server.promised_bytes;
+    Ok(Spell { met, memory_bytes, promised_bytes, open_streams, hit, said, load, busy })
 }
 
 /// Processor seconds of the children that were waited for.
@@ -274,7 +298,11 @@ fn children_cpu() -> f64 {
     (ticks(13) + ticks(14)) / 100.0
 }
 
-const HEAD: &str = "pair  memory MiB  burned          pages             messages                mails               echoes\n";
+/// The table's head.
+fn head() -> String {
+    let kinds: String = KINDS.iter().map(|kind| format!(" {kind:>20}")).collect();
+    format!("pair  memory MiB  burned{kinds}\n")
+}
 
 /// A pair's row of the table.
 fn row(pair: usize, under_siege: &Spell, beside_burner: &Spell) -> String {
@@ -286,19 +314,107 @@ fn row(pair: usize, under_siege: &Spell, beside_burner: &Spell) -> String {
     row + "\n"
 }
 
+/// What each of a part's honest clients waited, at one server: alone, and beside the attackers of the part.
+struct Beside {
+    name: &'static str,
+    alone: AllMet,
+    attacked: AllMet,
+    memory_bytes: u64,
+}
+
+/// Ours and its peer under the attacks of a part, in turn; `None`: the peer is not there.
+fn beside_peer(all: &Arguments, origin: &Origin, part: Part) -> Result<Option<[Beside; 2]>, String> {
+    let Some(peer) = Peer::start(part, origin) else { return Ok(None) };
+    let (alone, ..) = beside_honest(all, "nobody", &peer.target, 0.0, || 0)?;
+    let memory = || peer.memory_bytes();
+    let (attacked, memory_bytes, said) = beside_honest(all, "attack", &peer.target, 0.0, memory)?;
+    println!("{}: the attackers\n{said}", peer.name);
+    let theirs = Beside { name: peer.name, alone, attacked, memory_bytes };
+    drop(peer);
+    let mut server = Server::start(origin);
+    let target = server.target.only(part);
+    let (alone, ..) = beside_honest(all, "nobody", &target, 0.0, || 0)?;
+    let (attacked, memory_bytes, said) =
+        beside_honest(all, "attack", &target, 0.0, || server.memory_bytes())?;
+    println!("nighttrain: the same attackers\n{said}");
+    if !server.is_running() {
+        return Err("the server has ended".to_owned());
+    }
+    Ok(Some([Beside { name: "nighttrain", alone, attacked, memory_bytes }, theirs]))
+}
+
+/// Holds each part against its peer, and says where the peer's honest clients waited less. That is no failure: how long
+/// they wait depends on the machine, and the peer may have ended the attackers that ours waits for.
+fn beside_peers(all: &Arguments, origin: &Origin) -> Result<(), String> {
+    for (part, kinds) in [(Part::Feed, ["messages", "flow"]), (Part::Cache, ["pages", "passes"])] {
+        let mut p99: [[Vec<u64>; 2]; 2] = Default::default();
+        for round in 1..=all.peers {
+            let Some(both) = beside_peer(all, origin, part)? else { break };
+            println!("round {round}, p50 / p99 in ms, alone and beside the attackers of this part");
+            for (server, p99) in both.iter().zip(&mut p99) {
+                for (kind, p99) in kinds.iter().zip(p99) {
+                    let of = |met: &AllMet| {
+                        let (_, met) = met.iter().find(|(its, _)| its == kind).expect("a kind");
+                        let ms = |share| met.quantile_us(share) as f64 / 1000.0;
+                        let text = format!("{:.2} / {:.2}", ms(0.5), ms(0.99));
+                        (text, met.quantile_us(0.99), met.failed, met.lost, met.waits_us.len())
+                    };
+                    let ((alone, ..), (attacked, us, failed, lost, in_time)) =
+                        (of(&server.alone), of(&server.attacked));
+                    println!(
+                        "  {:<12} {kind:<9} {alone:>18} {attacked:>20}; {in_time} in time, {failed} failed, {lost} lost, \
+                         memory at most {} MiB",
+                        server.name,
+                        server.memory_bytes >> 20
+                    );
+                    // A server that answers nobody in time is no quick one.
+                    p99.push(if in_time > 0 { us } else { u64::MAX });
+                }
+            }
+        }
+        for (at, kind) in kinds.into_iter().enumerate() {
+            let median = |server: usize| {
+                let mut all = p99[server][at].clone();
+                all.sort_unstable();
+                all.get(all.len() / 2).copied()
+            };
+            let (Some(ours), Some(theirs)) = (median(0), median(1)) else { continue };
+            let verdict = if ours <= theirs { "met" } else { "not met" };
+            let ms = |us: u64| us as f64 / 1000.0;
+            println!(
+                "{kind}: p99 beside the attackers {:.2} ms, the peer's {:.2} ms: {verdict}",
+                ms(ours),
+                ms(theirs)
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Whether all held that was to hold.
 fn run(all: &Arguments) -> Result<bool, String> {
+    let origin = Origin::start();
     let mut ratios: [Vec<f64>; KINDS.len()] = Default::default();
     let mut to_echoes = ratios.clone();
     let mut failed = Vec::new();
     let mut table = String::new();
     for pair in 1..=all.pairs.max(1) {
-        let under_siege = spell(all, "attack", 0.0)?;
+        let under_siege = spell(all, &origin, "attack", 0.0)?;
         println!("pair {pair}: the attackers\n{}", under_siege.said);
         show(&under_siege.met, under_siege.memory_bytes);
         under_siege.hit.iter().for_each(|(name, more)| println!("  {more:>12} {name}"));
-        if under_siege.memory_bytes > MEMORY_BYTES_MAX {
-            failed.push(format!("pair {pair}: {} MiB of memory", under_siege.memory_bytes >> 20));
+        if under_siege.memory_bytes > under_siege.promised_bytes {
+            failed.push(format!(
+                "pair {pair}: {} MiB of memory, where `nighttrain check` says {} MiB",
+                under_siege.memory_bytes >> 20,
+                under_siege.promised_bytes >> 20
+            ));
+        }
+        if under_siege.open_streams > 0 {
+            failed.push(format!(
+                "pair {pair}: {} event streams of clients that have gone are held at the origin",
+                under_siege.open_streams
+            ));
         }
         for thread in &under_siege.busy {
             failed.push(format!("pair {pair}: {thread} works for nobody"));
@@ -311,7 +427,7 @@ fn run(all: &Arguments) -> Result<bool, String> {
         if all.pairs == 0 {
             break;
         }
-        let beside_burner = spell(all, "burn", under_siege.load)?;
+        let beside_burner = spell(all, &origin, "burn", under_siege.load)?;
         println!("pair {pair}: beside who burns {:.2} processors", under_siege.load);
         show(&beside_burner.met, beside_burner.memory_bytes);
         for ((ratios, (_, under)), (_, beside)) in
@@ -326,8 +442,11 @@ fn run(all: &Arguments) -> Result<bool, String> {
         }
         table += &row(pair, &under_siege, &beside_burner);
     }
+    if all.pairs > 0 {
+        beside_peers(all, &origin)?;
+    }
     if !table.is_empty() {
-        println!("honest p99, ms: beside the attackers / beside the burner\n{HEAD}{table}");
+        println!("honest p99, ms: beside the attackers / beside the burner\n{}{table}", head());
     }
     let median = |mut ratios: Vec<f64>| {
         ratios.sort_unstable_by(f64::total_cmp);

@@ -10,7 +10,7 @@ use std::{
 use super::{
     Target, Until,
     crowd::{Tally, hold},
-    http2, mail,
+    http2, mail, origins,
 };
 use crate::{connections::connect_from, mail::Smtp};
 
@@ -45,6 +45,13 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "feed-refusing", tries: "groups whose members all refuse", run: feed_refusing },
     Attack { name: "feed-groups", tries: "thousands of groups at one subject", run: feed_groups },
     Attack { name: "feed-tokens", tries: "patterns of six hundred tokens", run: feed_tokens },
+    Attack {
+        name: "feed-silent",
+        tries: "one subscription to everything that reads nothing",
+        run: feed_silent,
+    },
+    Attack { name: "feed-kept", tries: "patterns of six hundred tokens, all kept", run: feed_kept },
+    Attack { name: "feed-holders", tries: "messages of 60 KiB, never finished", run: feed_holders },
     Attack { name: "web-empty", tries: "frames without payload", run: web_empty },
     Attack { name: "web-unfinished", tries: "frames of 4 MiB that do not end", run: web_unfinished },
     Attack { name: "web-idle", tries: "connections without a handshake", run: web_idle },
@@ -74,6 +81,12 @@ pub const ATTACKS: &[Attack] = &[
         tries: "mails to a hundred whom nobody has met, each",
         run: mail::strangers,
     },
+    Attack { name: "mail-marks", tries: "read marks of others' mails, and deletions", run: mail::marks },
+    Attack {
+        name: "pages-live",
+        tries: "event streams and waits from eight addresses",
+        run: mail::live_pages,
+    },
     Attack {
         name: "pages-heads",
         tries: "heads of requests of 400 KB, never finished",
@@ -93,6 +106,24 @@ pub const ATTACKS: &[Attack] = &[
     },
     Attack { name: "cache-slow-read", tries: "a thousand that read a byte a second", run: cache_slow_read },
     Attack { name: "cache-slow-write", tries: "a thousand that send a byte a second", run: cache_slow_write },
+    Attack { name: "origin-slow", tries: "pages that take the origin long", run: origins::slow },
+    Attack {
+        name: "origin-uploads",
+        tries: "uploads that stop after their first byte",
+        run: origins::uploads,
+    },
+    Attack {
+        name: "origin-ranges",
+        tries: "single bytes far apart, and of a body without end",
+        run: origins::ranges,
+    },
+    Attack { name: "origin-keys", tries: "one path with ever another query", run: origins::keys },
+    Attack { name: "origin-leavers", tries: "event streams that are opened and left", run: origins::leavers },
+    Attack {
+        name: "h2-slow-pages",
+        tries: "a hundred slow pages on each connection",
+        run: http2::slow_pages,
+    },
     Attack { name: "h2-rapid-reset", tries: "streams that are opened and given up", run: http2::rapid_reset },
     Attack {
         name: "h2-made-reset",
@@ -224,6 +255,32 @@ fn feed_stuck(target: &Target, until: &Until) -> Option<Tally> {
     Some(hold(target.feed?, 8, until, |member| match member.number {
         0..4 => member.finish(everything.as_bytes()),
         _ => member.pump_behind(CONNECT.as_bytes(), flood.as_bytes()),
+    }))
+}
+
+/// What fills its backlog are honest messages.
+fn feed_silent(target: &Target, until: &Until) -> Option<Tally> {
+    let everything = format!("{CONNECT}SUB > 1\r\n");
+    Some(hold(target.feed?, 1, until, |member| member.finish(everything.as_bytes())))
+}
+
+/// Thirty thousand of them once took 1.7 GiB.
+fn feed_kept(target: &Target, until: &Until) -> Option<Tally> {
+    let path = "k.".repeat(600);
+    let mut patterns = String::from(CONNECT);
+    (0..4000).for_each(|n| patterns += &format!("SUB {n}.{path}end {n}\r\n"));
+    Some(hold(target.feed?, 8, until, |member| {
+        member.finish(patterns.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+/// Many that hold a little each once kept every honest message of 100 KiB out.
+fn feed_holders(target: &Target, until: &Until) -> Option<Tally> {
+    let begun = format!("{CONNECT}PUB held 61441\r\n{}", "x".repeat(61_440));
+    Some(hold(target.feed?, 2000, until, |member| {
+        member.finish(begun.as_bytes())?;
+        member.sip(4096)
     }))
 }
 

@@ -8,9 +8,12 @@ use std::{
 };
 
 use super::Until;
+use crate::connections::connect_from;
 
 /// Between two rounds over the crowd.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Time that an attempt to connect may take.
+const CONNECT_WITHIN: Duration = Duration::from_millis(100);
 /// Connections made in a round at most: a refusal is not answered by a storm of attempts.
 const CONNECTS_A_ROUND: usize = 32;
 
@@ -107,6 +110,26 @@ impl Member {
         Ok(())
     }
 
+    /// Writes `bytes` whole, and again after each `rounds` rounds.
+    ///
+    /// # Errors
+    /// As [`Self::pump`].
+    pub fn pump_once_each(&mut self, bytes: &[u8], rounds: u64) -> io::Result<()> {
+        let due = (self.age / rounds + 1) * bytes.len() as u64;
+        while self.written < due {
+            match self.stream.write(&bytes[self.at..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.written += written as u64;
+                    self.at = (self.at + written) % bytes.len();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Reads at most `most` bytes and forgets them.
     ///
     /// # Errors
@@ -133,6 +156,30 @@ pub fn hold(
     address: SocketAddr,
     count: usize,
     until: &Until,
+    what: impl FnMut(&mut Member) -> io::Result<()>,
+) -> Tally {
+    hold_by(|_| TcpStream::connect_timeout(&address, CONNECT_WITHIN), count, until, what)
+}
+
+/// The same from many addresses of this machine: `addresses` of them in turn.
+pub fn hold_from_many(
+    address: SocketAddr,
+    addresses: u8,
+    count: usize,
+    until: &Until,
+    what: impl FnMut(&mut Member) -> io::Result<()>,
+) -> Tally {
+    let connect = |number: usize| {
+        let last = u8::try_from(number % usize::from(addresses)).expect("below a byte");
+        connect_from([127, 0, 1, last + 1], address)
+    };
+    hold_by(connect, count, until, what)
+}
+
+fn hold_by(
+    connect: impl Fn(usize) -> io::Result<TcpStream>,
+    count: usize,
+    until: &Until,
     mut what: impl FnMut(&mut Member) -> io::Result<()>,
 ) -> Tally {
     let mut tally = Tally::default();
@@ -145,7 +192,7 @@ pub fn hold(
                 None if connects == CONNECTS_A_ROUND || until.is_over() => continue,
                 None => {
                     connects += 1;
-                    let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) else {
+                    let Ok(stream) = connect(number) else {
                         tally.refused += 1;
                         continue;
                     };

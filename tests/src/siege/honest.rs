@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Target, Until,
+    Target, Until, origin,
     server::{connect_as_guest, get},
 };
 use crate::mail::Smtp;
@@ -51,10 +51,11 @@ impl Met {
 }
 
 /// Kinds of honest clients.
-pub const KINDS: [&str; 4] = ["pages", "messages", "mails", "echoes"];
+pub const KINDS: [&str; 6] = ["pages", "passes", "messages", "flow", "mails", "echoes"];
 
-/// Pages of the accelerator, messages and mails until it is over, nothing of a part that the target lacks; and echoes of a
-/// server of our own that nobody attacks: what whoever has a question and an answer waits for the processors meanwhile.
+/// Pages of the accelerator, stored and passed on, messages and mails until it is over, nothing of a part that the target
+/// lacks; and echoes of a server of our own that nobody attacks: the time that a question and its answer wait for the
+/// processors meanwhile.
 ///
 /// # Panics
 /// If a client does.
@@ -63,10 +64,13 @@ pub fn run(target: &Target, until: &Until) -> [(&'static str, Met); KINDS.len()]
     let Target { cache, feed, smtp, pages: inboxes, .. } = *target;
     thread::scope(|scope| {
         let echoes = Some(scope.spawn(|| echoes(until)));
-        let pages = cache.map(|cache| scope.spawn(move || pages(cache, until)));
-        let messages = feed.map(|feed| scope.spawn(move || messages(feed, until)));
+        let stored =
+            cache.map(|cache| scope.spawn(move || pages(cache, "/about", &cache.to_string(), until)));
+        let passes = cache.map(|cache| scope.spawn(move || pages(cache, "/page", origin::HOST, until)));
+        let messages = feed.map(|feed| scope.spawn(move || messages(feed, &SMALL, until)));
+        let flow = feed.map(|feed| scope.spawn(move || self::messages(feed, &FLOW, until)));
         let mails = smtp.map(|smtp| scope.spawn(move || mails(smtp, inboxes, until)));
-        let mut clients = [pages, messages, mails, echoes].into_iter();
+        let mut clients = [stored, passes, messages, flow, mails, echoes].into_iter();
         KINDS.map(|kind| {
             let client = clients.next().flatten();
             (kind, client.map(|client| client.join().expect("no panic").noted()).unwrap_or_default())
@@ -104,12 +108,12 @@ fn echoes(until: &Until) -> Met {
 }
 
 /// One page again and again, over one connection while it lasts.
-fn pages(address: SocketAddr, until: &Until) -> Met {
+fn pages(address: SocketAddr, path: &str, host: &str, until: &Until) -> Met {
     let mut met = Met::default();
     let mut connection: Option<BufReader<TcpStream>> = None;
     while !until.is_over() {
         let start = Instant::now();
-        match page(&mut connection, address) {
+        match page(&mut connection, address, path, host) {
             Ok(()) => met.waits_us.push(micros(start)),
             Err(_) => {
                 met.failed += 1;
@@ -121,7 +125,12 @@ fn pages(address: SocketAddr, until: &Until) -> Met {
     met
 }
 
-fn page(connection: &mut Option<BufReader<TcpStream>>, address: SocketAddr) -> io::Result<()> {
+fn page(
+    connection: &mut Option<BufReader<TcpStream>>,
+    address: SocketAddr,
+    path: &str,
+    host: &str,
+) -> io::Result<()> {
     let stream = match connection {
         Some(stream) => stream,
         None => {
@@ -130,7 +139,7 @@ fn page(connection: &mut Option<BufReader<TcpStream>>, address: SocketAddr) -> i
             connection.insert(BufReader::new(stream))
         }
     };
-    write!(stream.get_mut(), "GET /about HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+    write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")?;
     let (mut length, mut line, mut is_ok) = (None, String::new(), false);
     loop {
         line.clear();
@@ -152,15 +161,32 @@ fn page(connection: &mut Option<BufReader<TcpStream>>, address: SocketAddr) -> i
     Ok(())
 }
 
-/// A producer and a consumer, each message with its number and its time: none may be missing while both are connected.
-fn messages(address: SocketAddr, until: &Until) -> Met {
+/// Messages of one producer and one consumer.
+struct Messages {
+    subject: &'static str,
+    bytes: usize,
+    /// Time between the moments at which two messages are due.
+    every: Duration,
+}
+
+const SMALL: Messages = Messages { subject: "honest.siege", bytes: 64, every: PAUSE };
+/// Enough to fill the backlog of a consumer that reads nothing: 8 MB a second.
+const FLOW: Messages =
+    Messages { subject: "honest.flow", bytes: 100 * 1024, every: Duration::from_micros(12_500) };
+
+/// A producer and a consumer, each message with its number and the time at which it was due: none may be missing while
+/// both are connected. A late message delays those behind it, and they count from when they were due.
+fn messages(address: SocketAddr, of: &Messages, until: &Until) -> Met {
     let mut met = Met::default();
     let begun = Instant::now();
     let connect = || -> io::Result<BufReader<TcpStream>> {
         let stream = connect_as_guest(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(BufReader::new(stream))
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(BufReader::with_capacity(64 << 10, stream))
     };
+    let Messages { subject, bytes, every } = *of;
+    let mut message_bytes = Vec::with_capacity(bytes + 256);
     'connected: while !until.is_over() {
         let (Ok(mut consumer), Ok(mut producer)) = (connect(), connect()) else {
             met.failed += 1;
@@ -168,17 +194,23 @@ fn messages(address: SocketAddr, until: &Until) -> Met {
             continue;
         };
         let greeting = b"CONNECT {\"verbose\":false}\r\n";
-        let subscribe = b"CONNECT {\"verbose\":false}\r\nSUB honest.siege 1\r\nPING\r\n";
-        if consumer.get_mut().write_all(subscribe).and_then(|()| pong(&mut consumer)).is_err()
+        let subscribe = format!("CONNECT {{\"verbose\":false}}\r\nSUB {subject} 1\r\nPING\r\n");
+        if consumer.get_mut().write_all(subscribe.as_bytes()).and_then(|()| pong(&mut consumer)).is_err()
             || producer.get_mut().write_all(greeting).is_err()
         {
             met.failed += 1;
             continue;
         }
         let mut expected = 0_u64;
+        let mut due = Instant::now();
         while !until.is_over() {
-            let body = format!("{expected} {}", micros(begun));
-            let sent = write!(producer.get_mut(), "PUB honest.siege {}\r\n{body}\r\n", body.len());
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            let head = format!("{expected} {} ", due.duration_since(begun).as_micros());
+            message_bytes.clear();
+            message_bytes.extend_from_slice(format!("PUB {subject} {bytes}\r\n{head}").as_bytes());
+            message_bytes.resize(message_bytes.len() + bytes - head.len(), b'.');
+            message_bytes.extend_from_slice(b"\r\n");
+            let sent = producer.get_mut().write_all(&message_bytes);
             let (Ok(()), Ok(heard)) = (sent, message(&mut consumer)) else {
                 met.failed += 1;
                 continue 'connected;
@@ -191,7 +223,7 @@ fn messages(address: SocketAddr, until: &Until) -> Met {
             met.lost += number - expected;
             met.waits_us.push(micros(begun).saturating_sub(at));
             expected = number + 1;
-            thread::sleep(PAUSE);
+            due += every;
         }
     }
     met

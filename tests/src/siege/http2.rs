@@ -3,6 +3,7 @@
 use super::{
     Target, Until,
     crowd::{Tally, hold},
+    origin,
 };
 
 const DATA: u8 = 0;
@@ -143,4 +144,20 @@ pub(super) fn tiny_windows(target: &Target, until: &Until) -> Option<Tally> {
     let first = [greeting(&[(4, 1)]), asked.collect()].concat();
     let opened = numbers().flat_map(|stream| frame(WINDOW_UPDATE, 0, stream, &1_u32.to_be_bytes()));
     flood(target, until, &first, &opened.collect::<Vec<_>>())
+}
+
+/// A hundred pages on each of 101 connections once left no room for anybody else's misses.
+pub(super) fn slow_pages(target: &Target, until: &Until) -> Option<Tally> {
+    let asked = |member: usize| {
+        let ask = |stream| {
+            let block = ask("GET", &format!("/slow?{member}-{stream}"), origin::HOST);
+            frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
+        };
+        [greeting(&[]), streams().take(100).flat_map(ask).collect()].concat()
+    };
+    let all: Vec<Vec<u8>> = (0..101).map(asked).collect();
+    Some(hold(target.cache?, all.len(), until, |member| {
+        member.finish(&all[member.number])?;
+        member.sip(4096)
+    }))
 }

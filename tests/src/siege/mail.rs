@@ -5,7 +5,7 @@ use std::{net::SocketAddr, thread, time::Duration};
 use super::{
     Target, Until,
     attacks::{ask, send},
-    crowd::{Tally, hold},
+    crowd::{Tally, hold, hold_from_many},
 };
 
 /// Time between two attempts to deliver a mail beside all others.
@@ -115,5 +115,39 @@ pub(super) fn request_heads(target: &Target, until: &Until) -> Option<Tally> {
     Some(hold(address, 200, until, |member| {
         member.finish(head.as_bytes())?;
         member.sip(64)
+    }))
+}
+
+/// A visitor marks what `smtp-flood` delivers as read, as unread, and deletes some of it.
+pub(super) fn marks(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.pages?;
+    let ask = |method: &str, inbox: usize, body: &str| {
+        format!(
+            "{method} /inbox/flood{inbox}@night.test/api/v1/messages HTTP/1.1\r\nHost: {address}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let asked: String = (0..16)
+        .map(|inbox| {
+            let last = if inbox == 0 { ask("DELETE", inbox, "{}") } else { String::new() };
+            ask("PUT", inbox, "{\"Read\":true}") + &ask("PUT", inbox, "{\"Read\":false}") + &last
+        })
+        .collect();
+    Some(hold(address, 16, until, |member| {
+        member.pump(asked.as_bytes())?;
+        member.sip(1 << 16)
+    }))
+}
+
+/// Eight addresses once took all places of live pages and waits.
+pub(super) fn live_pages(target: &Target, until: &Until) -> Option<Tally> {
+    let address = target.pages?;
+    let paths =
+        ["/inbox/live@night.test/events", "/api/v2/domains/night.test/inboxes/nobody?limit=1&wait=5m"];
+    let asked = paths.map(|path| format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"));
+    Some(hold_from_many(address, 8, 2048, until, |member| {
+        member.finish(asked[member.number % 2].as_bytes())?;
+        member.sip(4096)
     }))
 }

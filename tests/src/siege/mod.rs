@@ -14,6 +14,9 @@ pub mod crowd;
 pub mod honest;
 mod http2;
 mod mail;
+pub mod origin;
+mod origins;
+pub mod peers;
 pub mod server;
 
 use std::{
@@ -42,7 +45,25 @@ pub struct Target {
     pub admin: Option<SocketAddr>,
 }
 
+/// One server's parts, beside a peer that has the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The accelerator.
+    Cache,
+    /// The feed.
+    Feed,
+}
+
 impl Target {
+    /// What is left of it when only one server is attacked.
+    #[must_use]
+    pub fn only(&self, part: Part) -> Self {
+        match part {
+            Part::Cache => Self { cache: self.cache, ..Self::default() },
+            Part::Feed => Self { feed: self.feed, monitor: self.monitor, ..Self::default() },
+        }
+    }
+
     /// Its parts by the names that the command line has for them.
     pub fn parts(&mut self) -> [(&'static str, &mut Option<SocketAddr>); 7] {
         [

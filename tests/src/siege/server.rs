@@ -5,20 +5,26 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    path::Path,
     process::{Child, Stdio},
     thread,
     time::Duration,
 };
 
-use super::Target;
+use super::{
+    Target,
+    origin::{HOST, Origin},
+};
 use crate::{connections::connect_from, program};
 
-/// A running `nighttrain serve` with default limits; killed when dropped.
+/// A running `nighttrain serve` with default limits, before its own pages and a site's origin; killed when dropped.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     /// Where its parts are.
     pub target: Target,
+    /// The memory that it says it takes at most.
+    pub promised_bytes: u64,
     _state: tempfile::TempDir,
 }
 
@@ -28,10 +34,15 @@ impl Server {
     /// # Panics
     /// If it does not start.
     #[must_use]
-    pub fn start() -> Self {
+    pub fn start(origin: &Origin) -> Self {
         let state = tempfile::tempdir().expect("a directory");
+        let file = state.path().join("siege.toml");
+        let site = format!("[[cache.site]]\nhosts = [\"{HOST}\"]\norigin = \"http://{}\"\n", origin.address);
+        fs::write(&file, site).expect("a file");
+        let promised_bytes = promised_bytes(&file);
         let mut command = program::command();
         command.args(["serve", "--admin", "127.0.0.1:0", "--state"]).arg(state.path());
+        command.arg("--config").arg(&file);
         for listener in
             ["CACHE_LISTEN", "FEED_LISTEN", "FEED_WEBSOCKET", "FEED_MONITOR", "MAIL_SMTP", "MAIL_HTTP"]
         {
@@ -60,7 +71,7 @@ impl Server {
             }
         }
         assert!(target.admin.is_some(), "it did not start");
-        Self { child, target, _state: state }
+        Self { child, target, promised_bytes, _state: state }
     }
 
     /// Whether it still runs.
@@ -104,6 +115,24 @@ impl Server {
             })
             .collect())
     }
+}
+
+/// The sum of all bounds, as `nighttrain check` prints it of a configuration.
+fn promised_bytes(file: &Path) -> u64 {
+    let said = program::command().arg("check").arg("--config").arg(file).output().expect("check runs");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let sum = said.split_once("memory at most: ").and_then(|(_, rest)| rest.split_whitespace().next());
+    let bytes = sum.and_then(|sum| {
+        let number = sum.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+        let unit = match &sum[number.len()..] {
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return None,
+        };
+        Some(unit * number.parse::<f64>().ok()? as u64)
+    });
+    bytes.unwrap_or_else(|| panic!("no sum of memory: {said}"))
 }
 
 /// Milliseconds of processor time of each thread of a process.

@@ -17,7 +17,8 @@ const BODY_BYTES_MAX: usize = 4096;
 /// Fewer runs say nothing.
 const RUNS_MIN: usize = 8;
 /// Shorter and longer ones are no words.
-const WORD_LETTERS: std::ops::RangeInclusive<usize> = 2..=20;
+const WORD_LETTERS: std::ops::RangeInclusive<usize> = 2..=WORD_LETTERS_MAX;
+const WORD_LETTERS_MAX: usize = 20;
 
 /// The bands of a mail; none where there is too little text.
 pub(super) fn fingerprint(mail: &[u8], seed: u64) -> Option<[u64; BANDS]> {
@@ -29,7 +30,12 @@ pub(super) fn fingerprint(mail: &[u8], seed: u64) -> Option<[u64; BANDS]> {
     let mut least = [u64::MAX; BANDS];
     let (mut before, mut runs) = ([0u64; 2], 0);
     for word in words {
-        let word = xxh3_64_with_seed(&word.to_ascii_lowercase(), seed);
+        // On the stack: an allocation for each word was a tenth of what a mail costs.
+        let mut lower = [0; WORD_LETTERS_MAX];
+        let lower = &mut lower[..word.len()];
+        lower.copy_from_slice(word);
+        lower.make_ascii_lowercase();
+        let word = xxh3_64_with_seed(lower, seed);
         let run = before[0].rotate_left(21) ^ before[1].rotate_left(42) ^ word;
         for (band, least) in least.iter_mut().enumerate() {
             *least = (*least).min(xxh3_64_with_seed(&run.to_le_bytes(), band as u64));
