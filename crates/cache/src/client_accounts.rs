@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn accounts_of(parts_max: usize) -> Accounts {
-        accounts(&Limits::default(), 1, parts_max)
+        accounts(&Limits::default(), &ClientMemory::new(None, 1), parts_max)
     }
 
     fn client(number: u8) -> ClientKey {

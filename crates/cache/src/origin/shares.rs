@@ -1,7 +1,8 @@
 //! How much of a number of places each client has, so that one client cannot make all others wait.
 //!
 //! *A share binds only under want:* while at most half of the places are in use, nobody is refused. Beyond, a client has a
-//! quarter of them at most. *Bounds:* an entry for each client that has a place, so as many as there are places.
+//! quarter of them at most, an IPv6 /48 half of them; and the last sixteenth of the places is for clients that have few.
+//! *Bounds:* an entry for each client that has a place and for its /48, so at most twice as many as there are places.
 
 use std::{
     collections::HashMap,
@@ -20,6 +21,13 @@ type Lock<T> = std::sync::Mutex<T>;
 
 /// One in so many of the places is a client's under want.
 const SHARE: usize = 4;
+/// The last one in so many of the places is for clients that have few.
+const RESERVE: usize = 16;
+/// One in so many of the places is few; of a /48 sixteen times as many.
+const FEW: usize = 64;
+/// A /48 has as much as so many clients.
+const GROUP_SHARES: usize = 2;
+const GROUP_FEW: usize = 16;
 
 /// The client that an exchange is counted for; `None`: nobody in particular, who has no share of its own, such as this
 /// machine itself.
@@ -69,30 +77,51 @@ impl Usage {
         (self.max / SHARE).max(1)
     }
 
+    /// Places that are free for whoever has more than few.
+    fn before_reserve(&self) -> usize {
+        self.max - self.max / RESERVE
+    }
+
+    /// Whether who has so many places may have one more, with the shares of so many clients.
+    fn may_have_more(&self, places: usize, shares: usize, few_shares: usize) -> bool {
+        let few = (self.max / FEW).max(1) * few_shares;
+        !self.is_scarce()
+            || places < self.most() * shares && (self.all < self.before_reserve() || places < few)
+    }
+
+    fn places_of(&self, key: ClientKey) -> usize {
+        self.by_client.get(&key).map_or(0, |of| of.places)
+    }
+
     /// Counts a place as the client's, if it may have one more.
-    fn take(&mut self, Client(key): Client) -> bool {
-        if let Some(key) = key {
-            let (is_scarce, most) = (self.is_scarce(), self.most());
-            let of = self.by_client.entry(key).or_default();
-            if of.places >= most && is_scarce {
-                return false;
-            }
-            of.places += 1;
+    fn take(&mut self, client: Client) -> bool {
+        let is_allowed = client.0.is_none_or(|key| {
+            let may_group = |group| self.may_have_more(self.places_of(group), GROUP_SHARES, GROUP_FEW);
+            self.may_have_more(self.places_of(key), 1, 1) && key.group().is_none_or(may_group)
+        });
+        if is_allowed {
+            let keys = client.0.into_iter().flat_map(|key| [Some(key), key.group()]).flatten();
+            keys.for_each(|key| self.by_client.entry(key).or_default().places += 1);
+            self.all += 1;
         }
-        self.all += 1;
-        true
+        is_allowed
     }
 
     fn give_back(&mut self, client: Client) {
         self.all -= 1;
-        // A client that waits has its share already, and may have more as soon as half of all places are free.
-        if self.all + 1 == self.max.div_ceil(2) {
+        let group = client.0.and_then(|key| key.group());
+        let has_group_all = group.is_some_and(|group| self.places_of(group) >= self.most() * GROUP_SHARES);
+        // A client that waits has its share already, and may have more as soon as half of all places are free; or it, or
+        // its /48, has more than few, and may have more as soon as the reserve is free.
+        let bounds = [self.max.div_ceil(2), self.before_reserve()];
+        if bounds.contains(&(self.all + 1)) || has_group_all {
             self.by_client.values().filter(|of| of.waiting > 0).for_each(|of| of.freed.notify_one());
         }
         self.change(client, |of| {
             of.places -= 1;
             of.freed.notify_one();
         });
+        self.change(Client(group), |of| of.places -= 1);
     }
 
     /// Changes the places of a client; one without places and without waiting requests is forgotten.
@@ -200,6 +229,25 @@ mod tests {
         assert_eq!((of_other.len(), take(&shares, one, 3).len()), (10, 3));
         assert_eq!(shares.used(), 25);
         drop((of_one, of_other));
+        assert_eq!(shares.used(), 0);
+        assert!(with(&shares.used, |used| used.by_client.is_empty()));
+    }
+
+    #[test]
+    fn a_slash_48_and_a_handful_leave_places() {
+        let shares = Shares::new(256);
+        let of_48: Vec<_> =
+            (1..=6).map(|net| take(&shares, client(&format!("2001:db8:1:{net}::1")), 256)).collect();
+        assert_eq!(of_48.iter().map(Vec::len).sum::<usize>(), 128, "half of all at most");
+        let others: Vec<_> =
+            (1..=4).map(|last| take(&shares, client(&format!("192.0.2.{last}")), 256)).collect();
+        assert_eq!(others.iter().map(Vec::len).sum::<usize>(), 120, "of the last sixteenth a few each");
+        for last in 10..14 {
+            assert_eq!(take(&shares, client(&format!("192.0.2.{last}")), 1).len(), 1);
+        }
+        let honest = client("198.51.100.1");
+        assert_eq!(take(&shares, honest, 256).len(), 4, "few, while there is a reserve");
+        drop((of_48, others));
         assert_eq!(shares.used(), 0);
         assert!(with(&shares.used, |used| used.by_client.is_empty()));
     }

@@ -158,11 +158,13 @@ impl StreamLeave {
 ///
 /// Bounds: `origin_connections_max` exchanges, of which a share is for the store; `origin_lasting_max` passed answers
 /// whose head has been sent; `origin_queue_max` requests that wait. While more than half of one of these is in use, a
-/// client has a quarter of it at most ([`Shares`]). An upload whose client is silent holds no permit
-/// ([`Permit::pause`]).
+/// client has a quarter of it at most ([`Shares`]). An upload whose client is silent gives its place back
+/// ([`Permit::pause`]); the server still has its request, so there are as many of these as exchanges, and no more.
 pub(super) struct Permits {
     places: Places,
     lasting: Arc<Semaphore>,
+    silent: Arc<Semaphore>,
+    of_silent: Shares,
     of_exchanges: Shares,
     of_lasting: Shares,
     of_queue: Shares,
@@ -177,8 +179,9 @@ const SAID_EVERY_MS: u64 = 10_000;
 
 /// Leave to talk to the origin, while it is held.
 pub(crate) struct Permit {
-    /// `None` while the client of an upload is silent.
-    held: Option<Held>,
+    /// Of an exchange; or of a silent upload, while its client sends nothing.
+    held: Held,
+    is_silent: bool,
     permits: Arc<Permits>,
     wanted: Wanted,
     client: Client,
@@ -199,20 +202,30 @@ impl Permit {
         let place = Arc::clone(&permits.lasting).try_acquire_owned();
         let is_room = place.is_ok();
         if let Ok(place) = place {
-            self.held = Some(Held { _place: place, _share: share });
+            (self.held, self.is_silent) = (Held { _place: place, _share: share }, false);
         }
         is_room
     }
 
-    /// Gives the place to others, for as long as the client sends nothing of its request's body.
+    /// Gives the place to others, for as long as the client sends nothing of its request's body; unless as many uploads
+    /// are silent as may be.
     pub(crate) fn pause(&mut self) {
-        self.held = None;
+        let permits = &self.permits;
+        if self.is_silent {
+            return;
+        }
+        if let Some(share) = permits.of_silent.take(self.client)
+            && let Ok(place) = Arc::clone(&permits.silent).try_acquire_owned()
+        {
+            (self.held, self.is_silent) = (Held { _place: place, _share: share }, true);
+        }
     }
 
     /// Takes a place again, if the permit has none; waits for it as a new exchange does.
     pub(crate) async fn resume(&mut self, at_most: Duration) -> Result<(), OriginError> {
-        if self.held.is_none() {
-            self.held = Some(self.permits.held(self.wanted, self.client, at_most).await?);
+        if self.is_silent {
+            let held = self.permits.held(self.wanted, self.client, at_most).await?;
+            (self.held, self.is_silent) = (held, false);
         }
         Ok(())
     }
@@ -223,6 +236,8 @@ impl Permits {
         Self {
             places: Places::new(limits.origin_connections_max),
             lasting: Arc::new(Semaphore::new(limits.origin_lasting_max)),
+            silent: Arc::new(Semaphore::new(limits.origin_connections_max)),
+            of_silent: Shares::new(limits.origin_connections_max),
             of_exchanges: Shares::new(limits.origin_connections_max),
             of_lasting: Shares::new(limits.origin_lasting_max),
             of_queue: Shares::new(limits.origin_queue_max),
@@ -239,7 +254,7 @@ impl Permits {
         (member, tell): (&Member, Tell),
     ) -> Result<Permit, OriginError> {
         let permit =
-            |held| Permit { held: Some(held), permits: Arc::clone(self), wanted, client, busy: None };
+            |held| Permit { held, is_silent: false, permits: Arc::clone(self), wanted, client, busy: None };
         if let Some(held) = self.held_now(wanted, client) {
             return Ok(permit(held));
         }

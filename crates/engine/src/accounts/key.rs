@@ -48,7 +48,7 @@ impl ClientKey {
     }
 
     /// The larger network that has a share of its own.
-    pub(super) fn group(self) -> Option<Self> {
+    pub fn group(self) -> Option<Self> {
         match self {
             Self::Network64(bits) => Some(Self::Network48(bits >> SITE_BITS)),
             Self::Address(_) | Self::Network48(_) | Self::Connection(_) => None,

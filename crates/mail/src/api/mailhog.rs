@@ -347,7 +347,7 @@ impl<'a> Shape<'a> {
             to: mail.recipients.iter().map(|said| Path::of(said)).collect(),
             mime: Mime::of(whole, extent, 0),
             content: Content::of(whole, extent, 0),
-            created: when::iso(mail.summary.arrived_ms),
+            created: when::iso(mail.summary.arrived_ms).to_string(),
             raw: Raw {
                 from: envelope_from,
                 to: mail.recipients.iter().map(AsRef::as_ref).collect(),

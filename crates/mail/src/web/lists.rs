@@ -80,7 +80,7 @@ where
 {
     let mut printer = Printer::new(app.budget.of(client));
     let made = app.render(client, mail, move |mail, until| {
-        let mut write = |extent, printer: &mut Printer| {
+        let write = |extent, printer: &mut Printer| {
             printer.write_all(before).map_err(serde_json::Error::io)?;
             shape(mail, until, extent, printer)
         };
