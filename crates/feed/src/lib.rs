@@ -50,6 +50,7 @@ pub mod monitor;
 pub mod nats_config;
 mod outbox;
 mod outputs;
+mod overlap;
 mod protocol_log;
 mod proxied;
 mod publish;

@@ -435,20 +435,21 @@ impl Subjects {
     /// A group at a pattern, by their words.
     pub(crate) fn find_group(&self, root: NodeId, pattern: &[u8], queue: &[u8]) -> Option<Part> {
         let node = self.trie.find(root, pattern)?;
-        let groups = &self.trie.more(node)?.groups;
-        let place = groups.iter().position(|group| *group.name == *queue)?;
+        let hash = self.trie.hash_of_name(queue);
+        let place = self.trie.more(node)?.place_of(queue, hash)?;
         #[expect(
             clippy::cast_possible_truncation,
             reason = "groups of one pattern: each costs a subscription"
         )]
-        Some(Part { node, group: place as u32, hash: groups[place].hash, next: Part::NO_NEXT })
+        Some(Part { node, group: place as u32, hash, overlap: Part::ALONE })
     }
 
-    /// The pattern and the name of a group at one pattern.
-    pub(crate) fn words_of_part(&mut self, part: Part) -> (&[u8], &[u8]) {
+    /// The pattern of a group's part, and the group's name: of that part, or of another one where that has gone.
+    pub(crate) fn words_of_part(&mut self, part: Part, other: Part) -> (&[u8], &[u8]) {
         self.words.clear();
         self.trie.append_pattern(part.node, &mut self.words);
-        (&self.words, self.trie.group(part).map_or(&[][..], |group| &group.name))
+        let group = self.trie.group(part).or_else(|| self.trie.group(other));
+        (&self.words, group.map_or(&[][..], |group| &group.name))
     }
 
     /// The name of the group that a subscription is in, if it is in one.
