@@ -18,6 +18,8 @@ engine::counters! {
         RunsAcross => Counter, "feed_runs_across", None, "Runs of messages sent to another core.";
         MatchesFound => Counter, "feed_matches_kept", None, "Subjects whose subscribers were known from before.";
         MatchesMade => Counter, "feed_matches_made", None, "Subjects whose subscribers were looked up.";
+        MatchesDropped => Counter, "feed_matches_dropped", None, "Times that a subject's subscribers, or those of all subjects, were not remembered, because that would have taken too much memory.";
+        MatchesBytes => Gauge, "feed_matches_bytes", Bytes, "Memory that remembered subjects' subscribers take.";
         TurnsEnded => Counter, "feed_turns_ended", None, "Times that a message waited for another turn, because looking for its consumers or handing it out took too long for one.";
         TurnsWaited => Counter, "feed_turns_waited", None, "Times that a client with much to do waited for its turn among those of its address.";
         MemoryGivenBack => Counter, "feed_memory_given_back", None, "Times that a core gave back memory that it had needed before and not for ten seconds.";

@@ -1,7 +1,9 @@
 //! Who gets a message to a subject, remembered from one message to the next.
 //!
 //! A feed's traffic is many messages to few subjects, so what the trie found is kept in a small table by subject, until
-//! anything in the trie changes. The lists keep their memory: in steady state nothing is allocated.
+//! anything in the trie changes. The lists keep their memory: in steady state nothing is allocated. What they take of it is
+//! counted and bounded, for a subject and in sum: one client may be in tens of thousands of groups at one subject, and publish
+//! to thousands of subjects.
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -15,8 +17,13 @@ use crate::{
 
 /// Subjects remembered.
 const SLOTS: usize = 1024;
-/// A list that is longer is not remembered: looking it up again is nothing beside going through it.
-const KEPT_SUBSCRIBERS_MAX: usize = 1024;
+/// What a subject may take beside its slot. One that takes more is not remembered: it has as many groups or subscribers, each of
+/// which gets its messages, so that looking them up again is little beside that.
+const SUBJECT_BYTES_MAX: usize = 256 << 10;
+/// What all remembered subjects of a core may take beside their slots. When they would take more, all are forgotten.
+const BYTES_MAX: usize = 4 << 20;
+/// Below this, subjects of before a change of the trie are left where they are: their lists are used again.
+const STALE_BYTES_MAX: usize = BYTES_MAX / 4;
 
 /// So many groups of the first pattern are listed for a unit of work. A group of a further one costs a unit and one for each
 /// entry of its sums.
@@ -28,6 +35,8 @@ pub(crate) struct Match {
     root: NodeId,
     subject: SmallVec<[u8; 48]>,
     generation: u64,
+    /// Bytes on the heap, as they were when it was filled.
+    heap_bytes: usize,
     /// Local subscribers in no group.
     pub(crate) subscribers: Vec<SubId>,
     /// Groups, of each of which one member gets it: the first part of each.
@@ -119,6 +128,26 @@ impl Match {
         self.has_groups_at_hubs = false;
     }
 
+    /// What this takes of memory beside its slot, the room that its lists have to spare included.
+    fn count_heap_bytes(&self) -> usize {
+        let mut bytes = self.subscribers.capacity() * size_of::<SubId>();
+        if self.subject.spilled() {
+            bytes += self.subject.capacity();
+        }
+        if self.groups.spilled() {
+            bytes += self.groups.capacity() * size_of::<Part>();
+        }
+        if let Some(overlap) = &self.overlap {
+            bytes += size_of::<Overlap>() + overlap.by_name.allocation_size();
+            bytes += overlap.groups.capacity() * size_of::<OverlapGroup>();
+            // A subject that takes too much already is not summed up: that would be a walk through all of its groups.
+            if bytes <= SUBJECT_BYTES_MAX {
+                bytes += overlap.groups.iter().map(OverlapGroup::heap_bytes).sum::<usize>();
+            }
+        }
+        bytes
+    }
+
     /// Adds the subscribers at a node, and its groups from a place on, and pays for them. The place from which it goes on
     /// when the turn's work is done before.
     #[inline]
@@ -206,8 +235,14 @@ pub(crate) struct Matches {
     slots: Vec<Match>,
     /// What is open of the subject that was asked for last: nothing, unless the turn's work was done before.
     open: Open,
+    /// What the slots' lists take.
+    bytes: usize,
+    /// The trie's generation when old subjects were last forgotten.
+    swept: u64,
     pub(crate) found: u64,
     pub(crate) made: u64,
+    /// Subjects that were not remembered, or not any more, because they took too much.
+    pub(crate) dropped: u64,
 }
 
 impl Matches {
@@ -215,9 +250,17 @@ impl Matches {
         Self {
             slots: (0..SLOTS).map(|_| Match::default()).collect(),
             open: Open::default(),
+            bytes: 0,
+            swept: 0,
             found: 0,
             made: 0,
+            dropped: 0,
         }
+    }
+
+    /// Bytes of memory that the remembered subjects take beside their slots.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes out who gets a message to `subject`, now; [`Self::put_back`] takes it back. Where the turn's work is done
@@ -232,6 +275,7 @@ impl Matches {
     ) -> (usize, Match) {
         let slot = slot_of(trie.seed(), root, subject);
         let mut taken = std::mem::take(&mut self.slots[slot]);
+        self.bytes -= taken.heap_bytes;
         if taken.generation == trie.generation() && taken.root == root && taken.subject[..] == *subject {
             self.found += 1;
             return (slot, taken);
@@ -243,16 +287,44 @@ impl Matches {
 
     #[inline]
     pub(crate) fn put_back(&mut self, slot: usize, mut taken: Match) {
-        if taken.subscribers.len() > KEPT_SUBSCRIBERS_MAX {
-            taken = Match::default();
+        if taken.heap_bytes > SUBJECT_BYTES_MAX || self.bytes + taken.heap_bytes > BYTES_MAX {
+            self.make_room(&mut taken);
         }
+        // A message that needed several turns comes back to where another subject is by now.
+        self.bytes = self.bytes + taken.heap_bytes - self.slots[slot].heap_bytes;
         self.slots[slot] = taken;
+    }
+
+    /// Forgets what is too large to be remembered, or all others: before they take as much again, each is looked up anew.
+    #[cold]
+    fn make_room(&mut self, taken: &mut Match) {
+        self.dropped += 1;
+        if taken.heap_bytes > SUBJECT_BYTES_MAX {
+            *taken = Match::default();
+        } else {
+            self.forget_slots(|_| true);
+        }
+    }
+
+    /// Forgets what was found before the trie changed, if it takes much.
+    pub(crate) fn forget_stale(&mut self, generation: u64) {
+        if self.bytes > STALE_BYTES_MAX && self.swept != generation {
+            self.swept = generation;
+            self.forget_slots(|of| of.generation != generation);
+        }
     }
 
     /// Forgets who was found, and gives back what that took.
     pub(crate) fn forget(&mut self) {
-        self.slots.iter_mut().for_each(|slot| *slot = Match::default());
+        self.forget_slots(|_| true);
         self.open = Open::default();
+    }
+
+    fn forget_slots(&mut self, is_forgotten: impl Fn(&Match) -> bool) {
+        for slot in self.slots.iter_mut().filter(|slot| is_forgotten(slot)) {
+            self.bytes -= slot.heap_bytes;
+            *slot = Match::default();
+        }
     }
 
     /// Whether all were found of the subject that was asked for last.
@@ -276,10 +348,84 @@ impl Matches {
 /// Goes on to find who gets a message to `subject`, until nothing is open or the turn's work is done.
 pub(crate) fn go_on(into: &mut Match, open: &mut Open, trie: &Trie, subject: &[u8], work: &mut Work) {
     trie.go_on(open, subject, work, |id, from, work| into.add(trie, id, from, work));
+    into.heap_bytes = into.count_heap_bytes();
 }
 
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low bits choose the slot")]
 fn slot_of(seed: u64, root: NodeId, subject: &[u8]) -> usize {
     xxh3_64_with_seed(subject, seed ^ u64::from(root)) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trie with so many groups at each pattern.
+    fn trie_of(patterns: [(&[u8], u32); 3]) -> (Trie, NodeId) {
+        let mut trie = Trie::new();
+        let root = trie.add_root();
+        for (pattern, names) in patterns {
+            let node = trie.insert(root, pattern);
+            for number in 0..names {
+                let name = format!("q{number}").into_bytes();
+                let hash = trie.hash_of_name(&name);
+                let more = trie.more_mut(node);
+                let place = more.place_or_new(&name, hash);
+                more.groups[place].members.push(number);
+            }
+        }
+        (trie, root)
+    }
+
+    fn exact(matches: &Matches) -> usize {
+        matches.slots.iter().map(Match::count_heap_bytes).sum()
+    }
+
+    fn publish(matches: &mut Matches, trie: &Trie, root: NodeId, subject: &str) -> usize {
+        let (slot, matched) = matches.take(trie, root, subject.as_bytes(), &mut Work::of(u64::MAX));
+        let groups = matched.groups.len();
+        matches.put_back(slot, matched);
+        groups
+    }
+
+    /// Thirty thousand groups of everything, and messages to three hundred subjects.
+    #[test]
+    fn what_is_remembered_of_groups_is_bounded() {
+        let (trie, root) = trie_of([(b">", 30_000), (b"two.*", 200), (b"*.of", 200)]);
+        let mut matches = Matches::new();
+        for number in 0..300 {
+            assert_eq!(publish(&mut matches, &trie, root, &format!("s{number}")), 30_000);
+            assert_eq!(matches.bytes(), exact(&matches));
+        }
+        assert!(matches.bytes() <= BYTES_MAX && matches.dropped == 300, "{} bytes", matches.bytes());
+    }
+
+    #[test]
+    fn all_remembered_subjects_have_one_bound() {
+        let (mut trie, root) = trie_of([(b"two.>", 400), (b"*.of.>", 400), (b">", 100)]);
+        let mut matches = Matches::new();
+        for number in 0..3 * SLOTS {
+            // A message that comes to its end in another turn: into a slot that has another subject by then.
+            let (slot, matched) = matches.take(&trie, root, b"two.of.0", &mut Work::of(u64::MAX));
+            publish(&mut matches, &trie, root, "two.of.0");
+            publish(&mut matches, &trie, root, &format!("two.of.{number}"));
+            matches.put_back(slot, matched);
+            assert!(matches.bytes() <= BYTES_MAX, "{} bytes", matches.bytes());
+            if number % 64 == 0 {
+                assert_eq!(matches.bytes(), exact(&matches));
+            }
+        }
+        let found = matches.found;
+        publish(&mut matches, &trie, root, "two.of.0");
+        assert_eq!(matches.found, found + 1, "the last one is remembered");
+        assert!(matches.dropped > 0, "there is more than is remembered");
+        while matches.bytes() <= STALE_BYTES_MAX {
+            let subject = format!("two.of.x{}", matches.made);
+            publish(&mut matches, &trie, root, &subject);
+        }
+        trie.insert(root, b"new");
+        matches.forget_stale(trie.generation());
+        assert_eq!((matches.bytes(), exact(&matches)), (0, 0), "all of it was from before");
+    }
 }

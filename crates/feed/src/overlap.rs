@@ -44,6 +44,15 @@ impl OverlapGroup {
         1 + state.remote.len() + state.hubs.len()
     }
 
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let of_cores = self.cores.iter().map(|(_, sums)| sums.heap_bytes()).sum::<usize>();
+        let of_hubs = self.hubs.iter().map(|(_, sums)| sums.heap_bytes()).sum::<usize>();
+        let lists = self.cores.capacity() * size_of::<(u16, MemberSums)>()
+            + self.hubs.capacity() * size_of::<(HubId, MemberSums)>();
+        self.own.heap_bytes() + of_cores + of_hubs + lists
+    }
+
     /// The other cores that have members.
     pub(crate) fn core_mask(&self) -> CoreMask {
         self.cores.iter().fold(0, |mask, &(core, _)| mask | 1 << core)
@@ -99,6 +108,10 @@ impl MemberSums {
         let before = place.checked_sub(1).map_or(0, |before| self.0[before].end as usize);
         let &MemberSum { node, group, hash, .. } = self.0.get(place)?;
         Some((Part { node, group, hash, overlap: Part::ALONE }, number - before))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        if self.0.spilled() { self.0.capacity() * size_of::<MemberSum>() } else { 0 }
     }
 }
 
