@@ -372,6 +372,45 @@ fn who_takes_is_found_among_those_that_refuse() {
     assert!(core.subjects.trie.marks.is_idle());
 }
 
+/// Forty thousand subscriptions that have had their last message: one client leaves, the other ends some in another order.
+#[test]
+fn subscriptions_that_end_look_at_no_others() {
+    const COUNT: usize = 20_000;
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (one, two, producer) = (enter(core), enter(core), enter(core));
+    let words: String = (0..COUNT).map(|n| format!("SUB x {n}\r\nUNSUB {n} 1\r\n")).collect();
+    say(core, one, words.as_bytes());
+    say(core, two, words.as_bytes());
+    let run = crate::publish::Run {
+        bytes: b"PUB x 1\r\nm\r\n",
+        stride: 12,
+        tail_at: 5,
+        body_bytes: 1,
+        header_bytes: None,
+        subject: b"x",
+        shown: None,
+        reply: b"",
+    };
+    let root = core.subjects.root_of(0);
+    let from = crate::backpressure::Producer { core: 0, conn: producer, cid: 0 };
+    core.begin_turn();
+    core.hand_out_at_once(&crate::publish::Origin::of_nobody(from, 0, root), &run);
+    core.end_turn();
+    assert_eq!(core.subjects.subscriptions(), 2 * COUNT, "none is ended yet");
+    end(core, two);
+    let ends: String = (0..COUNT / 4).map(|n| format!("UNSUB {}\r\n", n * 3)).collect();
+    say(core, one, ends.as_bytes());
+    while core.subjects.a_finished().is_some() {
+        core.begin_turn();
+        core.end_finished();
+        core.end_turn();
+    }
+    assert_eq!(core.subjects.subscriptions(), 0);
+    let looked_at = core.subjects.finished_looked_at;
+    assert!(looked_at <= 4 * COUNT, "{looked_at} entries for {} subscriptions", 2 * COUNT);
+}
+
 fn subscribe_in_group(patterns: impl Iterator<Item = String>) -> Vec<u8> {
     (1..)
         .zip(patterns)
