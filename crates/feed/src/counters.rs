@@ -35,6 +35,7 @@ engine::counters! {
         RequestsForgotten => Counter, "feed_requests_forgotten", None, "Times that requests to other accounts' services were forgotten before their time was up, because others needed the room.";
         RequestsUnanswered => Counter, "feed_requests_unanswered", None, "Requests to other accounts' services whose time was up before the last answer.";
         AnswersLost => Counter, "feed_answers_lost", None, "Answers of other accounts' services that were not handed on, because a core had fallen behind.";
+        RepliesForgotten => Counter, "feed_replies_forgotten", None, "Requests that a client with allow_responses cannot answer any more, because too many were open for it: those of whoever had asked most.";
         HandshakesFailed => Counter, "feed_handshakes_failed", None, "TLS or WebSocket handshakes that failed or took too long.";
         BadProxyHeaders => Counter, "feed_bad_proxy_headers", None, "Connections closed because their PROXY header was missing, wrong, or late.";
         OwnLost => Counter, "feed_own_lost", None, "Messages of the program's own that were not handed on, because a core had fallen behind.";

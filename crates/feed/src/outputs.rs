@@ -127,7 +127,10 @@ impl Outputs {
         connection.messages_out += count as u64;
         connection.payload_out_bytes += (count * run.body_bytes) as u64;
         if let Some(replies) = connection.replies.as_mut().filter(|_| !run.reply.is_empty()) {
-            replies.requested(run.reply, now_ms);
+            let forgotten = replies.requested(producer.cid, run.reply, now_ms);
+            if forgotten > 0 {
+                note_forgotten(counters, connection.cid, producer, forgotten);
+            }
         }
         line.clear();
         if run.header_bytes == Some(0) || (run.header_bytes.is_some() && !connection.headers) {
@@ -386,6 +389,18 @@ fn pour(
         chunk.extend_from_slice(line);
         chunk.extend_from_slice(tail);
     }
+}
+
+/// Requests of whoever has asked a client most were forgotten: it may answer them no more.
+#[cold]
+fn note_forgotten(counters: &CoreCounters<Counter>, cid: u64, producer: Producer, forgotten: usize) {
+    counters.add(Counter::RepliesForgotten, forgotten as u64);
+    tracing::debug!(
+        cid,
+        by = producer.cid,
+        forgotten,
+        "too many requests are open for a client with allow_responses: the oldest of those that ask most are forgotten",
+    );
 }
 
 /// Notes that a connection's output got something in this turn.
