@@ -552,8 +552,8 @@ impl Trie {
         pattern
     }
 
-    /// The same, appended.
-    pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) {
+    /// The same, appended. How many tokens it has.
+    pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) -> usize {
         let mut path: SmallVec<[NodeId; 16]> = SmallVec::new();
         let mut at = id;
         while self.nodes[at].parent != NONE {
@@ -566,6 +566,7 @@ impl Trie {
             }
             out.extend_from_slice(&self.nodes[node].token);
         }
+        path.len()
     }
 
     /// Begins to look for a subject.
