@@ -56,7 +56,7 @@ engine::counters! {
         MonitorSteps => Counter, "feed_monitor_steps", None, "Times that a loop was asked for a part of what a monitoring page shows.";
         MonitorLookedAt => Counter, "feed_monitor_looked_at", None, "Connections and subscriptions that loops looked at for monitoring pages.";
         ProducersHeld => Counter, "feed_producers_held", None, "Times that a producer's reads were paused for a consumer that fell behind.";
-        HoldsInVain => Counter, "feed_holds_in_vain", None, "Times that a producer was not held for a consumer that fell behind, because that had taken too little since the last hold.";
+        HoldsInVain => Counter, "feed_holds_in_vain", None, "Times that a producer was not held for a consumer that fell behind, because that had taken too little since the last hold, or nothing yet and its address had no free hold left.";
         ProducersHeldForCores => Counter, "feed_producers_held_for_cores", None, "Times that a producer's reads were paused for a core that fell behind.";
         HeldForAnswers => Counter, "feed_held_for_answers", None, "Times that a client's reads were paused because it did not take its answers.";
         SlowPending => Counter, "feed_slow_consumers_pending", None, "Consumers cut off because more than max_pending waited for them.";

@@ -30,6 +30,7 @@ mod contributions;
 mod core;
 mod counters;
 mod crossing;
+mod free_holds;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod groups;

@@ -20,6 +20,7 @@ use crate::{
     backpressure::{Marks, Producer},
     connection::{Closed, ConnId, Connection, Subscription},
     counters::Counter,
+    free_holds::FreeHolds,
     keep,
     outbox::Chunks,
     publish::Run,
@@ -46,6 +47,8 @@ pub(crate) struct Outputs {
     dirty: Vec<ConnId>,
     /// Consumers that have a backlog: above the lowest mark.
     pub(crate) over_mark: Vec<ConnId>,
+    /// Holds that cost a consumer nothing.
+    pub(crate) free_holds: FreeHolds,
     /// A producer was held.
     pub(crate) hold_begun: Rc<Notify>,
     pub(crate) marks: Marks,
@@ -88,6 +91,7 @@ impl Outputs {
             replies_bytes: Rc::default(),
             dirty: Vec::new(),
             over_mark: Vec::new(),
+            free_holds: FreeHolds::default(),
             hold_begun: Rc::new(Notify::new()),
             marks,
             line: Vec::with_capacity(4096),
