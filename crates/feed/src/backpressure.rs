@@ -14,7 +14,9 @@
 //! backlog is never held. A hold goes on for another [`HOLD`] only for what the consumer took meanwhile: a second of
 //! holds costs a sixteenth of `max_pending`, so that by default a consumer that takes 4 MiB in a second slows those
 //! producers down to what it takes, and loses nothing. One that takes nothing has held the producers
-//! that filled its backlog for [`HOLD`], once, and nobody else.
+//! that filled its backlog for [`HOLD`], once, and nobody else; and that as long as its address has a free hold left
+//! (`free_holds`), so that who reconnects again and again holds nobody. What a connection took since its last backlog counts
+//! for the next one.
 //!
 //! What a client makes the server say to itself (`PONG`, `+OK`, `-ERR`, 503) counts towards the same bound. Above a
 //! sixteenth of it the client's own reads are paused, so that who pipelines and reads late is slowed and not cut; one
@@ -34,7 +36,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use engine::cores::clock;
+use engine::{accounts::ClientKey, cores::clock};
 
 use crate::{
     across::Links,
@@ -129,6 +131,15 @@ pub(crate) struct ConsumerBacklog {
     credit: usize,
     /// Bytes written when the credit was last reckoned.
     written: u64,
+    /// The connection's first backlog, in which it has not asked its address for a free hold yet.
+    may_ask_address: bool,
+}
+
+/// What a connection's last backlog left it: what it took and was not spent on holds, and the bytes written by then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HoldCredit {
+    credit: usize,
+    written: u64,
 }
 
 /// A producer whose reads are paused for a consumer.
@@ -140,7 +151,9 @@ struct Hold {
 }
 
 impl ConsumerBacklog {
-    fn new(written: u64, credit: usize) -> Self {
+    /// `left`: what the connection's last backlog left, if this is not the first.
+    fn new(written: u64, left: Option<HoldCredit>) -> Self {
+        let HoldCredit { credit, written } = left.unwrap_or(HoldCredit { credit: 0, written });
         Self {
             contributions: Contributions::default(),
             held_since: None,
@@ -148,6 +161,7 @@ impl ConsumerBacklog {
             window_until_ms: 0,
             credit,
             written,
+            may_ask_address: left.is_none(),
         }
     }
 
@@ -223,9 +237,8 @@ impl Outputs {
         }
         let (waits, written) = (connection.outbox.bytes(), connection.outbox.written_bytes());
         let is_new = connection.backlog.is_none();
-        // The first window costs nothing.
-        let backlog =
-            connection.backlog.get_or_insert_with(|| Box::new(ConsumerBacklog::new(written, hold_price)));
+        let left = connection.hold_credit;
+        let backlog = connection.backlog.get_or_insert_with(|| Box::new(ConsumerBacklog::new(written, left)));
         if is_new {
             self.over_mark.push(id);
             self.rounds.stir();
@@ -241,7 +254,15 @@ impl Outputs {
         }
         let Some(part) = backlog.contributions.part_of(producer) else { return };
         backlog.reckon(written, due);
-        if !backlog.may_hold(hold_price, now_ms) {
+        let mut may_hold = backlog.may_hold(hold_price, now_ms);
+        if !may_hold && std::mem::take(&mut backlog.may_ask_address) {
+            // Loopback is one address here, too: else each new connection from there would be another client.
+            if self.free_holds.take(ClientKey::of(connection.address.ip()), now_ms) {
+                backlog.credit += hold_price;
+                may_hold = backlog.may_hold(hold_price, now_ms);
+            }
+        }
+        if !may_hold {
             self.counters.add(Counter::HoldsInVain, 1);
             return;
         }
@@ -334,7 +355,9 @@ impl Outputs {
 
     /// Lets all producers of `id` go, and forgets who they were.
     pub(crate) fn release_all(&mut self, id: ConnId, links: &mut Links) {
-        let Some(backlog) = self.connections[id].backlog.take() else { return };
+        let connection = &mut *self.connections[id];
+        let Some(backlog) = connection.backlog.take() else { return };
+        connection.hold_credit = Some(HoldCredit { credit: backlog.credit, written: backlog.written });
         self.over_mark.retain(|&over| over != id);
         backlog.holds.into_iter().for_each(|hold| self.release(hold.producer, links));
     }

@@ -111,6 +111,42 @@ fn a_stuck_consumer_holds_its_flooder_once() {
     assert_eq!(held[1..], [0, 0], "under a sixteenth");
 }
 
+/// A consumer that never takes anything reconnects thirty times: its address has a few free holds, not each connection.
+#[test]
+fn consumers_that_reconnect_hold_nobody() {
+    let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);
+    scene.local.core.borrow_mut().outputs.marks = crate::backpressure::Marks::of(4 << 20);
+    for _ in 0..30 {
+        while scene.step(0) {}
+        let core = &mut *scene.local.core.borrow_mut();
+        scene.consumer = enter(core);
+        core.work = Work::of(u64::MAX);
+        core.process(scene.consumer, b"SUB > 1\r\n");
+    }
+    let held_ms = scene.producers[0].held_ms;
+    assert!(held_ms <= 5 * HOLD.as_millis() as u64, "{held_ms} ms");
+}
+
+/// Where the address has no free hold left, a new consumer that takes what it gets loses nothing.
+#[test]
+fn a_new_consumer_pays_by_taking() {
+    let mut scene = Scene::new(&[(FLOOD_A_MS, 4096)]);
+    let free = engine::accounts::ClientKey::of(std::net::Ipv4Addr::LOCALHOST.into());
+    while scene.local.core.borrow_mut().outputs.free_holds.take(free, scene.now_ms) {}
+    for ms in 1..3_000 {
+        assert!(scene.step(PACE_A_MS), "cut after {ms} ms");
+    }
+    // Caught up with all, and behind again: what it took meanwhile pays.
+    while scene.waits() > 0 {
+        scene.producers[0].bytes = 0;
+        assert!(scene.step(8 << 20));
+    }
+    scene.producers[0].bytes = FLOOD_A_MS;
+    let held_ms = scene.producers[0].held_ms;
+    while scene.step(0) {}
+    assert!(scene.producers[0].held_ms >= held_ms + HOLD.as_millis() as u64, "nobody was held");
+}
+
 /// Six simulated seconds in which producers would send a hundred times as much.
 #[test]
 fn a_consumer_at_its_pace_loses_nothing() {

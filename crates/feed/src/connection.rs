@@ -10,7 +10,7 @@ use wire::nats::rejection::Rejection;
 
 use crate::{
     abroad::UnderWay,
-    backpressure::{ConsumerBacklog, Due},
+    backpressure::{ConsumerBacklog, Due, HoldCredit},
     identity::{AccountLimits, Identity, Permissions, Replies, certificate::Names},
     outbox::{Chunks, Outbox},
     publish::Begun,
@@ -248,6 +248,8 @@ pub(crate) struct Connection {
     pub(crate) waits_for_core: bool,
     /// Who filled its output, and who is held for it, while much waits.
     pub(crate) backlog: Option<Box<ConsumerBacklog>>,
+    /// What its last backlog left it to pay holds with. `None`: it has had none.
+    pub(crate) hold_credit: Option<HoldCredit>,
 }
 
 /// What the connection runs over.
@@ -319,6 +321,7 @@ impl Connection {
             waits_for_core: false,
             unfinished_bytes: 0,
             backlog: None,
+            hold_credit: None,
         }
     }
 

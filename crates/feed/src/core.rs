@@ -240,6 +240,8 @@ impl Core {
         self.outputs.flush(&mut self.links);
         self.counters.set(Counter::MatchesFound, self.subjects.matches.found);
         self.counters.set(Counter::MatchesMade, self.subjects.matches.made);
+        self.counters.set(Counter::MatchesDropped, self.subjects.matches.dropped);
+        self.counters.set(Counter::MatchesBytes, self.subjects.matches.bytes() as u64);
         self.bound_sum();
     }
 

@@ -18,6 +18,8 @@ engine::counters! {
         RunsAcross => Counter, "feed_runs_across", None, "Runs of messages sent to another core.";
         MatchesFound => Counter, "feed_matches_kept", None, "Subjects whose subscribers were known from before.";
         MatchesMade => Counter, "feed_matches_made", None, "Subjects whose subscribers were looked up.";
+        MatchesDropped => Counter, "feed_matches_dropped", None, "Times that a subject's subscribers, or those of all subjects, were not remembered, because that would have taken too much memory.";
+        MatchesBytes => Gauge, "feed_matches_bytes", Bytes, "Memory that remembered subjects' subscribers take.";
         TurnsEnded => Counter, "feed_turns_ended", None, "Times that a message waited for another turn, because looking for its consumers or handing it out took too long for one.";
         TurnsWaited => Counter, "feed_turns_waited", None, "Times that a client with much to do waited for its turn among those of its address.";
         MemoryGivenBack => Counter, "feed_memory_given_back", None, "Times that a core gave back memory that it had needed before and not for ten seconds.";
@@ -33,6 +35,7 @@ engine::counters! {
         RequestsForgotten => Counter, "feed_requests_forgotten", None, "Times that requests to other accounts' services were forgotten before their time was up, because others needed the room.";
         RequestsUnanswered => Counter, "feed_requests_unanswered", None, "Requests to other accounts' services whose time was up before the last answer.";
         AnswersLost => Counter, "feed_answers_lost", None, "Answers of other accounts' services that were not handed on, because a core had fallen behind.";
+        RepliesForgotten => Counter, "feed_replies_forgotten", None, "Requests that a client with allow_responses cannot answer any more, because too many were open for it: those of whoever had asked most.";
         HandshakesFailed => Counter, "feed_handshakes_failed", None, "TLS or WebSocket handshakes that failed or took too long.";
         BadProxyHeaders => Counter, "feed_bad_proxy_headers", None, "Connections closed because their PROXY header was missing, wrong, or late.";
         OwnLost => Counter, "feed_own_lost", None, "Messages of the program's own that were not handed on, because a core had fallen behind.";
@@ -53,7 +56,7 @@ engine::counters! {
         MonitorSteps => Counter, "feed_monitor_steps", None, "Times that a loop was asked for a part of what a monitoring page shows.";
         MonitorLookedAt => Counter, "feed_monitor_looked_at", None, "Connections and subscriptions that loops looked at for monitoring pages.";
         ProducersHeld => Counter, "feed_producers_held", None, "Times that a producer's reads were paused for a consumer that fell behind.";
-        HoldsInVain => Counter, "feed_holds_in_vain", None, "Times that a producer was not held for a consumer that fell behind, because that had taken too little since the last hold.";
+        HoldsInVain => Counter, "feed_holds_in_vain", None, "Times that a producer was not held for a consumer that fell behind, because that had taken too little since the last hold, or nothing yet and its address had no free hold left.";
         ProducersHeldForCores => Counter, "feed_producers_held_for_cores", None, "Times that a producer's reads were paused for a core that fell behind.";
         HeldForAnswers => Counter, "feed_held_for_answers", None, "Times that a client's reads were paused because it did not take its answers.";
         SlowPending => Counter, "feed_slow_consumers_pending", None, "Consumers cut off because more than max_pending waited for them.";

@@ -14,12 +14,15 @@
 //! the subject. Then the next member gets it; when all members of a core have refused, the next core that has some, and
 //! each core once; last of all a hub.
 
+use std::cell::Cell;
+
 use smallvec::smallvec;
 
 use crate::{
     across::{Destination, GroupOfCore, To},
     core::Core,
     matching::MatchedGroup,
+    overlap::OverlapGroup,
     publish::{Origin, Run, send_across},
     subjects::Subjects,
     trie::{CoreMask, Group, HubId, HubMask, Part, SubId},
@@ -40,101 +43,138 @@ pub(crate) enum Turn {
 impl Subjects {
     /// Whose turn it is, of all members of a group on all cores but those that were tried. `own` is this core's bit.
     pub(crate) fn whose_turn(&mut self, group: MatchedGroup<'_>, own: CoreMask, tried: CoreMask) -> Turn {
-        if tried == 0 && group.is_at_one_pattern() {
-            return self.trie.part_mut(group.first).map_or(Turn::Nobody, |state| turn_of(state, group.first));
+        if let Some(overlap) = group.overlap {
+            return self.whose_turn_at_several(group.first, overlap, own, tried);
         }
-        let trie = &self.trie;
-        let was_tried = |core: u16| tried & 1 << core != 0;
-        let (mut here, mut elsewhere) = (0, 0);
-        for state in group.parts().filter_map(|part| trie.group(part)) {
-            here += if tried & own == 0 { state.members.len() } else { 0 };
-            let others = state.remote.iter().filter(|&&(core, _)| !was_tried(core));
-            elsewhere += others.map(|&(_, count)| count as usize).sum::<usize>();
-        }
+        let Some(state) = self.trie.part_mut(group.first) else { return Turn::Nobody };
+        if tried == 0 { turn_of(state, group.first) } else { turn_of_untried(state, group.first, own, tried) }
+    }
+
+    #[cold]
+    fn whose_turn_at_several(
+        &mut self,
+        first: Part,
+        overlap: &OverlapGroup,
+        own: CoreMask,
+        tried: CoreMask,
+    ) -> Turn {
+        let here = if tried & own == 0 { overlap.own.total() } else { 0 };
+        let others = || overlap.cores.iter().filter(|&&(core, _)| tried & 1 << core == 0);
+        let elsewhere: usize = others().map(|(_, sums)| sums.total()).sum();
         if here + elsewhere == 0 {
             return Turn::Nobody;
         }
-        let Some(turn) = self.next(group, |state| &mut state.turn) else { return Turn::Nobody };
+        let turn = self.count_turn(first, &overlap.turn, |state| &mut state.turn);
         let turn = turn as usize % (here + elsewhere);
         if turn < here {
             return Turn::Own;
         }
         let mut beyond = turn - here;
-        let trie = &self.trie;
-        for part in group.parts() {
-            let remote = trie.group(part).map_or(&[][..], |state| &state.remote);
-            for &(core, count) in remote.iter().filter(|&&(core, _)| !was_tried(core)) {
-                if beyond < count as usize {
-                    return Turn::Core(usize::from(core), part);
-                }
-                beyond -= count as usize;
+        for (core, sums) in others() {
+            match sums.at(beyond) {
+                Some((part, _)) => return Turn::Core(usize::from(*core), part),
+                None => beyond -= sums.total(),
             }
         }
         Turn::Nobody
     }
 
-    /// Counts a turn of a group, at the first of its parts that is there.
-    fn next(&mut self, group: MatchedGroup<'_>, turn: impl Fn(&mut Group) -> &mut u32) -> Option<u32> {
-        let part = group.parts().find(|&part| self.trie.group(part).is_some())?;
-        let turn = turn(self.trie.part_mut(part)?);
-        let now = *turn;
-        *turn = turn.wrapping_add(1);
-        Some(now)
+    /// Counts a turn of a group at several patterns: at its first part, or where that has gone in the message's own list.
+    fn count_turn(&mut self, first: Part, seen: &Cell<u32>, turn: impl Fn(&mut Group) -> &mut u32) -> u32 {
+        let mut now = seen.get();
+        if let Some(state) = self.trie.part_mut(first) {
+            let turn = turn(state);
+            now = *turn;
+            *turn = now.wrapping_add(1);
+        }
+        seen.set(now.wrapping_add(1));
+        now
     }
 
-    /// The member of this core whose turn it is.
+    /// The member of this core whose turn it is. `None`: it has left since the group was looked up.
     pub(crate) fn next_own_member(&mut self, group: MatchedGroup<'_>) -> Option<SubId> {
-        if group.is_at_one_pattern() {
-            let state = self.trie.part_mut(group.first)?;
-            let at = (state.own_turn as usize).checked_rem(state.members.len())?;
-            state.own_turn = state.own_turn.wrapping_add(1);
-            return Some(state.members[at]);
+        if let Some(overlap) = group.overlap {
+            let turn = self.count_turn(group.first, &overlap.own_turn, |state| &mut state.own_turn);
+            let number = (turn as usize).checked_rem(overlap.own.total())?;
+            let (part, place) = overlap.own.at(number)?;
+            return self.trie.group(part)?.members.get(place).copied();
         }
-        let turn = self.next(group, |state| &mut state.own_turn)?;
-        let mut at = (turn as usize).checked_rem(self.own_members(group))?;
-        for state in group.parts().filter_map(|part| self.trie.group(part)) {
-            match state.members.get(at) {
-                Some(&member) => return Some(member),
-                None => at -= state.members.len(),
-            }
-        }
-        None
+        let state = self.trie.part_mut(group.first)?;
+        let at = (state.own_turn as usize).checked_rem(state.members.len())?;
+        state.own_turn = state.own_turn.wrapping_add(1);
+        Some(state.members[at])
     }
 
     /// The other cores that have members of a group.
     fn cores_of_group(&self, group: MatchedGroup<'_>) -> CoreMask {
-        let states = group.parts().filter_map(|part| self.trie.group(part));
-        states.flat_map(|state| &state.remote).fold(0, |mask, &(core, _)| mask | 1 << core)
+        if let Some(overlap) = group.overlap {
+            return overlap.core_mask();
+        }
+        let remote = self.trie.group(group.first).map_or(&[][..], |state| &state.remote);
+        remote.iter().fold(0, |mask, &(core, _)| mask | 1 << core)
     }
 
     /// How many members of a group are on this core.
     pub(crate) fn own_members(&self, group: MatchedGroup<'_>) -> usize {
-        group.parts().filter_map(|part| self.trie.group(part)).map(|state| state.members.len()).sum()
+        match group.overlap {
+            Some(overlap) => overlap.own.total(),
+            None => self.trie.group(group.first).map_or(0, |state| state.members.len()),
+        }
     }
 
     /// The hub that gets a message of a group which nobody of ours takes, and where the group is: hubs take turns as their
     /// members would.
     pub(crate) fn hub_of_group(&mut self, group: MatchedGroup<'_>, up: HubMask) -> Option<(HubId, Part)> {
-        let trie = &self.trie;
-        let there = || {
-            let parts = group.parts().filter_map(|part| Some((part, trie.group(part)?)));
-            let all = parts.flat_map(|(part, state)| state.hubs.iter().map(move |&hub| (part, hub)));
-            all.filter(|(_, (hub, _))| up & 1 << hub != 0)
-        };
-        let members: u32 = there().map(|(_, (_, count))| count).fold(0, u32::saturating_add);
-        let turn = self.next(group, |state| &mut state.turn)?;
-        let mut turn = turn.checked_rem(members)?;
-        let trie = &self.trie;
-        let parts = group.parts().filter_map(|part| Some((part, trie.group(part)?)));
-        let all = parts.flat_map(|(part, state)| state.hubs.iter().map(move |&hub| (part, hub)));
-        for (part, (hub, count)) in all.filter(|(_, (hub, _))| up & 1 << hub != 0) {
-            if turn < count {
-                return Some((hub, part));
+        if let Some(overlap) = group.overlap {
+            let there = || overlap.hubs.iter().filter(|&&(hub, _)| up & 1 << hub != 0);
+            let members: usize = there().map(|(_, sums)| sums.total()).sum();
+            if members == 0 {
+                return None;
             }
-            turn -= count;
+            let turn = self.count_turn(group.first, &overlap.turn, |state| &mut state.turn);
+            let mut turn = turn as usize % members;
+            for (hub, sums) in there() {
+                match sums.at(turn) {
+                    Some((part, _)) => return Some((*hub, part)),
+                    None => turn -= sums.total(),
+                }
+            }
+            return None;
         }
-        None
+        let state = self.trie.part_mut(group.first)?;
+        let there = || state.hubs.iter().filter(|&&(hub, _)| up & 1 << hub != 0);
+        let members = there().fold(0, |sum: u32, &(_, count)| sum.saturating_add(count));
+        let mut turn = state.turn.checked_rem(members)?;
+        let found = there().find(|&&(_, count)| {
+            let is_there = turn < count;
+            turn = turn.saturating_sub(count);
+            is_there
+        });
+        let hub = found.map(|&(hub, _)| hub);
+        state.turn = state.turn.wrapping_add(1);
+        hub.map(|hub| (hub, group.first))
     }
+}
+
+/// The same as [`turn_of`] without the cores that were tried.
+#[cold]
+fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask) -> Turn {
+    let here = if tried & own == 0 { state.members.len() } else { 0 };
+    let others = || state.remote.iter().filter(|&&(core, _)| tried & 1 << core == 0);
+    let elsewhere: usize = others().map(|&(_, count)| count as usize).sum();
+    let Some(turn) = (state.turn as usize).checked_rem(here + elsewhere) else { return Turn::Nobody };
+    if turn < here {
+        state.turn = state.turn.wrapping_add(1);
+        return Turn::Own;
+    }
+    let mut beyond = turn - here;
+    let there = others().find_map(|&(core, count)| {
+        let is_there = beyond < count as usize;
+        beyond = beyond.saturating_sub(count as usize);
+        is_there.then_some(usize::from(core))
+    });
+    state.turn = state.turn.wrapping_add(1);
+    there.map_or(Turn::Nobody, |core| Turn::Core(core, part))
 }
 
 /// Whose turn it is in a group at one pattern, of the members on all cores.
@@ -215,7 +255,7 @@ impl Core {
                 Turn::Nobody => return GroupDelivery::Refused,
                 Turn::Core(to, part) => {
                     let known = known | self.subjects.cores_of_group(group);
-                    let (pattern, queue) = self.subjects.words_of_part(part);
+                    let (pattern, queue) = self.subjects.words_of_part(part, group.first);
                     let tried = refused.cores;
                     let group = GroupOfCore { pattern, queue, is_from_hub: of.is_from_hub, tried, known };
                     let to = Destination {
@@ -303,8 +343,8 @@ impl Core {
                 }
                 self.work.step();
             }
-            let Some(member) = self.subjects.next_own_member(group) else { break };
-            let delivered = self.deliver(member, of, run);
+            let member = self.subjects.next_own_member(group);
+            let delivered = member.map_or(0, |member| self.deliver(member, of, run));
             if delivered > 0 {
                 self.count_out(delivered, run);
                 return GroupDelivery::Taken;

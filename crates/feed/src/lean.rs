@@ -14,7 +14,8 @@ use crate::{connection::Subscription, core::Core, counters::Counter};
 impl Core {
     /// Gives back what has not been needed for a while. When it is to be asked again, if nothing stirs.
     pub(crate) fn give_back_memory(&mut self) -> Option<u64> {
-        let tables = self.subjects.entries() * size_of::<Subscription>();
+        self.subjects.matches.forget_stale(self.subjects.trie.generation());
+        let tables = self.subjects.entries() * size_of::<Subscription>() + self.subjects.matches.bytes();
         match self.tide.uses(self.outputs.held_bytes() + tables, self.now_ms) {
             Ebb::High => None,
             Ebb::Until(due_ms) => Some(due_ms),

@@ -30,6 +30,7 @@ mod contributions;
 mod core;
 mod counters;
 mod crossing;
+mod free_holds;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod groups;
@@ -50,6 +51,7 @@ pub mod monitor;
 pub mod nats_config;
 mod outbox;
 mod outputs;
+mod overlap;
 mod protocol_log;
 mod proxied;
 mod publish;

@@ -6,8 +6,8 @@
 //!                 ▲──────────────── a piece, and where it ended ───────────┘
 //! ```
 //! A list of a million subscriptions is put together of pieces, so that no loop stands still for it: a step looks at
-//! [`STEP_LOOKED_AT_MAX`] things and copies [`STEP_COPIED_MAX`] of them at most, and `feed_monitor_steps` and
-//! `feed_monitor_looked_at` count what is done. What comes and goes between two steps may be missing or there twice:
+//! [`STEP_LOOKED_AT_MAX`] things and [`STEP_TOKENS_MAX`] tokens of theirs and copies [`STEP_COPIED_MAX`] of them at most, and
+//! `feed_monitor_steps` and `feed_monitor_looked_at` count what is done. What comes and goes between two steps may be missing or there twice:
 //! pages show a server that works.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -25,12 +25,15 @@ use crate::{
     server::NoAnswer,
     shared::Shared,
     snapshot::{self, ConnectionSnapshot, SubscriptionSnapshot, Totals},
+    trie::tokens_of,
 };
 
 /// Connections or subscriptions that a loop looks at in one step.
 const STEP_LOOKED_AT_MAX: u32 = 2048;
 /// Of these, so many are copied: a copy costs a microsecond.
 const STEP_COPIED_MAX: usize = 128;
+/// Tokens of their patterns that are put together and compared in one step; the last pattern may go beyond.
+const STEP_TOKENS_MAX: usize = 4 * STEP_LOOKED_AT_MAX as usize;
 /// How long a core may take for a step.
 const STEP_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -79,7 +82,7 @@ pub(crate) struct Wanted {
     pub(crate) of: Option<Arc<HashSet<ConnId>>>,
     /// Of this account alone.
     pub(crate) account: Option<Arc<str>>,
-    /// Those that get a message to this subject.
+    /// Those that get a message to this subject, which is a valid literal.
     pub(crate) test: Option<Arc<[u8]>>,
     /// So many are passed over, and then so many taken; the rest is counted.
     pub(crate) skip: usize,
@@ -239,11 +242,24 @@ pub(crate) fn step(core: &Core, look: Look) {
     }
 }
 
+/// What a look at one thing costs.
+#[derive(Debug, Clone, Copy, Default)]
+struct LookCost {
+    copied: usize,
+    tokens: usize,
+}
+
 /// Walks numbers from `from` on, up to what one step may do; where the next step begins.
-fn walk(core: &Core, from: u32, end: u32, mut one: impl FnMut(u32) -> usize) -> Option<u32> {
-    let (mut at, mut copied) = (from, 0);
-    while at < end && at - from < STEP_LOOKED_AT_MAX && copied < STEP_COPIED_MAX {
-        copied += one(at);
+fn walk(core: &Core, from: u32, end: u32, mut one: impl FnMut(u32) -> LookCost) -> Option<u32> {
+    let (mut at, mut sum) = (from, LookCost::default());
+    while at < end
+        && at - from < STEP_LOOKED_AT_MAX
+        && sum.copied < STEP_COPIED_MAX
+        && sum.tokens < STEP_TOKENS_MAX
+    {
+        let LookCost { copied, tokens } = one(at);
+        sum.copied += copied;
+        sum.tokens += tokens;
         at += 1;
     }
     core.counters.add(Counter::MonitorLookedAt, u64::from(at - from));
@@ -257,7 +273,7 @@ fn open(core: &Core, from: ConnId) -> Piece<(ConnId, ConnectionSnapshot)> {
         let found = connections.find(id).filter(|one| one.hub.is_none());
         let copied = found.map(|one| snapshot::of_connection(one, core.index, &core.settings.identities));
         things.extend(copied.map(|copied| (id, copied)));
-        usize::from(found.is_some())
+        LookCost { copied: usize::from(found.is_some()), tokens: 0 }
     });
     Piece { matched: things.len(), things, next }
 }
@@ -266,32 +282,85 @@ fn subscriptions(core: &Core, from: u32, wanted: &Wanted) -> Piece<Seen> {
     let identities = &core.settings.identities;
     let account = wanted.account.as_deref();
     let (mut things, mut matched) = (Vec::new(), 0);
+    let mut pattern = Vec::new();
     let next = walk(core, from, core.subjects.end(), |sub| {
-        let Some(subscription) = core.subjects.find_subscription(sub) else { return 0 };
+        let mut cost = LookCost::default();
+        let Some(subscription) = core.subjects.find_subscription(sub) else { return cost };
         if wanted.of.as_ref().is_some_and(|of| !of.contains(&subscription.conn)) {
-            return 0;
+            return cost;
         }
-        let Some(connection) = core.outputs.connections.find(subscription.conn) else { return 0 };
+        let Some(connection) = core.outputs.connections.find(subscription.conn) else { return cost };
         let name = identities.account_name(crate::identity::AccountId(connection.account));
         if account.is_some_and(|account| account != name) {
-            return 0;
+            return cost;
         }
-        let copied = wanted.test.as_ref().is_none_or(|test| {
-            wire::nats::subject::matches(&core.subjects.trie.pattern_of(subscription.node), test)
-        });
-        if !copied {
-            return 0;
+        if let Some(test) = &wanted.test {
+            pattern.clear();
+            cost.tokens = core.subjects.trie.append_pattern(subscription.node, &mut pattern);
+            if !wire::nats::subject::matches_valid(&pattern, test) {
+                return cost;
+            }
         }
         matched += 1;
         if matched <= wanted.skip || things.len() >= wanted.take {
-            return 0;
+            return cost;
         }
-        things.push(Seen {
-            cid: connection.cid,
-            account: name.to_owned(),
-            subscription: snapshot::of_subscription(&core.subjects, sub),
-        });
-        1
+        let copy = snapshot::of_subscription(&core.subjects, sub);
+        cost.copied = 1;
+        cost.tokens += tokens_of(copy.subject.as_bytes());
+        things.push(Seen { cid: connection.cid, account: name.to_owned(), subscription: copy });
+        cost
     });
     Piece { things, matched, next }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test may fail")]
+
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::{
+        connection::{Transport, Writer},
+        hot_path_tests::cores,
+        serve::Arrival,
+        work::Work,
+    };
+
+    /// All pieces of what is wanted: how many matched, and how many steps that took.
+    fn pieces(core: &Core, wanted: &Wanted) -> (usize, usize) {
+        let (mut from, mut matched, mut steps) = (Some(0), 0, 0);
+        while let Some(at) = from {
+            let (answer, mut to_come) = oneshot::channel();
+            step(core, Look::Subscriptions(at, wanted.clone(), answer));
+            let piece = to_come.try_recv().expect("a step answers at once");
+            (from, matched, steps) = (piece.next, matched + piece.matched, steps + 1);
+        }
+        (matched, steps)
+    }
+
+    /// A hundred patterns as long as a control line has room for: each is compared with as long a subject, or copied.
+    #[test]
+    fn long_patterns_are_looked_at_in_more_steps() {
+        const PATTERNS: usize = 100;
+        const TOKENS: usize = 1900;
+        let local = cores(1).remove(0);
+        let core = &mut *local.core.borrow_mut();
+        let arrival = Arrival::new(core, SocketAddr::from(([127, 0, 0, 1], 1)), Transport::default());
+        let id = core.enter(arrival, Writer::Task, true);
+        core.process(id, b"CONNECT {\"verbose\":false}\r\n");
+        let stars = "*.".repeat(TOKENS - 1);
+        for number in 0..PATTERNS {
+            core.work = Work::of(u64::MAX);
+            core.process(id, format!("SUB {stars}{} {number}\r\n", ["*", "b"][number % 2]).as_bytes());
+        }
+        let test = vec!["a"; TOKENS].join(".").into_bytes();
+        let steps_min = PATTERNS * TOKENS / (STEP_TOKENS_MAX + TOKENS);
+        let counted = Wanted { test: Some(test.into()), ..Wanted::default() };
+        let (matched, steps) = pieces(core, &counted);
+        assert!(matched == PATTERNS / 2 && steps >= steps_min, "{matched} in {steps} steps");
+        let (matched, steps) = pieces(core, &Wanted { take: PATTERNS, ..Wanted::default() });
+        assert!(matched == PATTERNS && steps >= steps_min, "{matched} in {steps} steps");
+    }
 }

@@ -1,24 +1,33 @@
 //! Who gets a message to a subject, remembered from one message to the next.
 //!
 //! A feed's traffic is many messages to few subjects, so what the trie found is kept in a small table by subject, until
-//! anything in the trie changes. The lists keep their memory: in steady state nothing is allocated.
+//! anything in the trie changes. The lists keep their memory: in steady state nothing is allocated. What they take of it is
+//! counted and bounded, for a subject and in sum: one client may be in tens of thousands of groups at one subject, and publish
+//! to thousands of subjects.
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
-    trie::{CoreMask, HubMask, NodeId, Open, Part, SubId, Trie},
+    overlap::OverlapGroup,
+    trie::{CoreMask, Group, HubId, HubMask, NodeId, Open, Part, SubId, Trie},
     work::{LISTED, Work},
 };
 
 /// Subjects remembered.
 const SLOTS: usize = 1024;
-/// A list that is longer is not remembered: looking it up again is nothing beside going through it.
-const KEPT_SUBSCRIBERS_MAX: usize = 1024;
+/// What a subject may take beside its slot. One that takes more is not remembered: it has as many groups or subscribers, each of
+/// which gets its messages, so that looking them up again is little beside that.
+const SUBJECT_BYTES_MAX: usize = 256 << 10;
+/// What all remembered subjects of a core may take beside their slots. When they would take more, all are forgotten.
+const BYTES_MAX: usize = 4 << 20;
+/// Below this, subjects of before a change of the trie are left where they are: their lists are used again.
+const STALE_BYTES_MAX: usize = BYTES_MAX / 4;
 
-/// To list a group is as much as to list so many subscribers.
-const GROUPS_AS_SUBSCRIBERS: usize = 16;
+/// So many groups of the first pattern are listed for a unit of work. A group of a further one costs a unit and one for each
+/// entry of its sums.
+const GROUPS_A_STEP: usize = 4;
 
 /// Who gets a message.
 #[derive(Debug, Default)]
@@ -26,6 +35,8 @@ pub(crate) struct Match {
     root: NodeId,
     subject: SmallVec<[u8; 48]>,
     generation: u64,
+    /// Bytes on the heap, as they were when it was filled.
+    heap_bytes: usize,
     /// Local subscribers in no group.
     pub(crate) subscribers: Vec<SubId>,
     /// Groups, of each of which one member gets it: the first part of each.
@@ -40,37 +51,34 @@ pub(crate) struct Match {
     pub(crate) has_groups_at_hubs: bool,
 }
 
-/// Of groups that have members at several of the patterns.
+/// Groups that have members at several of the patterns.
 #[derive(Debug, Default)]
 struct Overlap {
-    /// All parts but the first of each group.
-    further: Vec<Part>,
-    /// Places in [`Match::groups`] by the names' hashes.
+    groups: Vec<OverlapGroup>,
+    /// Places in [`Match::groups`] by the names' hashes, of those that are not at the first pattern.
     by_name: HashTable<u32>,
 }
 
-/// A queue group of a match, with all of its parts.
+/// A queue group of a match.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MatchedGroup<'a> {
     pub(crate) first: Part,
-    further: &'a [Part],
+    /// Where it is at several patterns: its members at all of them.
+    pub(crate) overlap: Option<&'a OverlapGroup>,
 }
 
-impl<'a> MatchedGroup<'a> {
+impl MatchedGroup<'_> {
     /// A group at one pattern alone.
     pub(crate) fn at(first: Part) -> Self {
-        Self { first: Part { next: Part::NO_NEXT, ..first }, further: &[] }
+        Self { first: Part { overlap: Part::ALONE, ..first }, overlap: None }
     }
 
-    #[inline]
-    pub(crate) fn is_at_one_pattern(self) -> bool {
-        self.first.next == Part::NO_NEXT
-    }
-
-    /// Its parts.
-    #[inline]
-    pub(crate) fn parts(self) -> impl Iterator<Item = Part> + use<'a> {
-        std::iter::successors(Some(self.first), move |part| self.further.get(part.next as usize).copied())
+    /// Whether it has members at a hub.
+    pub(crate) fn is_at_hub(self, trie: &Trie, hub: HubId) -> bool {
+        match self.overlap {
+            Some(overlap) => overlap.has_hub(hub),
+            None => trie.group(self.first).is_some_and(|group| group.hubs.iter().any(|&(of, _)| of == hub)),
+        }
     }
 }
 
@@ -79,15 +87,28 @@ impl Match {
     #[inline]
     pub(crate) fn group(&self, place: usize) -> Option<MatchedGroup<'_>> {
         let first = *self.groups.get(place)?;
-        Some(MatchedGroup { first, further: self.overlap.as_ref().map_or(&[], |overlap| &overlap.further) })
+        let overlap = match first.overlap {
+            Part::ALONE => None,
+            at => self.overlap.as_ref().map(|overlap| &overlap.groups[at as usize]),
+        };
+        Some(MatchedGroup { first, overlap })
     }
 
     /// The group of a name.
     pub(crate) fn group_of_name(&self, trie: &Trie, name: &[u8]) -> Option<MatchedGroup<'_>> {
         let hash = trie.hash_of_name(name);
-        let is_it = |part: Part| trie.group(part).is_some_and(|group| *group.name == *name);
-        let all = (0..self.groups.len()).filter(|&place| self.groups[place].hash == hash);
-        all.filter_map(|place| self.group(place)).find(|group| group.parts().any(is_it))
+        let place = self.place_of(trie, name, hash)?;
+        self.group(place)
+    }
+
+    /// The place of a group in [`Self::groups`]. Those of the first pattern lie in its order: its own table finds them.
+    fn place_of(&self, trie: &Trie, name: &[u8], hash: u32) -> Option<usize> {
+        let is_it = |&place: &u32| is_group(trie, self.groups[place as usize], name, hash);
+        let at_first = trie.more(self.groups.first()?.node).and_then(|more| more.place_of(name, hash));
+        let at_first = at_first
+            .filter(|&place| self.groups.get(place).is_some_and(|&part| is_group(trie, part, name, hash)));
+        let by_name = || self.overlap.as_ref()?.by_name.find(spread(hash), is_it);
+        at_first.or_else(|| by_name().map(|&place| place as usize))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -107,56 +128,100 @@ impl Match {
         self.has_groups_at_hubs = false;
     }
 
-    /// Adds who is at a node; how many subscribers that are.
+    /// What this takes of memory beside its slot, the room that its lists have to spare included.
+    fn count_heap_bytes(&self) -> usize {
+        let mut bytes = self.subscribers.capacity() * size_of::<SubId>();
+        if self.subject.spilled() {
+            bytes += self.subject.capacity();
+        }
+        if self.groups.spilled() {
+            bytes += self.groups.capacity() * size_of::<Part>();
+        }
+        if let Some(overlap) = &self.overlap {
+            bytes += size_of::<Overlap>() + overlap.by_name.allocation_size();
+            bytes += overlap.groups.capacity() * size_of::<OverlapGroup>();
+            // A subject that takes too much already is not summed up: that would be a walk through all of its groups.
+            if bytes <= SUBJECT_BYTES_MAX {
+                bytes += overlap.groups.iter().map(OverlapGroup::heap_bytes).sum::<usize>();
+            }
+        }
+        bytes
+    }
+
+    /// Adds the subscribers at a node, and its groups from a place on, and pays for them. The place from which it goes on
+    /// when the turn's work is done before.
     #[inline]
-    fn add(&mut self, trie: &Trie, id: NodeId) -> usize {
-        let subscribers = trie.subscribers(id);
-        let groups_before = self.groups.len();
-        self.subscribers.extend_from_slice(subscribers);
-        if let Some(more) = trie.more(id) {
-            self.cores |= more.remote;
-            self.hubs |= more.hubs;
-            self.has_groups_at_hubs |= more.at_hubs > 0;
-            let is_first = self.groups.is_empty();
-            for (place, group) in (0..).zip(&more.groups) {
-                let part = Part { node: id, group: place, hash: group.hash, next: Part::NO_NEXT };
-                if is_first {
-                    self.groups.push(part);
-                } else if !group.name.is_empty() {
-                    self.add_part(trie, part, &group.name);
+    fn add(&mut self, trie: &Trie, id: NodeId, from: usize, work: &mut Work) -> Option<usize> {
+        if from == 0 {
+            let subscribers = trie.subscribers(id);
+            self.subscribers.extend_from_slice(subscribers);
+            work.add((subscribers.len() / LISTED) as u64);
+        }
+        let more = trie.more(id)?;
+        self.cores |= more.remote;
+        self.hubs |= more.hubs;
+        self.has_groups_at_hubs |= more.at_hubs > 0;
+        if more.groups.is_empty() {
+            return None;
+        }
+        self.add_groups(trie, id, from, work)
+    }
+
+    fn add_groups(&mut self, trie: &Trie, id: NodeId, from: usize, work: &mut Work) -> Option<usize> {
+        let more = trie.more(id)?;
+        let is_first = self.groups.first().is_none_or(|first| first.node == id);
+        for (place, group) in more.groups.iter().enumerate().skip(from) {
+            if place > from && work.is_over(0) {
+                return Some(place);
+            }
+            let part = Part { node: id, group: number(place), hash: group.hash, overlap: Part::ALONE };
+            if is_first {
+                self.groups.push(part);
+                if place % GROUPS_A_STEP == GROUPS_A_STEP - 1 {
+                    work.step();
+                }
+            } else {
+                work.step();
+                if !group.name.is_empty() {
+                    work.pay(self.add_part(trie, part, group) as u64);
                 }
             }
         }
-        subscribers.len() + self.groups.len().saturating_sub(groups_before) * GROUPS_AS_SUBSCRIBERS
+        None
     }
 
-    /// Adds a group of a further pattern: to the one of its name, if there is one.
+    /// Adds a group of a further pattern: to the one of its name, if there is one. How many entries that made.
     #[cold]
-    fn add_part(&mut self, trie: &Trie, part: Part, name: &[u8]) {
+    fn add_part(&mut self, trie: &Trie, part: Part, state: &Group) -> usize {
+        let known = self.place_of(trie, &state.name, state.hash);
         let Self { groups, overlap, .. } = self;
-        let hash_of = |part: &Part| u64::from(part.hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let overlap = overlap.get_or_insert_with(|| {
-            let mut by_name = HashTable::with_capacity(groups.len() + 1);
-            for (place, first) in (0..).zip(groups.iter()) {
-                by_name.insert_unique(hash_of(first), place, |&place: &u32| hash_of(&groups[place as usize]));
-            }
-            Box::new(Overlap { further: Vec::new(), by_name })
-        });
-        let Overlap { further, by_name } = &mut **overlap;
-        let is_it = |&place: &u32| {
-            let first = groups[place as usize];
-            first.hash == part.hash && trie.group(first).is_some_and(|group| *group.name == *name)
-        };
-        if let Some(&place) = by_name.find(hash_of(&part), is_it) {
-            let first = &mut groups[place as usize];
-            let next = std::mem::replace(&mut first.next, number(further.len()));
-            further.push(Part { next, ..part });
-        } else {
+        let Overlap { groups: overlapping, by_name } = &mut **overlap.get_or_insert_with(Box::default);
+        let Some(place) = known else {
             let place = number(groups.len());
             groups.push(part);
-            by_name.insert_unique(hash_of(&part), place, |&place| hash_of(&groups[place as usize]));
+            by_name.insert_unique(spread(part.hash), place, |&place| spread(groups[place as usize].hash));
+            return 0;
+        };
+        let first = &mut groups[place];
+        let mut entries = 0;
+        if first.overlap == Part::ALONE {
+            let mut group = OverlapGroup::default();
+            entries += trie.group(*first).map_or(0, |state| group.add(*first, state));
+            first.overlap = number(overlapping.len());
+            overlapping.push(group);
         }
+        entries + overlapping[first.overlap as usize].add(part, state)
     }
+}
+
+/// Whether a part is still there, and of the group of a name.
+fn is_group(trie: &Trie, part: Part, name: &[u8], hash: u32) -> bool {
+    part.hash == hash && trie.group(part).is_some_and(|group| *group.name == *name)
+}
+
+/// The hash of a name for a table: all bits count there.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Parts are groups of patterns that somebody has subscribed to: there are fewer than subscriptions.
@@ -170,13 +235,32 @@ pub(crate) struct Matches {
     slots: Vec<Match>,
     /// What is open of the subject that was asked for last: nothing, unless the turn's work was done before.
     open: Open,
+    /// What the slots' lists take.
+    bytes: usize,
+    /// The trie's generation when old subjects were last forgotten.
+    swept: u64,
     pub(crate) found: u64,
     pub(crate) made: u64,
+    /// Subjects that were not remembered, or not any more, because they took too much.
+    pub(crate) dropped: u64,
 }
 
 impl Matches {
     pub(crate) fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| Match::default()).collect(), open: Open::new(), found: 0, made: 0 }
+        Self {
+            slots: (0..SLOTS).map(|_| Match::default()).collect(),
+            open: Open::default(),
+            bytes: 0,
+            swept: 0,
+            found: 0,
+            made: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Bytes of memory that the remembered subjects take beside their slots.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes out who gets a message to `subject`, now; [`Self::put_back`] takes it back. Where the turn's work is done
@@ -191,6 +275,7 @@ impl Matches {
     ) -> (usize, Match) {
         let slot = slot_of(trie.seed(), root, subject);
         let mut taken = std::mem::take(&mut self.slots[slot]);
+        self.bytes -= taken.heap_bytes;
         if taken.generation == trie.generation() && taken.root == root && taken.subject[..] == *subject {
             self.found += 1;
             return (slot, taken);
@@ -202,16 +287,44 @@ impl Matches {
 
     #[inline]
     pub(crate) fn put_back(&mut self, slot: usize, mut taken: Match) {
-        if taken.subscribers.len() > KEPT_SUBSCRIBERS_MAX {
-            taken = Match::default();
+        if taken.heap_bytes > SUBJECT_BYTES_MAX || self.bytes + taken.heap_bytes > BYTES_MAX {
+            self.make_room(&mut taken);
         }
+        // A message that needed several turns comes back to where another subject is by now.
+        self.bytes = self.bytes + taken.heap_bytes - self.slots[slot].heap_bytes;
         self.slots[slot] = taken;
+    }
+
+    /// Forgets what is too large to be remembered, or all others: before they take as much again, each is looked up anew.
+    #[cold]
+    fn make_room(&mut self, taken: &mut Match) {
+        self.dropped += 1;
+        if taken.heap_bytes > SUBJECT_BYTES_MAX {
+            *taken = Match::default();
+        } else {
+            self.forget_slots(|_| true);
+        }
+    }
+
+    /// Forgets what was found before the trie changed, if it takes much.
+    pub(crate) fn forget_stale(&mut self, generation: u64) {
+        if self.bytes > STALE_BYTES_MAX && self.swept != generation {
+            self.swept = generation;
+            self.forget_slots(|of| of.generation != generation);
+        }
     }
 
     /// Forgets who was found, and gives back what that took.
     pub(crate) fn forget(&mut self) {
-        self.slots.iter_mut().for_each(|slot| *slot = Match::default());
-        self.open = Open::new();
+        self.forget_slots(|_| true);
+        self.open = Open::default();
+    }
+
+    fn forget_slots(&mut self, is_forgotten: impl Fn(&Match) -> bool) {
+        for slot in self.slots.iter_mut().filter(|slot| is_forgotten(slot)) {
+            self.bytes -= slot.heap_bytes;
+            *slot = Match::default();
+        }
     }
 
     /// Whether all were found of the subject that was asked for last.
@@ -234,13 +347,85 @@ impl Matches {
 
 /// Goes on to find who gets a message to `subject`, until nothing is open or the turn's work is done.
 pub(crate) fn go_on(into: &mut Match, open: &mut Open, trie: &Trie, subject: &[u8], work: &mut Work) {
-    let mut listed = 0;
-    trie.go_on(open, subject, work, |id| listed += into.add(trie, id) / LISTED);
-    work.add(listed as u64);
+    trie.go_on(open, subject, work, |id, from, work| into.add(trie, id, from, work));
+    into.heap_bytes = into.count_heap_bytes();
 }
 
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low bits choose the slot")]
 fn slot_of(seed: u64, root: NodeId, subject: &[u8]) -> usize {
     xxh3_64_with_seed(subject, seed ^ u64::from(root)) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trie with so many groups at each pattern.
+    fn trie_of(patterns: [(&[u8], u32); 3]) -> (Trie, NodeId) {
+        let mut trie = Trie::new();
+        let root = trie.add_root();
+        for (pattern, names) in patterns {
+            let node = trie.insert(root, pattern);
+            for number in 0..names {
+                let name = format!("q{number}").into_bytes();
+                let hash = trie.hash_of_name(&name);
+                let more = trie.more_mut(node);
+                let place = more.place_or_new(&name, hash);
+                more.groups[place].members.push(number);
+            }
+        }
+        (trie, root)
+    }
+
+    fn exact(matches: &Matches) -> usize {
+        matches.slots.iter().map(Match::count_heap_bytes).sum()
+    }
+
+    fn publish(matches: &mut Matches, trie: &Trie, root: NodeId, subject: &str) -> usize {
+        let (slot, matched) = matches.take(trie, root, subject.as_bytes(), &mut Work::of(u64::MAX));
+        let groups = matched.groups.len();
+        matches.put_back(slot, matched);
+        groups
+    }
+
+    /// Thirty thousand groups of everything, and messages to three hundred subjects.
+    #[test]
+    fn what_is_remembered_of_groups_is_bounded() {
+        let (trie, root) = trie_of([(b">", 30_000), (b"two.*", 200), (b"*.of", 200)]);
+        let mut matches = Matches::new();
+        for number in 0..300 {
+            assert_eq!(publish(&mut matches, &trie, root, &format!("s{number}")), 30_000);
+            assert_eq!(matches.bytes(), exact(&matches));
+        }
+        assert!(matches.bytes() <= BYTES_MAX && matches.dropped == 300, "{} bytes", matches.bytes());
+    }
+
+    #[test]
+    fn all_remembered_subjects_have_one_bound() {
+        let (mut trie, root) = trie_of([(b"two.>", 400), (b"*.of.>", 400), (b">", 100)]);
+        let mut matches = Matches::new();
+        for number in 0..3 * SLOTS {
+            // A message that comes to its end in another turn: into a slot that has another subject by then.
+            let (slot, matched) = matches.take(&trie, root, b"two.of.0", &mut Work::of(u64::MAX));
+            publish(&mut matches, &trie, root, "two.of.0");
+            publish(&mut matches, &trie, root, &format!("two.of.{number}"));
+            matches.put_back(slot, matched);
+            assert!(matches.bytes() <= BYTES_MAX, "{} bytes", matches.bytes());
+            if number % 64 == 0 {
+                assert_eq!(matches.bytes(), exact(&matches));
+            }
+        }
+        let found = matches.found;
+        publish(&mut matches, &trie, root, "two.of.0");
+        assert_eq!(matches.found, found + 1, "the last one is remembered");
+        assert!(matches.dropped > 0, "there is more than is remembered");
+        while matches.bytes() <= STALE_BYTES_MAX {
+            let subject = format!("two.of.x{}", matches.made);
+            publish(&mut matches, &trie, root, &subject);
+        }
+        trie.insert(root, b"new");
+        matches.forget_stale(trie.generation());
+        assert_eq!((matches.bytes(), exact(&matches)), (0, 0), "all of it was from before");
+    }
 }

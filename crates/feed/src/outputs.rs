@@ -20,6 +20,7 @@ use crate::{
     backpressure::{Marks, Producer},
     connection::{Closed, ConnId, Connection, Subscription},
     counters::Counter,
+    free_holds::FreeHolds,
     keep,
     outbox::Chunks,
     publish::Run,
@@ -46,6 +47,8 @@ pub(crate) struct Outputs {
     dirty: Vec<ConnId>,
     /// Consumers that have a backlog: above the lowest mark.
     pub(crate) over_mark: Vec<ConnId>,
+    /// Holds that cost a consumer nothing.
+    pub(crate) free_holds: FreeHolds,
     /// A producer was held.
     pub(crate) hold_begun: Rc<Notify>,
     pub(crate) marks: Marks,
@@ -88,6 +91,7 @@ impl Outputs {
             replies_bytes: Rc::default(),
             dirty: Vec::new(),
             over_mark: Vec::new(),
+            free_holds: FreeHolds::default(),
             hold_begun: Rc::new(Notify::new()),
             marks,
             line: Vec::with_capacity(4096),
@@ -127,7 +131,10 @@ impl Outputs {
         connection.messages_out += count as u64;
         connection.payload_out_bytes += (count * run.body_bytes) as u64;
         if let Some(replies) = connection.replies.as_mut().filter(|_| !run.reply.is_empty()) {
-            replies.requested(run.reply, now_ms);
+            let forgotten = replies.requested(producer.cid, run.reply, now_ms);
+            if forgotten > 0 {
+                note_forgotten(counters, connection.cid, producer, forgotten);
+            }
         }
         line.clear();
         if run.header_bytes == Some(0) || (run.header_bytes.is_some() && !connection.headers) {
@@ -390,6 +397,18 @@ fn pour(
             chunk.extend_from_slice(&message[tail_at..]);
         }
     }
+}
+
+/// Requests of whoever has asked a client most were forgotten: it may answer them no more.
+#[cold]
+fn note_forgotten(counters: &CoreCounters<Counter>, cid: u64, producer: Producer, forgotten: usize) {
+    counters.add(Counter::RepliesForgotten, forgotten as u64);
+    tracing::debug!(
+        cid,
+        by = producer.cid,
+        forgotten,
+        "too many requests are open for a client with allow_responses: the oldest of those that ask most are forgotten",
+    );
 }
 
 /// Notes that a connection's output got something in this turn.

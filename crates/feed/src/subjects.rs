@@ -40,6 +40,15 @@ const SUBSCRIPTION_BYTES: usize = 96;
 /// What a member of a queue group takes beyond that, on each core, beside the group's name.
 const GROUP_BYTES: usize = 256;
 
+/// When a subscription ends.
+#[derive(Debug, Clone, Copy)]
+struct Ending {
+    /// After so many messages.
+    max: u64,
+    /// Its place in [`Subjects::finished`], once it has had them.
+    finished_at: Option<u32>,
+}
+
 /// All subscriptions of a core, and what it knows of the other cores'.
 pub(crate) struct Subjects {
     cores: usize,
@@ -52,12 +61,15 @@ pub(crate) struct Subjects {
     subscriptions: Slab<Subscription>,
     /// The places of groups in their nodes' lists, by their members.
     group_of_member: HashMap<SubId, u32>,
-    /// After how many messages those end of which [`Subscription::ends`] says that they do.
-    ends_after: HashMap<SubId, u64>,
+    /// When those end of which [`Subscription::ends`] says that they do.
+    ends_after: HashMap<SubId, Ending>,
     /// Subscriptions that have ended and may be in the list of a message that is under way.
     retired: Retired,
     /// Those that have had their last message; they end after the run.
     finished: Vec<SubId>,
+    /// Entries of that list that were looked at to take one out: for tests.
+    #[cfg(test)]
+    pub(crate) finished_looked_at: usize,
     /// What goes from account to account.
     pub(crate) abroad: Abroad,
     /// For patterns that are put together.
@@ -77,6 +89,8 @@ impl Subjects {
             group_of_member: HashMap::new(),
             ends_after: HashMap::new(),
             finished: Vec::new(),
+            #[cfg(test)]
+            finished_looked_at: 0,
             abroad: Abroad::for_cores(cores),
             words: Vec::with_capacity(4096),
             counters,
@@ -127,7 +141,7 @@ impl Subjects {
         if !subscription.ends {
             return (subscription, count);
         }
-        let max = self.ends_after.get(&sub).copied().unwrap_or(u64::MAX);
+        let max = self.ends_after.get(&sub).map_or(u64::MAX, |ending| ending.max);
         let remaining = max.saturating_sub(subscription.delivered);
         (subscription, usize::try_from(remaining).map_or(count, |remaining| count.min(remaining)))
     }
@@ -137,7 +151,8 @@ impl Subjects {
     #[cold]
     pub(crate) fn had_some(&mut self, sub: SubId) {
         let delivered = self.subscriptions[sub].delivered;
-        if self.ends_after(sub).is_some_and(|max| delivered >= max) {
+        if let Some(ending) = self.ends_after.get_mut(&sub).filter(|ending| delivered >= ending.max) {
+            ending.finished_at = Some(place_of_next(self.finished.len()));
             self.finished.push(sub);
         }
     }
@@ -151,7 +166,7 @@ impl Subjects {
 
     /// After how many messages a subscription ends, if it does.
     pub(crate) fn ends_after(&self, sub: SubId) -> Option<u64> {
-        self.ends_after.get(&sub).copied()
+        self.ends_after.get(&sub).map(|ending| ending.max)
     }
 
     /// The number of the subscription that a client calls `sid`.
@@ -228,7 +243,8 @@ impl Subjects {
             return true;
         }
         subscription.ends = true;
-        self.ends_after.insert(sub, max);
+        let finished_at = self.ends_after.get(&sub).and_then(|ending| ending.finished_at);
+        self.ends_after.insert(sub, Ending { max, finished_at });
         false
     }
 
@@ -240,8 +256,7 @@ impl Subjects {
         let (seed, subscriptions) = (self.trie.seed(), &self.subscriptions);
         take_out(&mut connection.sids, sub, |id| sid_hash(seed, &subscriptions[id].sid));
         if self.subscriptions[sub].ends {
-            self.ends_after.remove(&sub);
-            self.finished.retain(|&finished| finished != sub);
+            self.forget_ending(sub);
         }
         self.give_back(sub, 0, &mut connection.subscription_memory);
         self.counters.sub(Counter::Subscriptions, 1);
@@ -249,6 +264,22 @@ impl Subjects {
             self.counters.sub(Counter::SystemSubscriptions, 1);
         }
         self.depart(sub, connection.account, links);
+    }
+
+    /// A subscription with a maximum of messages ends. Where it is in the list of finished ones, the last of those takes its place.
+    fn forget_ending(&mut self, sub: SubId) {
+        let ending = self.ends_after.remove(&sub);
+        let Some(place) = ending.and_then(|ending| ending.finished_at) else { return };
+        self.finished.swap_remove(place as usize);
+        if let Some(moved) = self.finished.get(place as usize)
+            && let Some(ending) = self.ends_after.get_mut(moved)
+        {
+            ending.finished_at = Some(place);
+        }
+        #[cfg(test)]
+        {
+            self.finished_looked_at += 2;
+        }
     }
 
     /// What a subscription to a pattern takes of memory, on all cores: as if nobody else had a part of the pattern.
@@ -435,20 +466,21 @@ impl Subjects {
     /// A group at a pattern, by their words.
     pub(crate) fn find_group(&self, root: NodeId, pattern: &[u8], queue: &[u8]) -> Option<Part> {
         let node = self.trie.find(root, pattern)?;
-        let groups = &self.trie.more(node)?.groups;
-        let place = groups.iter().position(|group| *group.name == *queue)?;
+        let hash = self.trie.hash_of_name(queue);
+        let place = self.trie.more(node)?.place_of(queue, hash)?;
         #[expect(
             clippy::cast_possible_truncation,
             reason = "groups of one pattern: each costs a subscription"
         )]
-        Some(Part { node, group: place as u32, hash: groups[place].hash, next: Part::NO_NEXT })
+        Some(Part { node, group: place as u32, hash, overlap: Part::ALONE })
     }
 
-    /// The pattern and the name of a group at one pattern.
-    pub(crate) fn words_of_part(&mut self, part: Part) -> (&[u8], &[u8]) {
+    /// The pattern of a group's part, and the group's name: of that part, or of another one where that has gone.
+    pub(crate) fn words_of_part(&mut self, part: Part, other: Part) -> (&[u8], &[u8]) {
         self.words.clear();
         self.trie.append_pattern(part.node, &mut self.words);
-        (&self.words, self.trie.group(part).map_or(&[][..], |group| &group.name))
+        let group = self.trie.group(part).or_else(|| self.trie.group(other));
+        (&self.words, group.map_or(&[][..], |group| &group.name))
     }
 
     /// The name of the group that a subscription is in, if it is in one.

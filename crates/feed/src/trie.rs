@@ -36,9 +36,29 @@ use crate::{
 pub(crate) type NodeId = u32;
 /// A subscription's number.
 pub(crate) type SubId = u32;
-/// Nodes that match what lies before an offset of a subject, to be gone on from. The depth of the subject, not of the
-/// trie, bounds how many there are.
-pub(crate) type Open = Vec<(NodeId, usize)>;
+/// Where a look for a subject goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    /// Nodes that match what lies before an offset of the subject. The depth of the subject, not of the trie, bounds how
+    /// many there are.
+    nodes: Vec<(NodeId, usize)>,
+    /// A node whose pattern matches and whose groups are listed up to here.
+    listing: Option<(NodeId, usize)>,
+}
+
+impl Open {
+    /// Whether all was looked at.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.listing.is_none()
+    }
+
+    fn clear(&mut self) {
+        self.nodes.clear();
+        self.listing = None;
+    }
+}
+
 /// Which cores, one bit each.
 pub(crate) type CoreMask = u64;
 /// As many cores as a mask has bits.
@@ -117,7 +137,7 @@ pub(crate) struct Group {
 }
 
 /// A queue group at one of the patterns that match a subject. A name at several of them is one group (nats-server's
-/// rule): its parts are linked.
+/// rule): its parts are summed up in [`crate::overlap`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) node: NodeId,
@@ -125,13 +145,13 @@ pub(crate) struct Part {
     pub(crate) group: u32,
     /// Of the group's name: another group that has taken the place since is another part.
     pub(crate) hash: u32,
-    /// The place of the next part in the match's list of further parts.
-    pub(crate) next: u32,
+    /// The group's place in the match's list of groups at several patterns, or [`Self::ALONE`].
+    pub(crate) overlap: u32,
 }
 
 impl Part {
-    /// No part is at this place: the last one says so.
-    pub(crate) const NO_NEXT: u32 = u32::MAX;
+    /// The group is at this pattern alone.
+    pub(crate) const ALONE: u32 = u32::MAX;
 }
 
 impl Group {
@@ -228,6 +248,9 @@ pub(crate) struct Trie {
     generation: u64,
     /// Nodes that were walked since this was last asked, other than for messages: whoever had them walked pays.
     steps: Cell<u64>,
+    /// Parts of groups that were looked at since this was last asked: for tests.
+    #[cfg(debug_assertions)]
+    parts_visited: Cell<u64>,
 }
 
 impl Trie {
@@ -243,6 +266,8 @@ impl Trie {
             retired: Retired::default(),
             generation: 1,
             steps: Cell::new(0),
+            #[cfg(debug_assertions)]
+            parts_visited: Cell::new(0),
         }
     }
 
@@ -256,6 +281,19 @@ impl Trie {
     #[inline]
     pub(crate) fn take_steps(&self) -> u64 {
         self.steps.replace(0)
+    }
+
+    /// A part of a group is looked at.
+    #[inline]
+    fn visited(&self) {
+        #[cfg(debug_assertions)]
+        self.parts_visited.set(self.parts_visited.get() + 1);
+    }
+
+    /// Parts of groups that were looked at since this was last asked.
+    #[cfg(all(test, debug_assertions))]
+    pub(crate) fn take_parts_visited(&self) -> u64 {
+        self.parts_visited.replace(0)
     }
 
     /// What a pattern takes of memory where nobody else has a part of it, on one core.
@@ -433,12 +471,14 @@ impl Trie {
 
     /// The group of a part, unless it has gone since it was listed.
     pub(crate) fn group(&self, part: Part) -> Option<&Group> {
+        self.visited();
         let group = self.more(part.node)?.groups.get(part.group as usize)?;
         (group.hash == part.hash && !group.name.is_empty()).then_some(group)
     }
 
     /// The same for a change that no match depends on.
     pub(crate) fn part_mut(&mut self, part: Part) -> Option<&mut Group> {
+        self.visited();
         let group = self.find_group_mut(part.node, part.group as usize)?;
         (group.hash == part.hash && !group.name.is_empty()).then_some(group)
     }
@@ -512,8 +552,8 @@ impl Trie {
         pattern
     }
 
-    /// The same, appended.
-    pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) {
+    /// The same, appended. How many tokens it has.
+    pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) -> usize {
         let mut path: SmallVec<[NodeId; 16]> = SmallVec::new();
         let mut at = id;
         while self.nodes[at].parent != NONE {
@@ -526,47 +566,53 @@ impl Trie {
             }
             out.extend_from_slice(&self.nodes[node].token);
         }
+        path.len()
     }
 
     /// Begins to look for a subject.
     pub(crate) fn look_for(&self, root: NodeId, subject: &[u8], open: &mut Open) {
         open.clear();
         if !has_empty_token(subject) {
-            open.push((root, 0));
+            open.nodes.push((root, 0));
         }
     }
 
     /// Goes on looking for a subject, and calls `found` with each node whose pattern matches: until all are found, and
-    /// nothing is open any more, or the turn's work is done. The trie may change in between, if that is marked: what is
+    /// nothing is open any more, or the turn's work is done. `found` pays for what it lists from a place of the node on, and
+    /// returns the place from which it goes on in another turn. The trie may change in between, if that is marked: what is
     /// there all the time is found, what comes or goes may be.
     pub(crate) fn go_on(
         &self,
         open: &mut Open,
         subject: &[u8],
         work: &mut Work,
-        mut found: impl FnMut(NodeId),
+        mut found: impl FnMut(NodeId, usize, &mut Work) -> Option<usize>,
     ) {
         while !work.is_over(0) {
-            let Some((at, offset)) = open.pop() else { return };
-            work.add(1);
+            if let Some((id, from)) = open.listing.take() {
+                open.listing = found(id, from, work).map(|from| (id, from));
+                continue;
+            }
+            let Some((at, offset)) = open.nodes.pop() else { return };
+            work.step();
             let node = &self.nodes[at];
             if offset > subject.len() {
-                found(at);
+                open.listing = Some((at, 0));
                 continue;
             }
             let rest = &subject[offset..];
             let token_bytes = memchr::memchr(b'.', rest).unwrap_or(rest.len());
             let next = offset + token_bytes + 1;
             if node.tail != NONE {
-                found(node.tail);
+                open.listing = Some((node.tail, 0));
             }
             if node.star != NONE {
-                open.push((node.star, next));
+                open.nodes.push((node.star, next));
             }
             if node.literal_children > 0 {
                 let child = self.literal(at, &rest[..token_bytes]);
                 if child != NONE {
-                    open.push((child, next));
+                    open.nodes.push((child, next));
                 }
             }
         }
@@ -678,14 +724,15 @@ mod tests {
             for text in &subjects {
                 let mut found = BTreeSet::new();
                 let mut turns = 0;
-                let mut open = Open::new();
+                let mut open = Open::default();
                 trie.look_for(root, text.as_bytes(), &mut open);
                 while !open.is_empty() {
                     // A few nodes a turn.
                     let mut work = Work::of(1 + turns % 3);
                     turns += 1;
-                    trie.go_on(&mut open, text.as_bytes(), &mut work, |node| {
+                    trie.go_on(&mut open, text.as_bytes(), &mut work, |node, _, _| {
                         found.extend(trie.subscribers(node).iter().copied());
+                        None
                     });
                 }
                 let expected: BTreeSet<u32> = twin
@@ -695,7 +742,8 @@ mod tests {
                     .collect();
                 prop_assert_eq!(&found, &expected, "{}", text);
                 trie.look_for(other, text.as_bytes(), &mut open);
-                trie.go_on(&mut open, text.as_bytes(), &mut Work::of(u64::MAX), |_| panic!("another account's"));
+                let mut work = Work::of(u64::MAX);
+                trie.go_on(&mut open, text.as_bytes(), &mut work, |_, _, _| panic!("another account's"));
             }
             for (number, pattern) in twin {
                 let node = trie.find(root, pattern.as_bytes()).expect("there");

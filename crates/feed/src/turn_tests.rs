@@ -19,6 +19,8 @@ const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
 /// Steps that an operation may take when its turn is over.
 const UNPAID_MAX: u64 = 64;
+/// Parts of queue groups that a step may look at.
+const PARTS_A_STEP: u64 = 4;
 /// One step beyond: a subscriber's part of a run, or an operation.
 const WORK_BEYOND: u64 = WORK_A_TURN / 8;
 
@@ -35,9 +37,12 @@ fn say_and(core: &mut Core, id: ConnId, bytes: &[u8], mut between: impl FnMut(&m
     let (mut at, mut turns) = (0, 0);
     loop {
         core.begin_turn();
+        core.subjects.trie.take_parts_visited();
         let (done, processed) = core.process(id, &bytes[at..]);
         at += done;
         turns += 1;
+        let (parts, steps) = (core.subjects.trie.take_parts_visited(), core.work.done());
+        assert!(parts <= PARTS_A_STEP * steps + UNPAID_MAX, "{parts} parts of groups in {steps} steps");
         assert!(!core.work.is_over_by(WORK_BEYOND), "a turn of {:?}", core.work);
         assert!(core.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.work.unpaid());
         core.end_turn();
@@ -367,6 +372,122 @@ fn who_takes_is_found_among_those_that_refuse() {
     assert!(core.subjects.trie.marks.is_idle());
 }
 
+/// Forty thousand subscriptions that have had their last message: one client leaves, the other ends some in another order.
+#[test]
+fn subscriptions_that_end_look_at_no_others() {
+    const COUNT: usize = 20_000;
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (one, two, producer) = (enter(core), enter(core), enter(core));
+    let words: String = (0..COUNT).map(|n| format!("SUB x {n}\r\nUNSUB {n} 1\r\n")).collect();
+    say(core, one, words.as_bytes());
+    say(core, two, words.as_bytes());
+    let run = crate::publish::Run {
+        bytes: b"PUB x 1\r\nm\r\n",
+        stride: 12,
+        tail_at: 5,
+        body_bytes: 1,
+        header_bytes: None,
+        subject: b"x",
+        shown: None,
+        reply: b"",
+    };
+    let root = core.subjects.root_of(0);
+    let from = crate::backpressure::Producer { core: 0, conn: producer, cid: 0 };
+    core.begin_turn();
+    core.hand_out_at_once(&crate::publish::Origin::of_nobody(from, 0, root), &run);
+    core.end_turn();
+    assert_eq!(core.subjects.subscriptions(), 2 * COUNT, "none is ended yet");
+    end(core, two);
+    let ends: String = (0..COUNT / 4).map(|n| format!("UNSUB {}\r\n", n * 3)).collect();
+    say(core, one, ends.as_bytes());
+    while core.subjects.a_finished().is_some() {
+        core.begin_turn();
+        core.end_finished();
+        core.end_turn();
+    }
+    assert_eq!(core.subjects.subscriptions(), 0);
+    let looked_at = core.subjects.finished_looked_at;
+    assert!(looked_at <= 4 * COUNT, "{looked_at} entries for {} subscriptions", 2 * COUNT);
+}
+
+fn subscribe_in_group(patterns: impl Iterator<Item = String>) -> Vec<u8> {
+    (1..)
+        .zip(patterns)
+        .map(|(sid, pattern)| format!("SUB {pattern} q {sid}\r\n"))
+        .collect::<String>()
+        .into_bytes()
+}
+
+/// One queue name at 2,048 patterns that all match, whose members refuse what they wrote themselves.
+#[test]
+fn a_group_at_many_patterns_is_not_walked() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+    say(core, attacker, &subscribe_in_group(deep(11)));
+    let subject = ["a"; 11].join(".");
+    let write = format!("PUB {subject} 1\r\nx\r\n");
+    let turns = say(core, attacker, write.repeat(20).as_bytes());
+    assert!(turns < 20, "{turns} turns");
+    assert_eq!(take(core, attacker), "");
+    // Members that do not refuse: once round, each of them gets one.
+    core.begin_turn();
+    core.subjects.trie.take_parts_visited();
+    core.process(other, write.as_bytes());
+    let parts = core.subjects.trie.take_parts_visited();
+    core.end_turn();
+    assert!(parts < 8, "{parts} parts were looked at for one message");
+    say(core, other, write.repeat(2047).as_bytes());
+    let got = take(core, attacker);
+    let by_sid = bodies(&got);
+    assert!(by_sid.len() == 2048 && by_sid.values().all(|got| got.len() == 1), "{} members", by_sid.len());
+    end(core, attacker);
+    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+}
+
+/// Members of a group at several patterns leave and come while a message looks for one that takes it: who stays gets it.
+#[test]
+fn members_that_leave_refuse() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+    let patterns = ["a.b", "a.*", "*.b", "*.*", "a.>", ">"];
+    let members: String = (0..36_000).map(|n| format!("SUB {} q {n}\r\n", patterns[n % 6])).collect();
+    say(core, attacker, members.as_bytes());
+    say(core, other, b"SUB *.b q 1\r\n");
+    let mut left = 0;
+    let turns = say_and(core, attacker, b"PUB a.b 1\r\na\r\nPUB a.b 1\r\nb\r\n", |core| {
+        // The part whose turns are counted goes, too.
+        say(core, other, format!("SUB a.b x y{left}\r\nUNSUB y{left}\r\n").as_bytes());
+        left += 1;
+    });
+    assert!(turns > 2, "{turns} turns");
+    assert_eq!(bodies(&take(core, other))["1"], ["a", "b"]);
+    assert!(core.subjects.trie.marks.is_idle());
+}
+
+/// Names at one pattern and again at others: to put them together is paid for name by name.
+#[test]
+fn many_groups_at_several_patterns_take_turns() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    core.outputs.marks = crate::backpressure::Marks::of(1 << 30);
+    let members = (0..60_000).map(|n| format!("SUB {} q{} {n}\r\n", ["a", "*", ">"][n % 3], n / 3));
+    say(core, attacker, members.collect::<String>().as_bytes());
+    let mut answered = 0;
+    let turns = say_and(core, other, b"PUB a 1\r\nm\r\nPUB a 1\r\nn\r\n", |core| {
+        say(core, attacker, b"PING\r\n");
+        answered += 1;
+    });
+    assert!(turns > 5, "{turns} turns");
+    let got = take(core, attacker);
+    assert_eq!((got.matches("MSG a ").count(), got.matches("PONG").count()), (40_000, answered));
+}
+
 /// Tens of thousands of groups at one subject: none is searched for, and they go as they came.
 #[test]
 fn many_groups_at_one_subject_are_found_at_once() {
@@ -482,7 +603,7 @@ proptest! {
     /// Hostile words of all kinds, whoever says them: no turn has more than 64 steps that nobody paid.
     #[test]
     fn no_operation_takes_unpaid_steps(
-        words in prop::collection::vec((0_usize..8, 0_u32..40, 1_usize..900, 0_usize..3), 1..60),
+        words in prop::collection::vec((0_usize..9, 0_u32..40, 1_usize..900, 0_usize..3), 1..60),
         wild in prop::collection::vec(prop_oneof![3 => Just("a"), 2 => Just("*"), 1 => Just("b")], 900),
     ) {
         let local = cores(1).remove(0);
@@ -499,6 +620,13 @@ proptest! {
                 2 => (0..200).map(|n| format!("SUB {literal} g{n} {number}.{n}\r\n")).collect(),
                 3 => (0..300).map(|n| format!("SUB {literal} q {number}.m.{n}\r\n")).collect(),
                 4 => format!("UNSUB {number}\r\n"),
+                // A group at many patterns, and messages for it that some refuse.
+                7 => {
+                    let patterns = deep(3 + number % 6);
+                    let words: String = (0..).zip(patterns).map(|(n, p)| format!("SUB {p} q {number}.d.{n}\r\n")).collect();
+                    let subject = vec!["a"; 3 + number as usize % 6].join(".");
+                    words + &format!("PUB {subject} 3\r\nabc\r\n").repeat(tokens % 4)
+                }
                 5 => format!("UNSUB {number} 2\r\n"),
                 _ => format!("PUB {literal} 3\r\nabc\r\n").repeat(1 + number as usize % 4),
             };

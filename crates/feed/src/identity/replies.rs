@@ -1,15 +1,25 @@
 //! The requests that a client has received and may answer (`allow_responses`).
 //!
-//! One small map a connection, in its core's memory; only clients with the permission have one. It remembers at most
-//! [`OPEN_REQUESTS_MAX`] requests and [`OPEN_BYTES_MAX`] of them; one more forgets the oldest. What the maps of a core take
-//! is counted together, and is a part of `max_pending_total`.
+//! ```text
+//!   reply subject ─ by_reply ─▶ request {requester, messages left, until when}
+//!                                  │ in the order of arrival: of all ─▶ what expires first
+//!                                  └ of one requester ────────────────▶ what is forgotten first, of who has most open
+//! ```
+//! One small table a connection, in its core's memory; only clients with the permission have one. It remembers at most
+//! [`OPEN_REQUESTS_MAX`] requests and [`OPEN_BYTES_MAX`] of them. Above that, the requesters with most bytes open give way to
+//! the others, each losing its oldest requests. Nobody can have another client's requests forgotten but by having fewer open
+//! than that one. What the tables of a core take is counted together, and is a part of `max_pending_total`.
 
 use std::{
     cell::Cell,
-    collections::{HashMap, VecDeque},
+    collections::{BinaryHeap, HashMap},
+    hash::{BuildHasher, RandomState},
     rc::Rc,
     time::Duration,
 };
+
+use hashbrown::HashTable;
+use slab::Slab;
 
 use super::permissions::Responses;
 
@@ -18,18 +28,24 @@ pub const OPEN_REQUESTS_MAX: usize = 4096;
 
 /// Bytes that the requests of a connection take, at most.
 const OPEN_BYTES_MAX: usize = 1 << 20;
-/// What a request takes beside its reply subject: its entry in the map, and in the list of arrivals.
-const OPEN_BYTES: usize = 96;
-const ARRIVAL_BYTES: usize = 40;
+/// What a request takes beside its reply subject: itself, its place in the table, and what both have to spare.
+const OPEN_BYTES: usize = 128;
+/// What a requester takes beside its requests.
+const REQUESTER_BYTES: usize = 64;
+/// When it is too much, so many times less than this part more is forgotten: else each request would look for who has most.
+const SPARED_PART: usize = 16;
 
 /// Requests that may be answered. Times are the caller's monotonic milliseconds.
 #[derive(Debug)]
 pub struct Replies {
     allowed: Responses,
-    open: HashMap<Box<[u8]>, Open>,
-    /// The order of arrival; an entry whose number is not the map's is dead.
-    order: VecDeque<(Box<[u8]>, u64)>,
-    next: u64,
+    open: Slab<Open>,
+    /// Requests by their reply subjects.
+    by_reply: HashTable<usize>,
+    hasher: RandomState,
+    /// All requests in the order of arrival, which is that in which they expire.
+    order: List,
+    requesters: HashMap<u64, Requester>,
     bytes: usize,
     /// What all of a core take.
     sum: Rc<Cell<usize>>,
@@ -37,9 +53,58 @@ pub struct Replies {
 
 #[derive(Debug)]
 struct Open {
-    number: u64,
+    reply: Box<[u8]>,
+    requester: u64,
     messages_left: Option<u32>,
     until_ms: Option<u64>,
+    /// Before and behind it among all, and among its requester's.
+    links: [Link; 2],
+}
+
+#[derive(Debug, Default)]
+struct Requester {
+    order: List,
+    bytes: usize,
+}
+
+/// A list of requests through their own links.
+#[derive(Debug, Clone, Copy, Default)]
+struct List {
+    first: Option<usize>,
+    last: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Link {
+    before: Option<usize>,
+    behind: Option<usize>,
+}
+
+/// Which of a request's links a list goes by.
+const OF_ALL: usize = 0;
+const OF_REQUESTER: usize = 1;
+
+impl List {
+    fn push(&mut self, open: &mut Slab<Open>, which: usize, at: usize) {
+        open[at].links[which] = Link { before: self.last, behind: None };
+        match self.last {
+            Some(last) => open[last].links[which].behind = Some(at),
+            None => self.first = Some(at),
+        }
+        self.last = Some(at);
+    }
+
+    fn take_out(&mut self, open: &mut Slab<Open>, which: usize, at: usize) {
+        let Link { before, behind } = std::mem::take(&mut open[at].links[which]);
+        match before {
+            Some(before) => open[before].links[which].behind = behind,
+            None => self.first = behind,
+        }
+        match behind {
+            Some(behind) => open[behind].links[which].before = before,
+            None => self.last = before,
+        }
+    }
 }
 
 impl Replies {
@@ -50,7 +115,16 @@ impl Replies {
 
     /// Nothing is open; what will be is counted in `sum`, too.
     pub fn counted(allowed: Responses, sum: Rc<Cell<usize>>) -> Self {
-        Self { allowed, open: HashMap::new(), order: VecDeque::new(), next: 0, bytes: 0, sum }
+        Self {
+            allowed,
+            open: Slab::new(),
+            by_reply: HashTable::new(),
+            hasher: RandomState::new(),
+            order: List::default(),
+            requesters: HashMap::new(),
+            bytes: 0,
+            sum,
+        }
     }
 
     /// Bytes of memory that the open requests take.
@@ -68,47 +142,45 @@ impl Replies {
         self.sum.set(self.sum.get() - bytes);
     }
 
-    /// A message with a reply subject is delivered to the client. `false` when an older request was forgotten for it.
-    pub fn requested(&mut self, reply: &[u8], now_ms: u64) -> bool {
+    /// A message with a reply subject of `requester`, a connection's number, is delivered to the client. How many older
+    /// requests were forgotten for it.
+    pub fn requested(&mut self, requester: u64, reply: &[u8], now_ms: u64) -> usize {
         self.forget_expired(now_ms);
         let until_ms = self.allowed.expires.map(|expires| now_ms.saturating_add(millis(expires)));
-        let number = self.next;
-        self.next += 1;
-        let open = Open { number, messages_left: self.allowed.messages_max, until_ms };
-        if self.open.insert(reply.into(), open).is_none() {
-            self.takes(OPEN_BYTES + reply.len());
+        let messages_left = self.allowed.messages_max;
+        if let Some(at) = self.find(reply) {
+            // A new request. Who asked first is its requester, so that nobody takes another's request over.
+            let open = &mut self.open[at];
+            (open.until_ms, open.messages_left) = (until_ms, messages_left);
+            self.order.take_out(&mut self.open, OF_ALL, at);
+            self.order.push(&mut self.open, OF_ALL, at);
+            return 0;
         }
-        self.order.push_back((reply.into(), number));
-        self.takes(ARRIVAL_BYTES + reply.len());
-        let mut kept_all = true;
-        while self.open.len() > OPEN_REQUESTS_MAX || self.bytes > OPEN_BYTES_MAX {
-            self.forget_oldest();
-            kept_all = false;
-        }
-        // Answered requests leave dead entries behind; they go before they outnumber the living.
-        if self.order.len() > 2 * OPEN_REQUESTS_MAX {
-            let (open, mut gone) = (&self.open, 0);
-            self.order.retain(|(reply, number)| {
-                let is_alive = open.get(reply).is_some_and(|open| open.number == *number);
-                gone += if is_alive { 0 } else { ARRIVAL_BYTES + reply.len() };
-                is_alive
-            });
-            self.gives_back(gone);
-        }
-        kept_all
+        let links = [Link::default(); 2];
+        let at = self.open.insert(Open { reply: reply.into(), requester, messages_left, until_ms, links });
+        let Self { open, by_reply, hasher, .. } = self;
+        by_reply.insert_unique(hasher.hash_one(reply), at, |&at| hasher.hash_one(&*open[at].reply));
+        self.order.push(&mut self.open, OF_ALL, at);
+        let bytes = OPEN_BYTES + reply.len();
+        let is_known = self.requesters.contains_key(&requester);
+        let of = self.requesters.entry(requester).or_default();
+        of.order.push(&mut self.open, OF_REQUESTER, at);
+        of.bytes += bytes;
+        self.takes(bytes + if is_known { 0 } else { REQUESTER_BYTES });
+        if self.is_above(OPEN_REQUESTS_MAX, OPEN_BYTES_MAX) { self.make_room() } else { 0 }
     }
 
     /// Whether the client may publish to this subject as an answer; uses up one message if so.
     pub fn may_answer(&mut self, subject: &[u8], now_ms: u64) -> bool {
-        let Some(open) = self.open.get_mut(subject) else { return false };
+        let Some(at) = self.find(subject) else { return false };
+        let open = &mut self.open[at];
         let expired = open.until_ms.is_some_and(|until_ms| until_ms <= now_ms);
         let answers = !expired && open.messages_left != Some(0);
         if let Some(left) = &mut open.messages_left {
             *left = left.saturating_sub(1);
         }
         if expired || open.messages_left == Some(0) {
-            self.open.remove(subject);
-            self.gives_back(OPEN_BYTES + subject.len());
+            self.forget(at);
         }
         answers
     }
@@ -123,25 +195,60 @@ impl Replies {
         self.open.is_empty()
     }
 
+    fn find(&self, reply: &[u8]) -> Option<usize> {
+        self.by_reply.find(self.hasher.hash_one(reply), |&at| *self.open[at].reply == *reply).copied()
+    }
+
+    fn is_above(&self, requests: usize, bytes: usize) -> bool {
+        self.open.len() > requests || self.bytes > bytes
+    }
+
     fn forget_expired(&mut self, now_ms: u64) {
-        while let Some((reply, number)) = self.order.front() {
-            let alive = self.open.get(reply).is_some_and(|open| {
-                open.number == *number && open.until_ms.is_none_or(|until_ms| until_ms > now_ms)
-            });
-            if alive {
+        while let Some(at) = self.order.first {
+            if self.open[at].until_ms.is_none_or(|until_ms| until_ms > now_ms) {
                 break;
             }
-            self.forget_oldest();
+            self.forget(at);
         }
     }
 
-    fn forget_oldest(&mut self) {
-        let Some((reply, number)) = self.order.pop_front() else { return };
-        self.gives_back(ARRIVAL_BYTES + reply.len());
-        if self.open.get(&reply).is_some_and(|open| open.number == number) {
-            self.open.remove(&reply);
-            self.gives_back(OPEN_BYTES + reply.len());
+    /// Has the requesters with most bytes open give way, until there is some room again. How many requests that were.
+    #[cold]
+    fn make_room(&mut self) -> usize {
+        let mut by_bytes: BinaryHeap<(usize, u64)> =
+            self.requesters.iter().map(|(&requester, of)| (of.bytes, requester)).collect();
+        let (requests, bytes) = (
+            OPEN_REQUESTS_MAX - OPEN_REQUESTS_MAX / SPARED_PART,
+            OPEN_BYTES_MAX - OPEN_BYTES_MAX / SPARED_PART,
+        );
+        let before = self.open.len();
+        while self.is_above(requests, bytes) {
+            let Some((_, requester)) = by_bytes.pop() else { break };
+            let Some(oldest) = self.requesters.get(&requester).and_then(|of| of.order.first) else { break };
+            self.forget(oldest);
+            by_bytes.extend(self.requesters.get(&requester).map(|of| (of.bytes, requester)));
         }
+        before - self.open.len()
+    }
+
+    fn forget(&mut self, at: usize) {
+        self.order.take_out(&mut self.open, OF_ALL, at);
+        let requester = self.open[at].requester;
+        let mut bytes = OPEN_BYTES + self.open[at].reply.len();
+        if let Some(of) = self.requesters.get_mut(&requester) {
+            of.order.take_out(&mut self.open, OF_REQUESTER, at);
+            of.bytes -= bytes;
+            if of.order.first.is_none() {
+                self.requesters.remove(&requester);
+                bytes += REQUESTER_BYTES;
+            }
+        }
+        let open = self.open.remove(at);
+        if let Ok(entry) = self.by_reply.find_entry(self.hasher.hash_one(&*open.reply), |&found| found == at)
+        {
+            entry.remove();
+        }
+        self.gives_back(bytes);
     }
 }
 
@@ -159,6 +266,9 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    const ANN: u64 = 1;
+    const EVE: u64 = 2;
+
     fn replies(messages_max: Option<u32>, expires_ms: Option<u64>) -> Replies {
         Replies::new(Responses { messages_max, expires: expires_ms.map(Duration::from_millis) })
     }
@@ -167,10 +277,10 @@ mod tests {
     fn a_request_is_answered_as_often_as_allowed_and_in_time() {
         let mut replies = replies(Some(2), Some(100));
         assert!(!replies.may_answer(b"r", 0));
-        replies.requested(b"r", 0);
+        replies.requested(ANN, b"r", 0);
         assert!(replies.may_answer(b"r", 50) && replies.may_answer(b"r", 99));
         assert!(!replies.may_answer(b"r", 99), "twice was the limit");
-        replies.requested(b"s", 0);
+        replies.requested(ANN, b"s", 0);
         assert!(!replies.may_answer(b"s", 100), "too late");
         assert!(replies.is_empty());
     }
@@ -178,10 +288,10 @@ mod tests {
     #[test]
     fn the_same_reply_subject_again_is_a_new_request() {
         let mut replies = replies(Some(1), Some(100));
-        replies.requested(b"r", 0);
-        replies.requested(b"r", 90);
+        replies.requested(ANN, b"r", 0);
+        replies.requested(ANN, b"r", 90);
         // The first one's time is up; the second one's is not.
-        replies.requested(b"other", 120);
+        replies.requested(ANN, b"other", 120);
         assert!(replies.may_answer(b"r", 130));
         assert_eq!(replies.len(), 1);
     }
@@ -189,7 +299,7 @@ mod tests {
     #[test]
     fn without_limits_it_stays_open() {
         let mut replies = replies(None, None);
-        replies.requested(b"r", 0);
+        replies.requested(ANN, b"r", 0);
         assert!((0..1000).all(|_| replies.may_answer(b"r", u64::MAX)));
     }
 
@@ -201,15 +311,15 @@ mod tests {
         let mut replies = Replies::counted(allowed, Rc::clone(&sum));
         for number in 0..3 * OPEN_REQUESTS_MAX {
             let reply = format!("{number}{}", "x".repeat(4000));
-            replies.requested(reply.as_bytes(), 0);
+            replies.requested(ANN, reply.as_bytes(), 0);
             assert!(replies.bytes() <= OPEN_BYTES_MAX);
             assert_eq!(replies.bytes(), sum.get());
             if number % 3 == 0 {
                 assert!(replies.may_answer(reply.as_bytes(), 0) && replies.may_answer(reply.as_bytes(), 0));
             }
         }
-        let exact: usize = replies.open.keys().map(|reply| OPEN_BYTES + reply.len()).sum::<usize>()
-            + replies.order.iter().map(|(reply, _)| ARRIVAL_BYTES + reply.len()).sum::<usize>();
+        let exact: usize = replies.open.iter().map(|(_, open)| OPEN_BYTES + open.reply.len()).sum::<usize>()
+            + REQUESTER_BYTES;
         assert_eq!(replies.bytes(), exact);
         drop(replies);
         assert_eq!(sum.get(), 0);
@@ -220,16 +330,57 @@ mod tests {
         let mut replies = replies(Some(1), None);
         let mut forgotten = 0;
         for i in 0..3 * OPEN_REQUESTS_MAX {
-            let reply = i.to_string();
-            forgotten += usize::from(!replies.requested(reply.as_bytes(), 0));
-            assert!(replies.len() <= OPEN_REQUESTS_MAX && replies.order.len() <= 2 * OPEN_REQUESTS_MAX + 1);
+            forgotten += replies.requested(ANN, i.to_string().as_bytes(), 0);
+            assert!(replies.len() <= OPEN_REQUESTS_MAX);
         }
-        assert_eq!(forgotten, 2 * OPEN_REQUESTS_MAX);
+        assert_eq!(forgotten + replies.len(), 3 * OPEN_REQUESTS_MAX);
+        assert!(replies.len() >= OPEN_REQUESTS_MAX / SPARED_PART * (SPARED_PART - 1));
+        let before = replies.len();
         for i in 0..10 * OPEN_REQUESTS_MAX {
             let reply = format!("x{i}");
-            replies.requested(reply.as_bytes(), 0);
+            replies.requested(ANN, reply.as_bytes(), 0);
             assert!(replies.may_answer(reply.as_bytes(), 0));
-            assert!(replies.order.len() <= 2 * OPEN_REQUESTS_MAX + 1);
         }
+        assert!(replies.len() <= before && replies.open.capacity() <= 2 * OPEN_REQUESTS_MAX);
+    }
+
+    /// Two hundred long reply subjects, or five thousand short ones, of one client: the others' requests stay.
+    #[test]
+    fn who_asks_most_gives_way() {
+        for (count, bytes) in [(200, 3900), (1000, 3900), (5000, 10), (50_000, 10)] {
+            let mut replies = replies(Some(1), Some(60_000));
+            replies.requested(ANN, b"_INBOX.ann", 0);
+            let forgotten: usize = (0..count)
+                .map(|number| replies.requested(EVE, format!("{number}.{}", "e".repeat(bytes)).as_bytes(), 0))
+                .sum();
+            assert_eq!(forgotten + replies.len(), count + 1);
+            assert!(replies.may_answer(b"_INBOX.ann", 1), "{count} of {bytes} bytes");
+            let newest = format!("{}.{}", count - 1, "e".repeat(bytes));
+            assert!(replies.may_answer(newest.as_bytes(), 1), "of hers the oldest went");
+        }
+    }
+
+    /// A hundred clients with twenty requests each, and one with thousands: she alone loses some, and her reply subject that
+    /// is another's takes nothing over.
+    #[test]
+    fn who_asks_little_loses_nothing() {
+        let mut replies = replies(Some(1), None);
+        let reply = |client: u64, number: u64| format!("_INBOX.{client}.{number}");
+        for number in 0..20 {
+            for client in 10..110 {
+                assert_eq!(replies.requested(client, reply(client, number).as_bytes(), 0), 0);
+            }
+        }
+        for number in 0..10_000 {
+            replies.requested(EVE, reply(EVE, number).as_bytes(), 0);
+            replies.requested(EVE, reply(10, number % 20).as_bytes(), 0);
+        }
+        for client in 10..110 {
+            assert!(
+                (0..20).all(|number| replies.may_answer(reply(client, number).as_bytes(), 0)),
+                "{client}"
+            );
+        }
+        assert_eq!(replies.requesters.len(), 1, "of the others nothing is left");
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     identity::covers,
     outputs::Put,
     publish::{AtHubs, Origin, Run, send_across},
-    trie::{HubId, HubMask, Part},
+    trie::{HubId, HubMask},
     work::{self, Work},
 };
 
@@ -124,10 +124,7 @@ impl Core {
         let mut there = Vec::new();
         for queue in queues.split(|byte| *byte == b' ').filter(|queue| !queue.is_empty()) {
             let trie = &self.subjects.trie;
-            let is_there = |part: Part| {
-                trie.group(part).is_some_and(|group| group.hubs.iter().any(|(of, _)| *of == hub))
-            };
-            if matched.group_of_name(trie, queue).is_some_and(|group| group.parts().any(is_there)) {
+            if matched.group_of_name(trie, queue).is_some_and(|group| group.is_at_hub(trie, hub)) {
                 there.extend_from_slice(if there.is_empty() { b"" } else { b" " });
                 there.extend_from_slice(queue);
             }

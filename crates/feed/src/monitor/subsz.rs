@@ -15,6 +15,10 @@ pub(crate) async fn page(asked: &Asked, query: &Query<'_>) -> Result<Value, Page
     let part = Part::of(query)?;
     let listed = query.flag("subs")?;
     let test = query.word("test");
+    let bytes_max = asked.looker.settings.config.limits.max_control_line;
+    if test.is_some_and(|test| test.len() > bytes_max) {
+        return Err(format!("Invalid test subject, must have at most {bytes_max} bytes").into());
+    }
     if let Some(test) = test
         && !subject::is_valid_literal(test.as_bytes())
     {

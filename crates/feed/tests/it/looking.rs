@@ -44,15 +44,20 @@ impl Pages {
     }
 
     fn ask(&self, path: &str) -> serde_json::Value {
+        let answer = self.answer(path);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.0 200"), "{path}: {answer}");
+        serde_json::from_str(body).expect("JSON")
+    }
+
+    fn answer(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("an option");
         let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.0 200"), "{path}: {answer}");
-        serde_json::from_str(body).expect("JSON")
+        answer
     }
 
     /// What the loops do for a page: steps, and things that they look at.
@@ -132,6 +137,11 @@ fn a_page_costs_the_loops_what_it_shows() {
     // Percent-encoded, as a browser or curl -G sends it.
     let tested = pages.ask("/subsz?test=%33%2E17&acc=%24G");
     assert_eq!((&tested["total"], &tested["subscriptions_list"][0]["subject"]), (&1.into(), &"3.17".into()));
+    // A longer subject than a control line has room for is no subject; no loop is asked.
+    let steps = pages.server.counted(Counter::MonitorSteps);
+    let refused = pages.answer(&format!("/subsz?subs=1&test={}a", "a.".repeat(2048)));
+    assert!(refused.starts_with("HTTP/1.0 400") && refused.contains("at most 4096 bytes"), "{refused}");
+    assert_eq!(pages.server.counted(Counter::MonitorSteps), steps);
     drop(clients);
     wait_until("all have left", || pages.server.counted(Counter::Connections) == 0);
     let closed = pages.ask("/connz?state=closed&limit=2");

@@ -36,18 +36,27 @@ pub fn has_wildcard(pattern: &[u8]) -> bool {
 }
 
 /// Whether a message to `subject` goes to a subscriber of `pattern`. Both are taken as they come: a subject with an
-/// empty token matches nothing, and `*` in it is a token like any other.
+/// empty token matches nothing, and `*` in it is a token like any other. The first token that differs ends the comparison.
 #[must_use]
 pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
-    if tokens(subject).any(<[u8]>::is_empty) {
-        return false;
-    }
+    compare(pattern, subject, false)
+}
+
+/// The same for a subject that [`is_valid_literal`] has seen: what `>` stands for is not looked at.
+#[must_use]
+pub fn matches_valid(pattern: &[u8], subject: &[u8]) -> bool {
+    compare(pattern, subject, true)
+}
+
+fn compare(pattern: &[u8], subject: &[u8], is_valid: bool) -> bool {
     let (mut wanted, mut present) = (tokens(pattern), tokens(subject));
     loop {
         match (wanted.next(), present.next()) {
             (None, None) => return true,
-            (Some(b">"), Some(_)) => return true,
-            (Some(want), Some(have)) if want == b"*" || want == have => {}
+            (Some(b">"), Some(have)) => {
+                return is_valid || !have.is_empty() && present.all(|token| !token.is_empty());
+            }
+            (Some(want), Some(have)) if !have.is_empty() && (want == b"*" || want == have) => {}
             _ => return false,
         }
     }
@@ -74,6 +83,7 @@ mod tests {
             [("a.b", "a.b"), ("a.*", "a.b"), (">", "a"), (">", "a.b.c"), ("a.>", "a.b.c"), ("foo.*", "foo.*")]
         {
             assert!(matches(pattern.as_bytes(), subject.as_bytes()), "{pattern} {subject}");
+            assert!(matches_valid(pattern.as_bytes(), subject.as_bytes()), "{pattern} {subject}");
         }
         for (pattern, subject) in [
             ("a.b", "a"),
@@ -82,6 +92,9 @@ mod tests {
             ("a.*", "a.b.c"),
             ("a.>", "a"),
             (">", "a..b"),
+            (">", ".a"),
+            ("a.>", "a.b."),
+            ("a..b", "a..b"),
             ("a.*", "a."),
         ] {
             assert!(!matches(pattern.as_bytes(), subject.as_bytes()), "{pattern} {subject}");

@@ -1,0 +1,73 @@
+//! Holds that cost a consumer nothing, by its address.
+//!
+//! A consumer pays for holds with what it takes (`backpressure`). One that falls behind for the first time may not have taken
+//! anything since: its first hold is free, [`AT_ONCE`] times for all connections of an address, and once more every
+//! [`EVERY_MS`].
+
+use std::collections::HashMap;
+
+use engine::accounts::ClientKey;
+
+/// Free holds that an address may use at once.
+const AT_ONCE: u64 = 4;
+/// How long until it has another one.
+const EVERY_MS: u64 = 5_000;
+/// Addresses that have used some. While there are as many, no other address has a free one.
+const ADDRESSES_MAX: usize = 1024;
+
+/// Which addresses have used free holds of a core.
+#[derive(Debug, Default)]
+pub(crate) struct FreeHolds {
+    /// When all of an address' free holds are there again.
+    whole_at_ms: HashMap<ClientKey, u64>,
+}
+
+impl FreeHolds {
+    /// Uses a free hold of an address; whether it has one.
+    pub(crate) fn take(&mut self, address: ClientKey, now_ms: u64) -> bool {
+        let whole_at_ms = self.whole_at_ms.get(&address).copied().unwrap_or(0).max(now_ms);
+        if whole_at_ms + EVERY_MS > now_ms + AT_ONCE * EVERY_MS {
+            return false;
+        }
+        if self.whole_at_ms.len() >= ADDRESSES_MAX {
+            self.whole_at_ms.retain(|_, whole_at_ms| *whole_at_ms > now_ms);
+            if self.whole_at_ms.len() >= ADDRESSES_MAX && !self.whole_at_ms.contains_key(&address) {
+                return false;
+            }
+        }
+        self.whole_at_ms.insert(address, whole_at_ms + EVERY_MS);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn address(number: u32) -> ClientKey {
+        ClientKey::of(IpAddr::from(number.to_be_bytes()))
+    }
+
+    #[test]
+    fn an_address_has_some_and_gets_more() {
+        let mut holds = FreeHolds::default();
+        let used =
+            |holds: &mut FreeHolds, now_ms| (0..100).filter(|_| holds.take(address(1), now_ms)).count();
+        assert_eq!(used(&mut holds, 1000), 4);
+        assert_eq!(used(&mut holds, 1000 + EVERY_MS - 1), 0);
+        assert_eq!(used(&mut holds, 1000 + 2 * EVERY_MS), 2);
+        assert!(holds.take(address(2), 1000), "another one has its own");
+        assert_eq!(used(&mut holds, 1000 + 100 * EVERY_MS), 4, "and no more than that");
+    }
+
+    #[test]
+    fn addresses_are_bounded() {
+        let mut holds = FreeHolds::default();
+        let taken = (0..3000).filter(|&number| holds.take(address(number), 0)).count();
+        assert_eq!((taken, holds.whole_at_ms.len()), (ADDRESSES_MAX, ADDRESSES_MAX));
+        assert!(holds.take(address(5), 0), "one that is known has its others");
+        assert!(holds.take(address(5000), 2 * EVERY_MS), "the others have all of theirs again");
+    }
+}
