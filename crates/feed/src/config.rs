@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use engine::{share::ClientBudget, tls::Shown};
+use engine::{network::Network, share::ClientBudget, tls::Shown};
 
 use crate::{identity::Authorization, leaf::Remote};
 
@@ -142,6 +142,8 @@ pub struct Config {
     /// Connections, by whatever listener, begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
     /// then claim any address: listen where only the proxy reaches.
     pub proxy_protocol: bool,
+    /// Networks in which each connection counts as a client of its own: a large NAT, or a proxy that names no clients.
+    pub shared_networks: Vec<Network>,
     /// Other servers' addresses, told to clients in `connect_urls`.
     pub connect_urls: Vec<String>,
     /// Hubs that are joined as a leaf node, at most [`crate::leaf::REMOTES_MAX`].
@@ -168,6 +170,7 @@ impl Default for Config {
             tls: None,
             websocket: None,
             proxy_protocol: false,
+            shared_networks: Vec::new(),
             connect_urls: Vec::new(),
             hubs: Vec::new(),
             lame_duck_grace_period: Duration::from_secs(1),

@@ -2,7 +2,10 @@
 
 use std::{io::IoSlice, net::SocketAddr, sync::Arc, task::Waker};
 
-use engine::{accounts::Charge, cores::clock};
+use engine::{
+    accounts::{Charge, ClientKey},
+    cores::clock,
+};
 use hashbrown::HashTable;
 use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
@@ -164,6 +167,8 @@ pub(crate) struct Connection {
     /// The number that clients and operators know it by; never used again.
     pub(crate) cid: u64,
     pub(crate) address: SocketAddr,
+    /// The client whose account the connection is charged to.
+    pub(crate) client: ClientKey,
     pub(crate) transport: Transport,
     pub(crate) writer: Writer,
     pub(crate) waker: Option<Waker>,
@@ -267,6 +272,7 @@ impl Connection {
         Self {
             cid,
             address,
+            client: ClientKey::of_connection(address.ip(), cid, &[]),
             transport: Transport::default(),
             writer,
             waker: None,

@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use engine::accounts::ClientKey;
+use engine::{accounts::ClientKey, network::Network};
 use tokio::sync::Notify;
 
 /// Handshakes that a core has under way at most.
@@ -38,16 +38,17 @@ impl Handshake {
 }
 
 impl Handshakes {
-    /// Begins a handshake with a client at this address; whether another one was ended for it.
-    pub(crate) fn begin(&mut self, address: IpAddr) -> (Handshake, bool) {
+    /// Begins a handshake with a client at this address; whether another one was ended for it. In `shared` networks each
+    /// connection is a client.
+    pub(crate) fn begin(&mut self, address: IpAddr, shared: &[Network]) -> (Handshake, bool) {
         self.last += 1;
         let is_full = self.under_way.len() >= HANDSHAKES_MAX;
         if is_full {
             self.make_room();
         }
         let cut = Rc::new(Notify::new());
-        self.under_way
-            .insert(self.last, (ClientKey::of_connection(address, self.last, &[]), Rc::clone(&cut)));
+        let client = ClientKey::of_connection(address, self.last, shared);
+        self.under_way.insert(self.last, (client, Rc::clone(&cut)));
         (Handshake { number: self.last, cut }, is_full)
     }
 
@@ -94,10 +95,10 @@ mod tests {
     #[test]
     fn idle_connections_make_room_for_handshakes() {
         let mut handshakes = Handshakes::default();
-        let honest: Vec<Handshake> = (1..=10).map(|last| handshakes.begin(address(last)).0).collect();
+        let honest: Vec<Handshake> = (1..=10).map(|last| handshakes.begin(address(last), &[]).0).collect();
         let mut idle: Vec<Handshake> = Vec::new();
         for _ in 0..3 * HANDSHAKES_MAX {
-            let (handshake, _) = handshakes.begin(address(200));
+            let (handshake, _) = handshakes.begin(address(200), &[]);
             idle.push(handshake);
             assert!(handshakes.under_way.len() <= HANDSHAKES_MAX);
         }
@@ -115,7 +116,20 @@ mod tests {
     fn on_loopback_the_oldest_makes_room() {
         let mut handshakes = Handshakes::default();
         let here = IpAddr::from([127, 0, 0, 1]);
-        let all: Vec<Handshake> = (0..HANDSHAKES_MAX + 5).map(|_| handshakes.begin(here).0).collect();
+        let all: Vec<Handshake> = (0..HANDSHAKES_MAX + 5).map(|_| handshakes.begin(here, &[]).0).collect();
+        assert!(all[..5].iter().all(is_cut) && !all[5..].iter().any(is_cut));
+    }
+
+    /// In a shared network, too, each connection is a client.
+    #[test]
+    fn in_a_shared_network_the_oldest_makes_room() {
+        let shared: [Network; 1] = ["192.0.2.0/24".parse().expect("a network")];
+        let mut handshakes = Handshakes::default();
+        let other = handshakes.begin([198, 51, 100, 1].into(), &shared).0;
+        let all: Vec<Handshake> =
+            (0..HANDSHAKES_MAX + 5).map(|_| handshakes.begin(address(1), &shared).0).collect();
+        // The network has no more than others: the handshake that began first makes room, whosoever it is.
+        assert!(is_cut(&other));
         assert!(all[..5].iter().all(is_cut) && !all[5..].iter().any(is_cut));
     }
 }

@@ -19,7 +19,10 @@ use std::{
     time::Duration,
 };
 
-use engine::cores::{clock, fair::Member};
+use engine::{
+    accounts::ClientKey,
+    cores::{clock, fair::Member},
+};
 use smallvec::SmallVec;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
@@ -530,6 +533,8 @@ impl Core {
         let may_begin_without = identities.may_begin_without(transport.websocket) && certificate.is_none();
         let root = self.subjects.root_of(0);
         let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
+        connection.client =
+            ClientKey::of_connection(address.ip(), cid, &self.settings.config.shared_networks);
         connection.transport = transport;
         connection.nonce = nonce;
         connection.certificate = certificate;

@@ -9,8 +9,6 @@ use wire::nats::{
     subject, write,
 };
 
-use engine::accounts::ClientKey;
-
 use crate::{
     abroad::{NoRoomAbroad, UnderWay},
     connection::{ConnId, ConnectOptions, Stage, Told},
@@ -446,8 +444,7 @@ impl Core {
                 bytes <= at_most && memory.resize(bytes).is_ok()
             }
             None => {
-                let client = ClientKey::of_connection(connection.address.ip(), connection.cid, &[]);
-                let charge = self.accounts.charge(client, SUBSCRIPTION_MEMORY, bytes);
+                let charge = self.accounts.charge(connection.client, SUBSCRIPTION_MEMORY, bytes);
                 connection.subscription_memory = charge.ok();
                 // Its task hears of it when others need the memory.
                 connection.wake();

@@ -110,7 +110,8 @@ pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream,
 impl Core {
     /// Begins what comes before a client's first operation. Another handshake may end for it.
     pub(crate) fn begin_handshake(&mut self, address: IpAddr) -> Handshake {
-        let (handshake, has_displaced) = self.handshakes.begin(address);
+        let (handshake, has_displaced) =
+            self.handshakes.begin(address, &self.settings.config.shared_networks);
         if has_displaced {
             self.count(Counter::HandshakesDisplaced);
         }

@@ -59,7 +59,7 @@ impl Holder {
         };
         Some(Self {
             id,
-            client: ClientKey::of_connection(connection.address.ip(), connection.cid, &[]),
+            client: connection.client,
             bytes: waits + comes,
             is_unfinished,
             is_stalled: now_ms.saturating_sub(moved_ms) >= STALLED_MS,
@@ -105,14 +105,17 @@ impl Outputs {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::SocketAddr, rc::Rc};
+    use std::{collections::HashSet, net::SocketAddr, rc::Rc, sync::Arc};
 
     use super::*;
     use crate::{
+        config::Config,
         connection::{Transport, Writer},
-        core::{Core, Local},
+        core::{Core, Local, Settings},
         hot_path_tests::cores,
+        identity::{Authorization, Identities},
         serve::Arrival,
+        transport::Acceptors,
     };
 
     fn enter(core: &mut Core, address: [u8; 4], unfinished_bytes: usize, moved_ms: u64) -> ConnId {
@@ -153,6 +156,28 @@ mod tests {
         let one = enter(core, [192, 0, 2, 2], 100 << 10, 20_000);
         let victim = core.outputs.choose_victim(20_000).expect("they hold something");
         assert!(many.contains(&victim.id) && victim.id != one);
+    }
+
+    #[test]
+    fn connections_of_shared_networks_are_clients_each() {
+        for (shared, is_one_client) in [("203.0.113.0/24", true), ("192.0.2.0/24", false)] {
+            let local = a_core();
+            let core = &mut *local.core.borrow_mut();
+            let shared_networks = vec![shared.parse().expect("a network")];
+            core.settings = Arc::new(Settings {
+                config: Config { shared_networks, ..Config::default() },
+                identities: Identities::build(&Authorization::default(), None).expect("it is sound"),
+                acceptors: Acceptors::default(),
+                hubs: Arc::default(),
+            });
+            let many: Vec<ConnId> = (0..10).map(|_| enter(core, [192, 0, 2, 1], 60 << 10, 20_000)).collect();
+            let one = enter(core, [198, 51, 100, 2], 100 << 10, 20_000);
+            let clients: HashSet<ClientKey> =
+                many.iter().map(|id| core.outputs.connections[*id].client).collect();
+            assert_eq!(clients.len(), if is_one_client { 1 } else { many.len() });
+            let victim = core.outputs.choose_victim(20_000).expect("they hold something").id;
+            assert_eq!(victim == one, !is_one_client, "the client that holds most gives way");
+        }
     }
 
     #[test]

@@ -308,6 +308,16 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         access: networks!(cache.trusted_proxies),
     },
     Setting {
+        key: "shared-networks",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CACHE,
+        value_name: "LIST",
+        help: "Networks in which each connection counts as a client of its own where memory, streams and exchanges with \
+               origins are shared among clients: a large NAT, a proxy that names nobody; unset: this machine alone",
+        access: networks!(cache.shared_networks),
+    },
+    Setting {
         key: "proxy-protocol-from",
         section: Section::Cache,
         shape: Shape::Texts,

@@ -18,8 +18,9 @@ use feed::{
 use crate::{
     failure::Fault,
     settings::{
-        Access, Section, Setting, Shape, any_count, list, one_or_more, optional, parse_host_and_port,
-        parse_path, path_text, plain, some_size, some_time, truth, truth_text, usize_size_text, value,
+        Access, Section, Setting, Shape, any_count, list, networks, one_or_more, optional,
+        parse_host_and_port, parse_path, path_text, plain, some_size, some_time, truth, truth_text,
+        usize_size_text, value,
     },
     tls_settings::shared_or,
     units::duration_text,
@@ -381,6 +382,16 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         value_name: "true|false",
         help: "Whether connections, WebSocket's too, begin with a PROXY header, version 1 or 2",
         access: value!(feed.config.proxy_protocol, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "shared-networks",
+        section: Section::Feed,
+        shape: Shape::Texts,
+        heading: FEED,
+        value_name: "LIST",
+        help: "Networks in which each connection counts as a client of its own where memory is shared among clients: a large \
+               NAT, a proxy that names nobody; unset: this machine alone",
+        access: networks!(feed.config.shared_networks),
     },
     Setting {
         key: "lame-duck-duration",

@@ -50,6 +50,7 @@ pub(crate) struct MailSettings {
     http_bytes_max: u64,
     pub search_index: bool,
     trusted_proxies: Vec<Network>,
+    shared_networks: Vec<Network>,
     abuse_contact: Option<String>,
     warning: String,
 }
@@ -71,6 +72,7 @@ impl Default for MailSettings {
             http_bytes_max: web::Config::default().http_bytes_max,
             search_index: true,
             trusted_proxies: Vec::new(),
+            shared_networks: Vec::new(),
             abuse_contact: None,
             warning: web::Config::default().warning,
         }
@@ -199,6 +201,7 @@ impl MailSettings {
             warning: self.warning.clone(),
             abuse: self.abuse_contact.clone(),
             proxies: self.trusted_proxies.clone(),
+            shared_networks: self.shared_networks.clone(),
             tls: shown.filter(|_| self.http_tls),
             ..web::Config::default()
         })
@@ -470,6 +473,16 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         value_name: "LIST",
         help: "Networks of proxies that are believed when they say who asks pages and API (X-Forwarded-For, else Forwarded); unset: nobody, but serve's own accelerator",
         access: networks!(mail.trusted_proxies),
+    },
+    Setting {
+        key: "shared-networks",
+        section: Section::Mail,
+        shape: Shape::Texts,
+        heading: MAIL,
+        value_name: "LIST",
+        help: "Networks in which each live page counts as a client of its own, not each address: a large NAT, a proxy that \
+               names nobody; unset: this machine alone",
+        access: networks!(mail.shared_networks),
     },
     Setting {
         key: "http-hosts",

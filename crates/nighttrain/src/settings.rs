@@ -686,9 +686,12 @@ mod tests {
             "stale-if-error" => "1h",
             "keep" => "2h",
             "name" => "edge-1",
-            "purge-from" | "trusted-proxies" | "mail-readers" | "proxy-protocol-from" | "bot-networks" => {
-                "10.0.0.0/8,::1"
-            }
+            "purge-from"
+            | "trusted-proxies"
+            | "mail-readers"
+            | "proxy-protocol-from"
+            | "bot-networks"
+            | "shared-networks" => "10.0.0.0/8,::1",
             "tags" => "Edge-Tag,xkey",
             "host" => "app.internal:81",
             "ignore-query" | "bypass-cookies" => "utm_*,gclid",

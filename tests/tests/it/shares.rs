@@ -25,6 +25,7 @@ on_one_core_and_on_two! {
     what_cannot_be_repeated_is_not_sent_over_a_connection_that_may_be_dead,
     connections_to_the_origin_are_closed_when_they_are_old,
     one_address_leaves_exchanges_to_others,
+    connections_of_a_shared_network_have_shares_each,
     a_silent_upload_holds_no_exchange,
     long_waits_for_an_origin_are_told,
     a_far_range_is_not_read_up_to,
@@ -292,6 +293,37 @@ fn one_address_leaves_exchanges_to_others(cores: &str) {
     gate.open();
     let answered = slow.iter_mut().map(|client| client.response("GET").status());
     assert!(answered.into_iter().all(|status| status == 200), "all of them in the end");
+}
+
+/// Many visitors behind one NAT ask for slow URLs. Together they have more exchanges than one client's share.
+fn connections_of_a_shared_network_have_shares_each(cores: &str) {
+    const EXCHANGES: usize = 16;
+    let (origin, gate) = (ScriptedOrigin::start(), Gate::new());
+    let in_script = gate.clone();
+    origin.on("/slow", move |_, reply| {
+        in_script.pass();
+        reply.answer(&Answer::new(200, "slow").header("Cache-Control", "no-store"))
+    });
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--trusted-proxies", "127.0.0.1")
+        .flag("--shared-networks", "192.0.2.0/24")
+        .limit("origin_connections_max", &EXCHANGES.to_string())
+        .limit("origin_first_byte_time_max", "120s")
+        .start();
+    let loops = cores.split(',').count();
+    let mut visitors: Vec<Client> = (0..6 * EXCHANGES * loops)
+        .map(|number| {
+            let mut client = accelerator.connect();
+            let request = Request::get(&format!("/slow?{number}")).header("X-Forwarded-For", "192.0.2.1");
+            client.send(&request.bytes());
+            client
+        })
+        .collect();
+    eventually("they have more than half of the exchanges", || origin.count("/slow") > EXCHANGES * loops / 2);
+    gate.open();
+    let answered = visitors.iter_mut().map(|client| client.response("GET").status());
+    assert!(answered.into_iter().all(|status| status == 200));
 }
 
 fn a_silent_upload_holds_no_exchange(cores: &str) {

@@ -167,7 +167,8 @@ impl<M: Mailboxes> App<M> {
     pub(crate) async fn listener(&self, client: Client) -> Result<Listener, Fault> {
         let accounts =
             self.listeners.get_or_init(|| Accounts::new(vec![Limit::of_core(self.config.listeners_max)]));
-        let key = client.key(self.listened.fetch_add(1, Ordering::Relaxed));
+        let number = self.listened.fetch_add(1, Ordering::Relaxed);
+        let key = client.key(number, &self.config.shared_networks);
         let begun_ms = clock::monotonic_ms();
         loop {
             match accounts.charge(key, LISTENERS, 1) {
@@ -269,5 +270,22 @@ mod tests {
             others = coming => others.unwrap(),
         };
         assert_eq!(others.len(), 20, "each of the others has a place");
+    }
+
+    /// Live pages from one address of a shared network are clients each: none of them has most.
+    #[tokio::test]
+    async fn live_pages_of_shared_networks_are_clients_each() {
+        for (shared, is_one_client) in [("203.0.113.0/24", true), ("192.0.2.0/24", false)] {
+            let (_stop, stopping) = watch::channel(false);
+            let shared_networks = vec![shared.parse().unwrap()];
+            let config = Config { listeners_max: 64, shared_networks, ..Config::default() };
+            let twin = Twin::new(Retention::default(), "night.test");
+            let app = Arc::new(App::new(twin, config, (Ipv4Addr::LOCALHOST, 0).into(), stopping));
+            let mut pages = Vec::new();
+            while let Ok(listener) = app.listener(client(1)).await {
+                pages.push(listener);
+            }
+            assert_eq!(pages.len() == 64, !is_one_client, "{} pages", pages.len());
+        }
     }
 }

@@ -11,7 +11,7 @@ use axum::{
     http::{Extensions, request::Parts},
 };
 
-use engine::accounts::ClientKey;
+use engine::{accounts::ClientKey, network::Network};
 
 use super::app::App;
 use crate::mailboxes::Mailboxes;
@@ -39,10 +39,10 @@ impl Client {
         })
     }
 
-    /// Returns the client's key in an account. Each request of this machine is a client by itself: everybody may come
-    /// from there.
-    pub(super) fn key(self, number: u64) -> ClientKey {
-        ClientKey::of_connection(self.0, number, &[])
+    /// Returns the client's key in an account. Each request of this machine and of a `shared` network is a client by
+    /// itself: everybody may come from there.
+    pub(super) fn key(self, number: u64, shared: &[Network]) -> ClientKey {
+        ClientKey::of_connection(self.0, number, shared)
     }
 
     /// Returns how many places a client may hold of `most` that all share: half of those that the others leave. `held` are

@@ -46,6 +46,8 @@ pub struct Config {
     /// Proxies that are believed when they say who asks (`X-Forwarded-For`, `Forwarded`); of others, and of strangers,
     /// it is the address that counts.
     pub proxies: Vec<Network>,
+    /// Networks in which each live page counts as a client of its own: a large NAT, or a proxy that names no clients.
+    pub shared_networks: Vec<Network>,
     /// What is shown to who comes, by https then; `None`: by http.
     pub tls: Option<Shown>,
     /// Live pages, streams and waiting requests; more are told to come back.
@@ -76,6 +78,7 @@ impl Default for Config {
             index: None,
             http_bytes_max: 64 << 20,
             proxies: Vec::new(),
+            shared_networks: Vec::new(),
             tls: None,
             listeners_max: 2048,
         }
