@@ -287,6 +287,62 @@ fn what_other_cores_are_told_of_subscriptions_is_bounded() {
     assert!(pauses > 1, "{pauses} pauses");
 }
 
+/// A client subscribes without an end, faster than the other core applies it: an honest client there waits for what had
+/// been said before its message came, and for no more.
+#[test]
+fn endless_subscriptions_keep_nobody_from_publishing() {
+    let locals = cores(2);
+    let restless = enter(&mut locals[0].core.borrow_mut());
+    let honest = {
+        let core = &mut *locals[1].core.borrow_mut();
+        let honest = enter(core);
+        say(core, honest, b"SUB honest 1\r\n");
+        honest
+    };
+    let path = "t.".repeat(600);
+    let words: String = (0..200).map(|n| format!("SUB {n}.{path}end {n}\r\nUNSUB {n}\r\n")).collect();
+    let words = words.into_bytes();
+    let mut at = 0;
+    // Three turns of one core for each of the other.
+    let mut pass_time = || {
+        for _ in 0..3 {
+            let core = &mut *locals[0].core.borrow_mut();
+            core.begin_turn();
+            locals[0].take_inbox(core);
+            if !core.outputs.connections[restless].is_held() {
+                at += core.process(restless, &words[at..]).0;
+                at %= words.len();
+            }
+            core.end_turn();
+        }
+        let core = &mut *locals[1].core.borrow_mut();
+        core.begin_turn();
+        locals[1].take_inbox(core);
+        core.end_turn();
+        core.backlog.unheard
+    };
+    while pass_time() < 3 {}
+    let publish = |is_first: bool| {
+        let core = &mut *locals[1].core.borrow_mut();
+        if is_first {
+            core.outputs.connections[honest].behind = core.backlog.queued;
+        }
+        core.begin_turn();
+        let (done, _) = core.process(honest, b"PUB honest 1\r\nx\r\n");
+        core.end_turn();
+        done > 0
+    };
+    assert!(!publish(true), "what was said before is waited for");
+    let mut turns = 0;
+    while locals[1].core.borrow().outputs.connections[honest].waits_for_inbox {
+        assert!(pass_time() > 0, "there is always more that was said");
+        turns += 1;
+        assert!(turns < 1000, "{turns} turns");
+    }
+    assert!(publish(false));
+    assert_eq!(take(&mut locals[1].core.borrow_mut(), honest), "MSG honest 1 1\r\nx\r\n");
+}
+
 /// Patterns as long as a control line takes, subscribed to and ended again, beside somebody who asks: each step is paid.
 #[test]
 fn long_patterns_take_turns() {
