@@ -122,8 +122,8 @@ impl Local {
                 Message::Batch { from, records, weight } => {
                     self.take_batch(core, From::Core { core: from, records, weight });
                 }
-                Message::Spent { from, buffer, bytes } => {
-                    let resumed = core.links.came_back(from, buffer, bytes);
+                Message::Spent { from, buffer, bytes, weight } => {
+                    let resumed = core.links.came_back(from, buffer, (bytes, weight));
                     core.outputs.resume(resumed);
                 }
                 Message::Accept(socket, address, door) => {
@@ -174,7 +174,8 @@ impl Local {
         }
     }
 
-    fn deliver_waiting(&self, core: &mut Core) {
+    /// Goes on to deliver, as far as the turn's work allows.
+    pub(crate) fn deliver_waiting(&self, core: &mut Core) {
         let queue = &mut self.inbox.borrow_mut().queue;
         while let Some(mut batch) = queue.pop_front() {
             if !batch.deliver(core) {

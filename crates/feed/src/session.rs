@@ -515,8 +515,8 @@ impl Core {
 
     /// What other cores are told of subscriptions is bounded like messages: whoever makes us tell too much waits.
     pub(crate) fn pause_if_full(&mut self, id: ConnId) {
-        if self.links.has_others() && self.links.is_any_full() && self.outputs.wait_for_core(id) {
-            self.links.pause(id);
+        if self.links.has_others() && self.links.is_full_for_words() && self.outputs.wait_for_core(id) {
+            self.links.pause_subscriber(id);
         }
     }
 
