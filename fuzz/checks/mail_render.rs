@@ -41,6 +41,11 @@ pub(crate) fn check(raw: &[u8]) {
         assert!(!attachment.filename.contains(['/', '\\', '"', '\n']) && !attachment.filename.is_empty());
         assert!(attachment.content_type.is_ascii() && attachment.content_type.contains('/'));
     }
+    // A walk that may take no time ends, and finds no part that the whole walk does not.
+    let hurried = Prepared::within(raw, &Until::new(|| true));
+    let hurried = hurried.read();
+    assert!(hurried.attachments().len() <= reading.attachments().len().max(1));
+    let _ = (hurried.text(), hurried.headers(), hurried.html(&Showing::default(), &Until::default()));
     let links = links(&reading, &Until::default());
     assert!(links.len() <= LINKS_MAX);
     let targets: std::collections::HashSet<_> = links.iter().map(|link| &link.link).collect();

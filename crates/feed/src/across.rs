@@ -16,8 +16,9 @@
 //! *Bounds.* A batch counts as under way until its buffer comes back. Above [`UNDER_WAY_BYTES_MAX`] the reads of those
 //! who write into it are paused, above twice as much those of all who publish; it is never dropped. All links together
 //! hold [`LINKS_BYTES_MAX`]. What is said of a subscription counts for more than its bytes, by the tokens of its pattern
-//! ([`TOKEN_WEIGHT`]), because the other core has to walk them all. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which holds more
-//! than those and the buffers that come back.
+//! ([`TOKEN_WEIGHT`]), because the other core has to walk them all; and may take a part of a link alone ([`WORDS_SHARE`]), so
+//! that messages find room beside it and wait for little of it. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which
+//! holds more than those and the buffers that come back.
 
 use std::net::SocketAddr;
 
@@ -48,6 +49,8 @@ const LINKS_BYTES_MAX: usize = 64 << 20;
 const UNDER_WAY_BYTES_MIN: usize = 256 << 10;
 /// What a token of a pattern counts for, in bytes: 65,536 of them may be under way to a core, some milliseconds.
 const TOKEN_WEIGHT: usize = 64;
+/// Part of what may be under way to a core that the weight of patterns may be, before clients that subscribe are paused.
+const WORDS_SHARE: usize = 4;
 /// Buffers kept for batches, per destination.
 const SPARE_MAX: usize = 8;
 /// A buffer that has grown beyond this is not kept.
@@ -58,7 +61,7 @@ pub(crate) enum Message {
     /// Records, see [`Record`].
     Batch { from: usize, records: Vec<u8>, weight: usize },
     /// A batch's buffer comes back.
-    Spent { from: usize, buffer: Vec<u8>, bytes: usize },
+    Spent { from: usize, buffer: Vec<u8>, bytes: usize, weight: usize },
     /// A connection to serve.
     Accept(std::net::TcpStream, SocketAddr, Door),
     /// What is there now? A part of it.
@@ -151,6 +154,8 @@ pub(crate) struct Links {
     is_waiting: bool,
     /// Connections whose reads are paused until a link has room.
     paused: Vec<ConnId>,
+    /// Connections whose reads are paused until less is under way of what they say of subscriptions.
+    paused_subscribers: Vec<ConnId>,
     under_way_bytes_max: usize,
     /// Some link holds twice as much.
     is_overfull: bool,
@@ -165,9 +170,11 @@ struct Link {
     weight: usize,
     batches_under_way: usize,
     bytes_under_way: usize,
+    /// Part of these that is the weight of patterns.
+    weight_under_way: usize,
     spare: Vec<Vec<u8>>,
-    /// Empty buffers that could not go back at once.
-    returning: Vec<(Vec<u8>, usize)>,
+    /// Empty buffers that could not go back at once, with the bytes and the weight of what they held.
+    returning: Vec<(Vec<u8>, usize, usize)>,
 }
 
 impl Link {
@@ -201,6 +208,7 @@ impl Links {
             links,
             is_waiting: false,
             paused: Vec::new(),
+            paused_subscribers: Vec::new(),
             under_way_bytes_max: at_most.min(max_pending / UNDER_WAY_SHARE_OF_PENDING),
             is_overfull: false,
             tellers: Tellers::default(),
@@ -361,6 +369,17 @@ impl Links {
         self.links.iter().any(|link| link.is_full(self.under_way_bytes_max))
     }
 
+    /// Whether so much is under way that no more may be said of subscriptions.
+    pub(crate) fn is_full_for_words(&self) -> bool {
+        let weight_max = self.under_way_bytes_max / WORDS_SHARE;
+        self.is_any_full() || self.links.iter().any(|link| link.weight_under_way + link.weight > weight_max)
+    }
+
+    /// Notes that a connection's reads are paused until more may be said of subscriptions.
+    pub(crate) fn pause_subscriber(&mut self, id: ConnId) {
+        self.paused_subscribers.push(id);
+    }
+
     /// Sends what has gathered: one batch and at most one wake-up a core.
     #[inline]
     pub(crate) fn flush(&mut self) {
@@ -373,10 +392,10 @@ impl Links {
     fn send_all(&mut self) {
         for to in 0..self.links.len() {
             let link = &mut self.links[to];
-            while let Some((buffer, bytes)) = link.returning.pop() {
-                let message = Message::Spent { from: self.index, buffer, bytes };
-                if let Err(Message::Spent { buffer, bytes, .. }) = self.sender.send(to, message) {
-                    link.returning.push((buffer, bytes));
+            while let Some((buffer, bytes, weight)) = link.returning.pop() {
+                let message = Message::Spent { from: self.index, buffer, bytes, weight };
+                if let Err(Message::Spent { buffer, bytes, weight, .. }) = self.sender.send(to, message) {
+                    link.returning.push((buffer, bytes, weight));
                     self.is_waiting = true;
                     break;
                 }
@@ -396,6 +415,7 @@ impl Links {
                 Ok(()) => {
                     link.batches_under_way += 1;
                     link.bytes_under_way += bytes;
+                    link.weight_under_way += weight;
                 }
                 Err(Message::Batch { records, weight, .. }) => {
                     link.records = records;
@@ -417,7 +437,7 @@ impl Links {
     pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>, weight: usize) {
         let bytes = buffer.len() + weight;
         buffer.clear();
-        self.links[to].returning.push((buffer, bytes));
+        self.links[to].returning.push((buffer, bytes, weight));
         self.is_waiting = true;
     }
 
@@ -426,11 +446,12 @@ impl Links {
         &mut self,
         from: usize,
         buffer: Vec<u8>,
-        bytes: usize,
+        (bytes, weight): (usize, usize),
     ) -> impl Iterator<Item = ConnId> {
         let link = &mut self.links[from];
         link.batches_under_way -= 1;
         link.bytes_under_way -= bytes;
+        link.weight_under_way -= weight;
         if link.spare.len() < SPARE_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
             link.spare.push(buffer);
         }
@@ -439,7 +460,8 @@ impl Links {
             self.is_overfull = self.links.iter().any(|link| link.is_full(2 * self.under_way_bytes_max));
         }
         let resumed = if self.is_any_full() { 0 } else { self.paused.len() };
-        self.paused.drain(..resumed)
+        let subscribers = if self.is_full_for_words() { 0 } else { self.paused_subscribers.len() };
+        self.paused.drain(..resumed).chain(self.paused_subscribers.drain(..subscribers))
     }
 }
 

@@ -140,10 +140,18 @@ pub(crate) struct Backlog {
     /// How many have ever waited, and how many of them do no more.
     pub(crate) queued: u64,
     pub(crate) done: u64,
-    /// Of how many not all has been applied that they say of subscriptions: nobody publishes before that.
+    /// Batches of which not all has been applied that they say of subscriptions: the last of those that were queued. A
+    /// client whose bytes came after such a batch does not publish before that.
     pub(crate) unheard: usize,
     /// Clients that are not read from before those are done which came before what they said.
     pub(crate) waiting: Vec<ConnId>,
+}
+
+impl Backlog {
+    /// Batches that have ever waited and of which all has been applied that they say of subscriptions.
+    pub(crate) fn heard(&self) -> u64 {
+        self.queued - self.unheard as u64
+    }
 }
 
 /// A core and what it receives from others, for the tasks of its thread.

@@ -6,10 +6,10 @@
 //! ```
 //! *Order.* Messages of one core stay in their order, and so do those of the program itself. What cores say of their
 //! subscriptions does not wait behind messages, so that whoever has been answered is reached: where there is more of it
-//! than a turn applies, nobody publishes here before all is applied. While messages wait, a client's questions (`PING`,
-//! `SUB`, `UNSUB`) that came after them wait for them, so that a `PONG` still says that all is delivered that was
-//! published before; its messages do not: those of two producers on two cores may pass each other then. *Bound:* what
-//! waits counts as under way to here (`across`), by which its producers are paused.
+//! than a turn applies, no client publishes here before all is applied that had come before its bytes. While messages
+//! wait, a client's questions (`PING`, `SUB`, `UNSUB`) that came after them wait for them, so that a `PONG` still says
+//! that all is delivered that was published before; its messages do not: those of two producers on two cores may pass
+//! each other then. *Bound:* what waits counts as under way to here (`across`), by which its producers are paused.
 
 use std::{
     collections::VecDeque,
@@ -122,8 +122,8 @@ impl Local {
                 Message::Batch { from, records, weight } => {
                     self.take_batch(core, From::Core { core: from, records, weight });
                 }
-                Message::Spent { from, buffer, bytes } => {
-                    let resumed = core.links.came_back(from, buffer, bytes);
+                Message::Spent { from, buffer, bytes, weight } => {
+                    let resumed = core.links.came_back(from, buffer, (bytes, weight));
                     core.outputs.resume(resumed);
                 }
                 Message::Accept(socket, address, door) => {
@@ -161,17 +161,21 @@ impl Local {
             return;
         }
         let queue = &mut self.inbox.borrow_mut().queue;
+        let before = core.backlog.unheard;
         for batch in queue.iter_mut().filter(|batch| batch.is_unheard) {
             if !batch.hear(core) {
-                return;
+                break;
             }
             batch.is_unheard = false;
             core.backlog.unheard -= 1;
         }
-        core.wake_waiting();
+        if core.backlog.unheard < before {
+            core.wake_waiting();
+        }
     }
 
-    fn deliver_waiting(&self, core: &mut Core) {
+    /// Goes on to deliver, as far as the turn's work allows.
+    pub(crate) fn deliver_waiting(&self, core: &mut Core) {
         let queue = &mut self.inbox.borrow_mut().queue;
         while let Some(mut batch) = queue.pop_front() {
             if !batch.deliver(core) {
@@ -187,15 +191,19 @@ impl Local {
 }
 
 impl Core {
-    /// Has those looked at again who waited for what other cores had sent.
+    /// Wakes the clients for which all has been applied that other cores had said before them.
     fn wake_waiting(&mut self) {
         let Self { backlog, outputs, .. } = self;
-        for id in backlog.waiting.drain(..) {
-            if let Some(connection) = outputs.connections.find_mut(id) {
-                connection.waits_for_inbox = false;
-                connection.wake();
+        let heard = backlog.heard();
+        backlog.waiting.retain(|id| {
+            let Some(connection) = outputs.connections.find_mut(*id) else { return false };
+            if connection.behind > heard {
+                return true;
             }
-        }
+            connection.waits_for_inbox = false;
+            connection.wake();
+            false
+        });
     }
 }
 

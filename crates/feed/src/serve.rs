@@ -233,7 +233,7 @@ pub(crate) async fn attend(
                 core.let_go(*begun);
             }
             // Other cores are told of each, and of no more than they take.
-            let is_done = !core.links.is_any_full() && core.end_some(id);
+            let is_done = !core.links.is_full_for_words() && core.end_some(id);
             let left = is_done.then(|| {
                 core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
                 core.leave(id)
@@ -571,7 +571,7 @@ impl Core {
         self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
         let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
         for sub in ending {
-            if self.links.is_any_full() || !self.end_subscription(id, sub) {
+            if self.links.is_full_for_words() || !self.end_subscription(id, sub) {
                 return false;
             }
         }

@@ -127,8 +127,10 @@ impl Core {
         }
     }
 
-    /// Why a message may not be taken now: what other cores have said of their subscriptions is not applied yet, so that
-    /// some of them would not get it; or too much is under way to another core. One that is under way comes to its end.
+    /// The reason for which a message may not be taken now: what other cores had said of their subscriptions when its
+    /// bytes came is not applied yet, so that some of them would not get it; or too much is under way to another core. A
+    /// message that is under way comes to its end. Words of cores that came later are not waited for: clients that
+    /// subscribe without an end would keep everybody else from publishing.
     #[inline]
     fn must_wait_to_publish(&mut self, id: ConnId) -> Option<Processed> {
         if self.backlog.unheard == 0 && !self.links.is_overfull() {
@@ -142,9 +144,12 @@ impl Core {
         if self.outputs.connections[id].begun.is_some() {
             return None;
         }
-        if self.backlog.unheard > 0 {
+        if self.backlog.heard() < self.outputs.connections[id].behind {
             self.wait_for_inbox(id);
             return Some(Processed::Behind);
+        }
+        if !self.links.is_overfull() {
+            return None;
         }
         if self.outputs.wait_for_core(id) {
             self.links.pause(id);
@@ -507,8 +512,8 @@ impl Core {
 
     /// What other cores are told of subscriptions is bounded like messages: whoever makes us tell too much waits.
     pub(crate) fn pause_if_full(&mut self, id: ConnId) {
-        if self.links.has_others() && self.links.is_any_full() && self.outputs.wait_for_core(id) {
-            self.links.pause(id);
+        if self.links.has_others() && self.links.is_full_for_words() && self.outputs.wait_for_core(id) {
+            self.links.pause_subscriber(id);
         }
     }
 

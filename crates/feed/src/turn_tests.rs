@@ -292,6 +292,95 @@ fn what_other_cores_are_told_of_subscriptions_is_bounded() {
     assert!(pauses > 1, "{pauses} pauses");
 }
 
+/// Clients of other cores subscribe to long patterns before a message comes and after it: the message waits for those of
+/// before, and is taken while later ones are not applied yet.
+#[test]
+fn later_subscriptions_keep_nobody_from_publishing() {
+    let locals = cores(4);
+    let path = "t.".repeat(600);
+    let words: String = (0..1000).map(|n| format!("SUB {n}.{path}end {n}\r\n")).collect();
+    let subscribe = |of: usize| {
+        let core = &mut *locals[of].core.borrow_mut();
+        let (client, mut at) = (enter(core), 0);
+        while !core.outputs.connections[client].is_held() {
+            core.begin_turn();
+            at += core.process(client, &words.as_bytes()[at..]).0;
+            core.end_turn();
+        }
+    };
+    let hear = || {
+        let core = &mut *locals[1].core.borrow_mut();
+        core.begin_turn();
+        locals[1].take_inbox(core);
+        core.end_turn();
+        core.backlog.unheard
+    };
+    let honest = enter(&mut locals[1].core.borrow_mut());
+    let publish = || {
+        let core = &mut *locals[1].core.borrow_mut();
+        core.begin_turn();
+        let (done, _) = core.process(honest, b"PUB honest 1\r\nx\r\n");
+        core.end_turn();
+        done > 0
+    };
+    subscribe(0);
+    assert!(hear() > 0, "more was said than a turn applies");
+    {
+        let core = &mut *locals[1].core.borrow_mut();
+        core.outputs.connections[honest].behind = core.backlog.queued;
+    }
+    assert!(!publish(), "what was said before is waited for");
+    subscribe(2);
+    subscribe(3);
+    let mut unheard = hear();
+    while locals[1].core.borrow().outputs.connections[honest].waits_for_inbox {
+        unheard = hear();
+    }
+    assert!(unheard > 0 && publish(), "what was said later is not waited for");
+}
+
+/// A client that subscribes to long patterns is paused before what the other core must apply takes the room of messages.
+#[test]
+fn subscriptions_leave_messages_room_between_cores() {
+    let locals = cores(2);
+    {
+        let core = &mut *locals[1].core.borrow_mut();
+        let consumer = enter(core);
+        say(core, consumer, b"SUB honest 1\r\n");
+    }
+    let core = &mut *locals[0].core.borrow_mut();
+    core.begin_turn();
+    locals[0].take_inbox(core);
+    core.end_turn();
+    let (restless, producer) = (enter(core), enter(core));
+    let path = "t.".repeat(600);
+    let words: String = (0..1000).map(|n| format!("SUB {n}.{path}end {n}\r\n")).collect();
+    let mut at = 0;
+    while !core.outputs.connections[restless].is_held() {
+        core.begin_turn();
+        at += core.process(restless, &words.as_bytes()[at..]).0;
+        core.end_turn();
+    }
+    assert!(at < words.len() / 10, "{at} bytes of subscriptions");
+    for _ in 0..100 {
+        say(core, producer, &[b"PUB honest 1000\r\n", &[b'x'; 1000][..], b"\r\n"].concat());
+        assert!(!core.outputs.connections[producer].is_held());
+    }
+    let mut turns = 0;
+    while core.outputs.connections[restless].is_held() {
+        let other = &mut *locals[1].core.borrow_mut();
+        other.begin_turn();
+        locals[1].take_inbox(other);
+        locals[1].deliver_waiting(other);
+        other.end_turn();
+        core.begin_turn();
+        locals[0].take_inbox(core);
+        core.end_turn();
+        turns += 1;
+        assert!(turns < 100, "the client is let go again");
+    }
+}
+
 /// Patterns as long as a control line takes, subscribed to and ended again, beside somebody who asks: each step is paid.
 #[test]
 fn long_patterns_take_turns() {
