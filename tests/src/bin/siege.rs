@@ -324,7 +324,13 @@ struct Beside {
 
 /// Ours and its peer under the attacks of a part, in turn; `None`: the peer is not there.
 fn beside_peer(all: &Arguments, origin: &Origin, part: Part) -> Result<Option<[Beside; 2]>, String> {
-    let Some(peer) = Peer::start(part, origin) else { return Ok(None) };
+    let peer = match Peer::start(part, origin) {
+        Ok(peer) => peer,
+        Err(why) => {
+            println!("{why}");
+            return Ok(None);
+        }
+    };
     let (alone, ..) = beside_honest(all, "nobody", &peer.target, 0.0, || 0)?;
     let memory = || peer.memory_bytes();
     let (attacked, memory_bytes, said) = beside_honest(all, "attack", &peer.target, 0.0, memory)?;

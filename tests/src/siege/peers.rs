@@ -30,20 +30,21 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The peer of a part; `None` where it is not installed, or does not start, which is said.
+    /// The peer of a part.
+    ///
+    /// # Errors
+    /// A sentence: it is not installed, or does not start.
     ///
     /// # Panics
     /// If there is no directory for it.
-    #[must_use]
-    pub fn start(part: Part, origin: &Origin) -> Option<Self> {
+    pub fn start(part: Part, origin: &Origin) -> Result<Self, String> {
         let directory = tempfile::tempdir().expect("a directory");
         let ports: [u16; 2] = free_ports();
         let [address, pages] = ports.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let (name, mut command, target) = match part {
             Part::Feed => {
                 let Some((_, program)) = hub::programs().into_iter().next() else {
-                    println!("nats-server is left out: it is not installed");
-                    return None;
+                    return Err("nats-server is left out: it is not installed".to_owned());
                 };
                 let mut command = Command::new(program);
                 command.args(["-a", "127.0.0.1", "-p", &ports[0].to_string(), "-m", &ports[1].to_string()]);
@@ -56,8 +57,7 @@ impl Peer {
             Part::Cache => {
                 let program = PathBuf::from("/usr/sbin/varnishd");
                 if !program.is_file() {
-                    println!("Varnish is left out: it is not installed");
-                    return None;
+                    return Err("Varnish is left out: it is not installed".to_owned());
                 }
                 let mut command = Command::new(program);
                 // The memory that `serve` has for stored objects, and HTTP/2 as it has it.
@@ -77,12 +77,11 @@ impl Peer {
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {
             if start.elapsed() > START || peer.child.try_wait().is_ok_and(|ended| ended.is_some()) {
-                println!("{name} is left out: it does not start");
-                return None;
+                return Err(format!("{name} is left out: it does not start"));
             }
             thread::sleep(Duration::from_millis(50));
         }
-        Some(peer)
+        Ok(peer)
     }
 
     /// Bytes of memory that are nobody else's, its children's included.
