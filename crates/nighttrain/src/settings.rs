@@ -653,6 +653,7 @@ mod tests {
             "admin" | "listen" | "tls-listen" => "[::1]:1",
             "admin-token-file" | "state" | "log-file" | "pid-file" | "listen-unix" | "access-log" => "/a/b",
             "log-ring" => "128KiB",
+            "client-memory" => "64MiB",
             "access-log-format" => "json",
             "access-log-rotate" => "daily",
             "access-log-keep" => "3",

@@ -37,6 +37,8 @@ pub(super) fn stored(
         thread::sleep(AGAIN);
     };
     until.note_prepared();
+    // Who attacked now would keep those from it that are not prepared yet.
+    until.wait_for_prepared();
     ids
 }
 

@@ -342,12 +342,17 @@ fn a_flooded_server_leaves_memory_to_the_others() {
     const CLIENT_MEMORY: u64 = 16 << 20;
     const CONNECTIONS: usize = 3000;
     let all = Everything::start(&["--client-memory", "16MiB"]);
+    // A file that is stored after the first answer.
+    let page = all.page("/");
+    let file = page.split('"').find(|path| path.starts_with("/static/"));
+    let request = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", file.expect("an icon"));
+    assert!(all.page(file.expect("an icon")).contains("200 OK"));
     let before = anonymous_bytes(&all);
     let mut idle = Vec::new();
     for number in 0..CONNECTIONS {
         let mut stream = connect_from([127, 0, 0, 2 + (number % 200) as u8], all.cache).expect("it listens");
         // Whoever is refused, or was ended for a newcomer, hears of it when it reads.
-        _ = stream.write_all(b"GET /healthz-of-nobody HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        _ = stream.write_all(request.as_bytes());
         idle.push(stream);
     }
     eventually("connections give way to others", || all.counted("cache_idle_evicted_total") >= 1.0);

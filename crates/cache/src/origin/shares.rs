@@ -1,7 +1,8 @@
 //! How much of a number of places each client has, so that one client cannot make all others wait.
 //!
 //! *A share binds only under want:* while at most half of the places are in use, nobody is refused. Beyond, a client has a
-//! quarter of them at most, an IPv6 /48 half of them; and the last sixteenth of the places is for clients that have few.
+//! quarter of them at most, an IPv6 /48 half of them, three quarters with its clients that have few; and the last sixteenth
+//! of the places is for clients that have few.
 //! *Bounds:* an entry for each client that has a place and for its /48, so at most twice as many as there are places.
 
 use std::{
@@ -25,8 +26,9 @@ const SHARE: usize = 4;
 const RESERVE: usize = 16;
 /// One in so many of the places is few; of a /48 sixteen times as many.
 const FEW: usize = 64;
-/// A /48 has as much as so many clients.
+/// A /48 has as much as so many clients; and as so many, of those in it that have few.
 const GROUP_SHARES: usize = 2;
+const GROUP_SHARES_OF_FEW: usize = 3;
 const GROUP_FEW: usize = 16;
 
 /// The client that an exchange is counted for; `None`: nobody in particular, who has no share of its own, such as this
@@ -82,11 +84,16 @@ impl Usage {
         self.max - self.max / RESERVE
     }
 
+    /// Places that are few for a client.
+    fn few(&self) -> usize {
+        (self.max / FEW).max(1)
+    }
+
     /// Whether who has so many places may have one more, with the shares of so many clients.
     fn may_have_more(&self, places: usize, shares: usize, few_shares: usize) -> bool {
-        let few = (self.max / FEW).max(1) * few_shares;
         !self.is_scarce()
-            || places < self.most() * shares && (self.all < self.before_reserve() || places < few)
+            || places < self.most() * shares
+                && (self.all < self.before_reserve() || places < self.few() * few_shares)
     }
 
     fn places_of(&self, key: ClientKey) -> usize {
@@ -96,8 +103,10 @@ impl Usage {
     /// Counts a place as the client's, if it may have one more.
     fn take(&mut self, client: Client) -> bool {
         let is_allowed = client.0.is_none_or(|key| {
-            let may_group = |group| self.may_have_more(self.places_of(group), GROUP_SHARES, GROUP_FEW);
-            self.may_have_more(self.places_of(key), 1, 1) && key.group().is_none_or(may_group)
+            let places = self.places_of(key);
+            let of_group = if places < self.few() { GROUP_SHARES_OF_FEW } else { GROUP_SHARES };
+            let may_group = |group| self.may_have_more(self.places_of(group), of_group, GROUP_FEW);
+            self.may_have_more(places, 1, 1) && key.group().is_none_or(may_group)
         });
         if is_allowed {
             let keys = client.0.into_iter().flat_map(|key| [Some(key), key.group()]).flatten();
@@ -238,10 +247,14 @@ mod tests {
         let shares = Shares::new(256);
         let of_48: Vec<_> =
             (1..=6).map(|net| take(&shares, client(&format!("2001:db8:1:{net}::1")), 256)).collect();
-        assert_eq!(of_48.iter().map(Vec::len).sum::<usize>(), 128, "half of all at most");
+        assert_eq!(of_48.iter().map(Vec::len).sum::<usize>(), 128 + 5 * 4, "half of all, and a few each");
         let others: Vec<_> =
             (1..=4).map(|last| take(&shares, client(&format!("192.0.2.{last}")), 256)).collect();
-        assert_eq!(others.iter().map(Vec::len).sum::<usize>(), 120, "of the last sixteenth a few each");
+        assert_eq!(
+            others.iter().map(Vec::len).sum::<usize>(),
+            64 + 28 + 4 + 4,
+            "of the last sixteenth a few each"
+        );
         for last in 10..14 {
             assert_eq!(take(&shares, client(&format!("192.0.2.{last}")), 1).len(), 1);
         }

@@ -159,7 +159,7 @@ impl StreamLeave {
 /// Bounds: `origin_connections_max` exchanges, of which a share is for the store; `origin_lasting_max` passed answers
 /// whose head has been sent; `origin_queue_max` requests that wait. While more than half of one of these is in use, a
 /// client has a quarter of it at most ([`Shares`]). An upload whose client is silent gives its place back
-/// ([`Permit::pause`]); the server still has its request, so there are as many of these as exchanges, and no more.
+/// ([`Permit::pause`]); the server still has its request, so there are as many of these as exchanges ([`SILENT_MIN`] at least), and no more.
 pub(super) struct Permits {
     places: Places,
     lasting: Arc<Semaphore>,
@@ -172,6 +172,8 @@ pub(super) struct Permits {
     said_ms: AtomicU64,
 }
 
+/// Silent uploads that a server has in any case.
+const SILENT_MIN: usize = 16;
 /// Requests that wait longer than this for an exchange are counted and logged.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 /// Milliseconds between two log lines about long waits, for each server and core.
@@ -233,11 +235,12 @@ impl Permit {
 
 impl Permits {
     fn new(limits: &Limits) -> Self {
+        let silent_max = limits.origin_connections_max.max(SILENT_MIN);
         Self {
             places: Places::new(limits.origin_connections_max),
             lasting: Arc::new(Semaphore::new(limits.origin_lasting_max)),
-            silent: Arc::new(Semaphore::new(limits.origin_connections_max)),
-            of_silent: Shares::new(limits.origin_connections_max),
+            silent: Arc::new(Semaphore::new(silent_max)),
+            of_silent: Shares::new(silent_max),
             of_exchanges: Shares::new(limits.origin_connections_max),
             of_lasting: Shares::new(limits.origin_lasting_max),
             of_queue: Shares::new(limits.origin_queue_max),

@@ -23,7 +23,7 @@ use crate::{
 /// What a connection to pages needs, about: its task, its buffers, what it asked for.
 const PLACE_BYTES: usize = 64 << 10;
 /// Of these, what the client budget is charged; what was asked for and is answered is charged where it is read.
-const CHARGED_BYTES: usize = 32 << 10;
+const CHARGED_BYTES: usize = 16 << 10;
 
 /// Whether one may come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -43,7 +43,9 @@ impl Core {
     pub(crate) fn may_receive(&self) -> Result<(), Counter> {
         let most = self.config().limits.receiving_bytes_max;
         let Receiving { share, bytes } = &mut *self.receiving.borrow_mut();
-        let is_room = share.allows(*bytes + BEGIN_BYTES.min(most / BEGIN_SHARE));
+        // Where all servers' clients have little, a core's own part is enough to begin.
+        let begin_bytes = BEGIN_BYTES.min(most / BEGIN_SHARE).min(share.own());
+        let is_room = share.allows(*bytes + begin_bytes);
         if is_room { Ok(()) } else { Err(Counter::ReceivingFull) }
     }
 

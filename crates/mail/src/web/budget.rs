@@ -44,16 +44,24 @@ pub(crate) struct Budget {
 
 struct Used {
     bytes: u64,
-    /// What they may be while other servers of the process hold what they do.
-    share: Share,
+    /// What they may be while other servers of the process hold what they do, if these have one budget.
+    share: Option<Share>,
     /// Clients that hold something; not this machine's.
     of_client: HashMap<Client, u64>,
+}
+
+impl Used {
+    /// Whether so much may be held beside what other servers hold.
+    fn allows(&mut self, bytes: u64) -> bool {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.share.as_mut().is_none_or(|share| share.allows(bytes))
+    }
 }
 
 impl Budget {
     pub(crate) fn new(bytes_max: u64, within: Option<&Arc<ClientBudget>>, counters: Arc<Counters>) -> Self {
         let total = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let share = Share::new(Common::within(within), total, 1);
+        let share = within.map(|budget| Share::new(Common::within(Some(budget)), total, 1));
         let used = Mutex::new(Used { bytes: 0, share, of_client: HashMap::new() });
         Self { bytes_max, used, freed: Notify::new(), counters }
     }
@@ -69,11 +77,14 @@ impl Budget {
 
     /// `in_all`: what they come to with those that are held for the same.
     fn take(&self, client: Client, bytes: u64, in_all: u64) -> bool {
-        let for_small = if in_all > SMALL_BYTES_MAX { self.bytes_max / SMALL_SHARE } else { 0 };
-        let bound = self.bytes_max - for_small;
         let mut used = self.used();
+        // Other servers of the process may hold so much that there is less for this one.
+        let limit = used.share.as_ref().map_or(u64::MAX, |share| share.limit() as u64);
+        let most = self.bytes_max.min(limit);
+        let for_small = if in_all > SMALL_BYTES_MAX { most / SMALL_SHARE } else { 0 };
+        let bound = most - for_small;
         let after = used.bytes.saturating_add(bytes);
-        if after > bound || !used.share.allows(usize::try_from(after).unwrap_or(usize::MAX)) {
+        if after > bound || !used.allows(after) {
             return false;
         }
         if !client.is_here() {
@@ -97,8 +108,8 @@ impl Budget {
         }
         let mut used = self.used();
         used.bytes -= bytes;
-        let left = usize::try_from(used.bytes).unwrap_or(usize::MAX);
-        used.share.allows(left);
+        let left = used.bytes;
+        used.allows(left);
         if let Some(own) = used.of_client.get_mut(&client) {
             *own -= bytes;
             if *own == 0 {

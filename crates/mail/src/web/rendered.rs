@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_last_stays_and_all_is_bounded() {
         let renderings = Renderings::new(Arc::new(Counters::new()));
-        let large = rendered(&"x".repeat(1 << 20));
+        let large = rendered(&"x".repeat(RENDERED_BYTES_MAX / 16));
         renderings.keep(made(0), &large);
         for id in 1..100 {
             renderings.keep(made(id), &large);
