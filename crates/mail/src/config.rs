@@ -136,7 +136,7 @@ pub struct Config {
     /// Bytes of the store: beyond, the oldest mails go. At least [`STORE_BYTES_MIN`].
     pub store_bytes: u64,
     /// Memory for the index of mails and inboxes, of all cores together, in bytes; beyond it the oldest mails go. 0 is
-    /// a quarter of the store, within [`INDEX_BYTES_MIN`] and [`INDEX_BYTES_DEFAULT_MAX`].
+    /// a twenty-second part of the store, within [`INDEX_BYTES_MIN`] and [`INDEX_BYTES_DEFAULT_MAX`].
     pub index_bytes_max: u64,
     /// What 250 promises.
     pub durability: Durability,
@@ -161,9 +161,9 @@ pub struct Config {
 /// The smallest memory of an index, in bytes.
 pub const INDEX_BYTES_MIN: u64 = 16 << 20;
 /// The largest default memory of an index: enough for two and a half million mails.
-pub const INDEX_BYTES_DEFAULT_MAX: u64 = 48 << 20;
-/// The default memory of an index is the store's size divided by this.
-const INDEX_SHARE: u64 = 4;
+pub const INDEX_BYTES_DEFAULT_MAX: u64 = 256 << 20;
+/// The default memory of an index is the store's size divided by this: of mails of two kilobytes all that there is room for.
+const INDEX_SHARE: u64 = 22;
 
 /// The smallest store: a few segments of 16 MiB.
 pub const STORE_BYTES_MIN: u64 = 128 << 20;

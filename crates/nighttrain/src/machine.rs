@@ -18,11 +18,13 @@ use crate::{
 };
 use cache::memory_limit;
 use engine::share::ClientBudget;
-use mail::config::{INDEX_BYTES_DEFAULT_MAX, Store};
+use mail::config::Store;
 
 const MIB: u64 = 1 << 20;
 /// The program itself, its stacks and buffers.
 const OWN_BYTES: u64 = 20 * MIB;
+/// The index of mails, of a store of the default size.
+const MAIL_INDEX_BYTES: u64 = 48 * MIB;
 /// Pages that mail has rendered, and what its lists show (`mail::web::rendered`, `gists`).
 const MAIL_PAGES_BYTES: u64 = 24 * MIB;
 /// Sheets of mail's search index that are being filled (`mail::web::index`).
@@ -156,8 +158,7 @@ const CLIENTS: &str =
 
 /// Memory that clients can make the servers hold.
 fn client_bytes(settings: &Settings, servers: Servers) -> u64 {
-    let of_mail =
-        if servers.mail { INDEX_BYTES_DEFAULT_MAX + MAIL_PAGES_BYTES + MAIL_SEARCH_BYTES } else { 0 };
+    let of_mail = if servers.mail { MAIL_INDEX_BYTES + MAIL_PAGES_BYTES + MAIL_SEARCH_BYTES } else { 0 };
     let of_feed = if servers.feed { FEED_LINKS_BYTES } else { 0 };
     settings.client_memory_bytes.unwrap_or(SUM_BYTES - STORE_BYTES - OWN_BYTES - of_mail - of_feed)
 }

@@ -371,7 +371,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: MAIL,
         value_name: "SIZE",
-        help: "Memory for the index of mails and inboxes; beyond, the oldest mails go. 0: a quarter of the store, 16MiB to 256MiB",
+        help: "Memory for the index of mails and inboxes; beyond, the oldest mails go. 0: a 22nd of the store, 16MiB to 256MiB",
         access: value!(mail.config.index_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {
