@@ -25,6 +25,17 @@ pub(crate) fn accounts(limits: &Limits, memory: &ClientMemory, parts_max: usize)
     Accounts::new(vec![Limit::of_core(limits.connections_max), memory.heads(limits), parts])
 }
 
+/// Waits until one of the charges has to give way to others.
+async fn first_cut(charge: &Charge, other: Option<&Charge>) {
+    match other {
+        None => charge.cut().await,
+        Some(other) => tokio::select! {
+            () = charge.cut() => {}
+            () = other.cut() => {}
+        },
+    }
+}
+
 /// A request's head that is kept.
 pub(crate) struct KeptHead(Charge);
 
@@ -61,13 +72,7 @@ impl StreamTask {
 
     /// Waits until it has to give way to others.
     pub(crate) async fn cut(&self) {
-        match &self.head {
-            None => self.task.cut().await,
-            Some(head) => tokio::select! {
-                () = self.task.cut() => {}
-                () = head.cut() => {}
-            },
-        }
+        first_cut(&self.task, self.head.as_ref().map(|head| &head.0)).await;
     }
 }
 
@@ -101,13 +106,7 @@ impl PartsRoom {
 
     /// Waits until the answer has to give way to other clients.
     pub(crate) async fn cut(&self) {
-        match &self.ahead {
-            None => self.sent.cut().await,
-            Some(ahead) => tokio::select! {
-                () = self.sent.cut() => {}
-                () = ahead.cut() => {}
-            },
-        }
+        first_cut(&self.sent, self.ahead.as_ref()).await;
     }
 
     /// Gives up the part that is read ahead, because the answer was [cut](Self::cut). Returns whether room for the part

@@ -1,4 +1,4 @@
-//! What clients may make all cores hold, by kind, and each core's part of it: answers that are not read
+//! Memory that clients take on all cores, by kind, and each core's part of it: answers that are not read
 //! ([`held`](crate::held)), connections ([`accept`](crate::accept)), requests' heads ([`client_accounts`](crate::client_accounts)).
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use engine::{
 
 use crate::config::Limits;
 
-/// What clients make all cores hold, by kind: the common part of each.
+/// The common parts of the kinds of memory that clients take on all cores.
 pub(crate) struct ClientMemory {
     answers: Arc<Common>,
     connections: Arc<Common>,
@@ -20,7 +20,7 @@ pub(crate) struct ClientMemory {
 }
 
 impl ClientMemory {
-    /// Nothing is held yet.
+    /// Creates the common parts, with nothing taken.
     pub(crate) fn new(budget: Option<&Arc<ClientBudget>>, cores: usize) -> Self {
         let common = || Common::within(budget);
         Self { answers: common(), connections: common(), heads: common(), cores }

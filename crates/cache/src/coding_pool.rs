@@ -57,7 +57,7 @@ const WAITING_MAX: usize = 4096;
 pub(crate) const COPIED_BYTES_MAX: u64 = 64 * 1024;
 /// What a coder takes at most: the decoder of Brotli, with a window of 16 MiB and what it has beside that.
 const CODER_BYTES_MAX: u64 = 20 << 20;
-/// What any other takes.
+/// The memory of any other coder, at most.
 const ENCODER_BYTES_MAX: u64 = 4 << 20;
 /// How long who stops waits for the job under way before it leaves the thread to it.
 const END_GRACE: Duration = Duration::from_secs(1);
@@ -160,8 +160,7 @@ struct Used {
 
 impl Used {
     fn of(compress: &Compress) -> Arc<Self> {
-        let results_bytes_max =
-            usize::try_from(compress.bytes_max).unwrap_or(usize::MAX).max(RESULTS_BYTES_MIN);
+        let results_bytes_max = bytes_as_usize(compress.bytes_max).max(RESULTS_BYTES_MIN);
         Arc::new(Self { results_bytes_max, ..Self::default() })
     }
 }

@@ -170,12 +170,11 @@ pub struct Limits {
     pub origin_lasting_max: usize,
     /// Time that nothing may move on a WebSocket before it is ended.
     pub pipe_idle_time_max: Duration,
-    /// Bytes that slow clients may make all cores hold outside of the store; a client that needs more is cut. Half of it is
-    /// divided among the cores, half is for whichever needs it.
+    /// Bytes that slow clients may make all cores hold outside of the store; a client that needs more is cut. A part of it is
+    /// divided among the cores, and the rest is for whichever needs it.
     pub client_bytes_max: usize,
-    /// Bytes per core that connections may take in all: what each takes by its kind, handshakes under way, and what slow
-    /// clients make us hold. Before that is reached the connections that idle longest are closed; beyond it new ones
-    /// are refused.
+    /// Bytes per core that connections may take in all, each by its kind, and handshakes under way. Before that is reached
+    /// the connections that idle longest are closed; beyond it new ones are refused.
     pub connection_bytes_max: usize,
 }
 
@@ -303,7 +302,7 @@ pub struct Config {
     pub compress: Compress,
     /// Limits on clients and origin.
     pub limits: Limits,
-    /// What clients may make all servers of the process hold; `None`: each limit stands by itself.
+    /// The memory budget for clients of all servers of the process; `None`: each limit stands by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
     /// Bytes of answers that are only passed on, as they wait for their readers. Beyond half of it each has two pieces on
     /// their way, and beyond that small ones.

@@ -47,7 +47,7 @@ enum Space {
     Empty,
 }
 
-/// What the passing chunks of all fetches take in sum. A thousand readers that do not read would fill a thousand windows:
+/// The bytes of all fetches' passing chunks. A thousand readers that do not read would fill a thousand windows:
 /// while half of the budget is used, each has two chunks, so that it goes on, and no more; and new chunks are a quarter
 /// as large then, and a sixteenth while three quarters are used.
 pub(crate) struct PassingBudget {

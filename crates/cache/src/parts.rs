@@ -33,7 +33,7 @@ use crate::{
     parts_in_memory::Payload,
 };
 
-/// How long an answer waits for room, and then for a buffer to read its first part into, before it is passed to the
+/// The time that an answer waits for room, and then for a buffer to read its first part into, before it is passed to the
 /// origin.
 const FIRST_READ_WAIT_MAX: Duration = Duration::from_millis(100);
 /// How long it waits for one when its head has been sent, before it is cut: as long as for the disk

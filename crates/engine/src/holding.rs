@@ -1,4 +1,4 @@
-//! What one core holds of one kind for its clients, within its [share](crate::share).
+//! A core's bytes of one kind of client memory, within its [share](crate::share).
 
 use std::{
     cell::{Cell, RefCell},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::share::{Common, Share};
 
-/// What the clients of one core make it hold.
+/// Bytes of one kind that a core holds for its clients.
 #[derive(Debug)]
 pub struct Holding {
     bytes: Cell<usize>,
@@ -15,45 +15,44 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Nothing yet, of so much that all cores may hold.
+    /// Creates a core's part of `total`, with nothing held.
     pub fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
         Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into() }
     }
 
-    /// How many bytes.
+    /// The bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Whether there is room for so many more.
+    /// Holds `more` bytes if there is room for them. Returns whether there was.
     pub fn take(&self, more: usize) -> bool {
-        let bytes = self.bytes.get() + more;
-        let has_room = more == 0 || self.share.borrow_mut().allows(bytes);
+        let has_room = more == 0 || self.has_room(more);
         if has_room {
-            self.bytes.set(bytes);
+            self.bytes.set(self.bytes.get() + more);
         }
         has_room
     }
 
-    /// So many more are held, whether there is room for them or not.
+    /// Holds `more` bytes, with or without room for them.
     pub fn add(&self, more: usize) {
         let bytes = self.bytes.get() + more;
         self.bytes.set(bytes);
         self.share.borrow_mut().allows(bytes);
     }
 
-    /// Whether all that is held may be held, and so many more.
+    /// Returns whether the bytes held, and `more`, may be held.
     pub fn has_room(&self, more: usize) -> bool {
         self.share.borrow_mut().allows(self.bytes.get() + more)
     }
 
-    /// Whether there may soon be no room.
+    /// Returns whether less than an eighth of the room is left.
     pub fn is_short(&self) -> bool {
         let share = self.share.borrow();
         self.bytes.get() > share.limit() / 8 * 7
     }
 
-    /// So many are held no more.
+    /// Gives bytes back.
     pub fn give_back(&self, bytes: usize) {
         let left = self.bytes.get() - bytes;
         self.bytes.set(left);

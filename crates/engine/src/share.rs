@@ -19,8 +19,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// What a core takes or gives back at once, at most; of a small total less, or the first to come would have the whole
-/// common part.
+/// The largest step that a core takes or gives back at once. A small total has smaller steps: the first core would
+/// take the whole common part with one.
 const STEP_BYTES_MAX: usize = 4 << 20;
 /// Steps of a common part, if they are smaller than that: two of them are in the last sixteenth.
 const STEPS_MIN: usize = 32;
@@ -35,12 +35,12 @@ const KINDS_PART: usize = 4;
 #[derive(Debug, Default)]
 struct Pool {
     taken: AtomicUsize,
-    /// How many may take from it.
+    /// The number of shares that take from it.
     sharers: AtomicUsize,
 }
 
 impl Pool {
-    /// Takes a step; false where it is not there for who has `own` of it already.
+    /// Takes a step for a share that has `own`. Returns whether it was there.
     fn take(&self, step: usize, own: usize, max: usize) -> bool {
         let max = if own < self.equal_part(max) { max } else { max - max / RESERVE_PARTS };
         self.taken
@@ -56,7 +56,7 @@ impl Pool {
         max / self.sharers.load(Relaxed).max(1)
     }
 
-    /// What there is for who has `own` of it already, in whole steps.
+    /// The bytes that are left for a share that has `own`, in whole steps.
     fn left(&self, step: usize, own: usize, max: usize) -> usize {
         let taken = self.taken.load(Relaxed);
         let steps = |bytes: usize| bytes / step * step;
@@ -65,7 +65,7 @@ impl Pool {
         with_reserve.max(steps((max - max / RESERVE_PARTS).saturating_sub(taken)))
     }
 
-    /// What who has `own` of it keeps while others want some: less, if it has more than an equal part.
+    /// The bytes that a share with `own` keeps while others want some: fewer, if it has more than an equal part.
     fn kept(&self, own: usize, max: usize) -> usize {
         let short = self.taken.load(Relaxed).saturating_sub(max - max / RESERVE_PARTS);
         if short == 0 { own } else { own.min((own.saturating_sub(short)).max(self.equal_part(max))) }
@@ -76,7 +76,7 @@ impl Pool {
     }
 }
 
-/// What all kinds together may come to, in bytes.
+/// The memory budget of all kinds together, in bytes.
 #[derive(Debug)]
 pub struct ClientBudget {
     total: usize,
@@ -85,7 +85,7 @@ pub struct ClientBudget {
 }
 
 impl ClientBudget {
-    /// So many bytes for so many kinds.
+    /// Creates a budget of `total` bytes for `kinds` kinds.
     #[must_use]
     pub fn new(total: usize, kinds: usize) -> Arc<Self> {
         Arc::new(Self { total, kinds: kinds.max(1), common: Pool::default() })
@@ -101,7 +101,7 @@ impl ClientBudget {
     }
 }
 
-// Of a configuration it is a part, and two of the same size are the same one to it.
+// Configurations are compared, and a budget of the same size is no change.
 impl PartialEq for ClientBudget {
     fn eq(&self, other: &Self) -> bool {
         (self.total, self.kinds) == (other.total, other.kinds)
@@ -118,7 +118,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// Of a kind that is one of a budget's, or stands by itself.
+    /// Creates the common part of a kind: one of a budget's, or one that stands by itself.
     #[must_use]
     pub fn within(budget: Option<&Arc<ClientBudget>>) -> Arc<Self> {
         Arc::new(Self { pool: Pool::default(), budget: budget.map(Arc::clone) })
@@ -130,7 +130,7 @@ impl Common {
         self.budget.as_ref().map_or(half, |budget| half.min(budget.own_of_kind()))
     }
 
-    /// What cores may take beyond that, of a total.
+    /// The part of a total that cores may take beyond that.
     fn max(&self, total: usize) -> usize {
         let max = total - self.divided(total);
         self.budget.as_ref().map_or(max, |budget| max.min(budget.common_max()))
@@ -195,7 +195,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing of the common part yet.
+    /// Creates a core's part of `total`, with nothing taken of the common part.
     pub fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
         common.enter();
         let mut share = Self { common, common_max: 0, own: 0, step: 1, taken: 0 };
@@ -210,7 +210,8 @@ impl Share {
         self.own = self.common.divided(total) / cores.max(1);
     }
 
-    /// Whether so much may be held; takes of the common part what is needed and there, and gives back what is not.
+    /// Returns whether `held` bytes may be held. Takes steps of the common part for them, and gives back steps that are not
+    /// needed.
     #[inline]
     pub fn allows(&mut self, held: usize) -> bool {
         if held <= self.own && self.taken == 0 {
@@ -257,7 +258,7 @@ impl Share {
         self.own + self.taken + self.common.left(self.step, self.taken, self.common_max)
     }
 
-    /// Whether some of the common part is taken, so that somebody else may come to want it.
+    /// Returns whether steps of the common part are taken, which others may come to want.
     #[inline]
     pub fn has_taken(&self) -> bool {
         self.taken > 0
@@ -303,7 +304,7 @@ mod tests {
         (0..CORES).map(|_| Share::new(Arc::clone(&common), TOTAL, CORES)).collect()
     }
 
-    /// What is held beyond its limit is cut off, as by the loop that is told so.
+    /// Lowers `held` to the limit, as a loop does that cuts clients off.
     fn cut(share: &mut Share, held: &mut usize) {
         while !share.allows(*held) {
             *held = share.limit().min(*held - 1);
@@ -320,7 +321,7 @@ mod tests {
             let limit = share.limit();
             let is_allowed = share.allows(wanted);
             prop_assert!(is_allowed || wanted > share.own());
-            // Who is not allowed cuts clients off until it is.
+            // A core that is refused cuts clients off until it is allowed.
             prop_assert_eq!(is_allowed, wanted <= limit, "{} of {}", wanted, limit);
             held[at] = wanted;
             cut(&mut shares[at], &mut held[at]);

@@ -369,7 +369,7 @@ impl Links {
         self.links.iter().any(|link| link.is_full(self.under_way_bytes_max))
     }
 
-    /// Whether so much is under way that no more may be said of subscriptions.
+    /// Returns whether too much is under way to say more of subscriptions.
     pub(crate) fn is_full_for_words(&self) -> bool {
         let weight_max = self.under_way_bytes_max / WORDS_SHARE;
         self.is_any_full() || self.links.iter().any(|link| link.weight_under_way + link.weight > weight_max)

@@ -135,7 +135,7 @@ pub(crate) struct ConsumerBacklog {
     may_ask_address: bool,
 }
 
-/// What a connection's last backlog left it: what it took and was not spent on holds, and the bytes written by then.
+/// The credit that a connection's last backlog left: bytes that it took and did not spend on holds, and the bytes written by then.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HoldCredit {
     credit: usize,

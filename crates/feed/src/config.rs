@@ -130,7 +130,7 @@ pub struct Config {
     pub authorization: Authorization,
     /// Limits on clients.
     pub limits: Limits,
-    /// What clients may make all servers of the process hold; `None`: each limit stands by itself.
+    /// The memory budget for clients of all servers of the process; `None`: each limit stands by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
     /// Bytes of memory that requests to services of other accounts may take while they wait for their answers; beyond, those
     /// of a client that has much are answered as if nobody were there.

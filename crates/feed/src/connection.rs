@@ -253,7 +253,7 @@ pub(crate) struct Connection {
     pub(crate) waits_for_core: bool,
     /// Who filled its output, and who is held for it, while much waits.
     pub(crate) backlog: Option<Box<ConsumerBacklog>>,
-    /// What its last backlog left it to pay holds with. `None`: it has had none.
+    /// The credit for holds that its last backlog left. `None`: it had no backlog.
     pub(crate) hold_credit: Option<HoldCredit>,
 }
 

@@ -69,11 +69,13 @@ use crate::{
     work::{self, WORK_A_TURN, Work},
 };
 
-/// What a connection takes of memory, measured and rounded up, and beside that under TLS.
+/// Memory of a connection, measured and rounded up, and of its TLS beside that.
 const CONNECTION_BYTES: usize = 2 << 10;
 const TLS_BYTES: usize = 16 << 10;
-/// What comes of a connection before its first operation, where it is not TLS: a PROXY header, a request for a WebSocket.
+/// Memory of a handshake without TLS: a PROXY header, a request for a WebSocket.
 const PLAIN_HANDSHAKE_BYTES: usize = 8 << 10;
+/// Handshakes that are ended in one go for want of memory; each is searched for among all of them.
+const DISPLACED_AT_ONCE: usize = 16;
 /// The memory of subscriptions, among the core's accounts.
 pub(crate) const SUBSCRIPTION_MEMORY: Category = Category(0);
 
@@ -111,7 +113,7 @@ pub(crate) struct Core {
     pub(crate) checks: Checks,
     /// What it uses of memory.
     pub(crate) tide: Tide,
-    /// What this core's connections may take of memory.
+    /// The memory of this core's connections.
     connection_share: Share,
     /// How much may wait for this core's clients.
     pub(crate) share: Share,
@@ -273,11 +275,21 @@ impl Core {
         self.outputs.marks.crowd(is_crowded);
     }
 
-    /// Whether there is memory for one connection more. Handshakes under way are counted as what they may come to.
+    /// Returns whether there is memory for one connection more. A handshake under way counts as the most that it may take.
     pub(crate) fn has_connection_memory(&mut self) -> bool {
-        loop {
-            let held = self.connection_bytes() + self.bytes_of_a_connection();
-            if self.connection_share.allows(held) {
+        self.displace_handshakes(self.bytes_of_a_connection())
+    }
+
+    /// Gives up memory that other cores or servers have come to want, where this core has more than its part.
+    pub(crate) fn give_way(&mut self) {
+        self.accounts.give_way();
+        self.displace_handshakes(0);
+    }
+
+    /// Ends handshakes until connections may take `more` bytes, some at a time. Returns whether they may.
+    fn displace_handshakes(&mut self, more: usize) -> bool {
+        for _ in 0..DISPLACED_AT_ONCE {
+            if self.connection_share.allows(self.connection_bytes() + more) {
                 return true;
             }
             if !self.handshakes.make_room() {
@@ -285,29 +297,22 @@ impl Core {
             }
             self.count(Counter::HandshakesDisplaced);
         }
+        self.connection_share.allows(self.connection_bytes() + more)
     }
 
-    /// Memory that others want is given up by those who have more than their part of it.
-    pub(crate) fn give_way(&mut self) {
-        self.accounts.give_way();
-        while !self.connection_share.allows(self.connection_bytes()) && self.handshakes.make_room() {
-            self.count(Counter::HandshakesDisplaced);
-        }
-    }
-
-    /// Whether this core has taken memory that others may come to want.
+    /// Returns whether this core has taken memory that others may come to want.
     pub(crate) fn has_taken_memory(&self) -> bool {
         self.connection_share.has_taken() || self.share.has_taken() || self.accounts.has_taken()
     }
 
     fn connection_bytes(&self) -> usize {
         let of_handshake =
-            if self.settings.acceptors.are_there() { HANDSHAKE_BYTES_MAX } else { PLAIN_HANDSHAKE_BYTES };
+            if self.settings.acceptors.has_tls() { HANDSHAKE_BYTES_MAX } else { PLAIN_HANDSHAKE_BYTES };
         self.clients() * self.bytes_of_a_connection() + self.handshakes.under_way() * of_handshake
     }
 
     fn bytes_of_a_connection(&self) -> usize {
-        CONNECTION_BYTES + if self.settings.acceptors.are_there() { TLS_BYTES } else { 0 }
+        CONNECTION_BYTES + if self.settings.acceptors.has_tls() { TLS_BYTES } else { 0 }
     }
 
     /// Closes this core's share of the connections that are more than there may be now, the newest first.

@@ -10,7 +10,7 @@ use engine::accounts::ClientKey;
 
 /// Free holds that an address may use at once.
 const AT_ONCE: u64 = 4;
-/// How long until it has another one.
+/// The time until an address has another one.
 const EVERY_MS: u64 = 5_000;
 /// Addresses that have used some. While there are as many, no other address has a free one.
 const ADDRESSES_MAX: usize = 1024;

@@ -156,7 +156,7 @@ impl Subjects {
     }
 }
 
-/// The same as [`turn_of`] without the cores that were tried.
+/// [`turn_of`] without the cores that were tried.
 #[cold]
 fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask) -> Turn {
     let here = if tried & own == 0 { state.members.len() } else { 0 };

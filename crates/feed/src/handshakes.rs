@@ -57,7 +57,7 @@ impl Handshakes {
         self.under_way.remove(&handshake.number);
     }
 
-    /// How many are under way.
+    /// The number of handshakes under way.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way.len()
     }

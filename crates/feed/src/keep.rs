@@ -21,7 +21,7 @@ pub(crate) const EVERY: Duration = Duration::from_millis(50);
 const ROUNDS: u32 = 10;
 /// ... or in fewer, if that is not more than so many a round.
 const LOOKS_A_ROUND: u32 = 32;
-/// How often a core that has much memory of clients looks whether others want some of it.
+/// The pause after which a core with much client memory looks whether others want some of it.
 const GIVING_WAY_EVERY_MS: u64 = 1000;
 /// The first ping comes early, to know the round trip.
 const FIRST_PING_AFTER_MS: u64 = 2000;

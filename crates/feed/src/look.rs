@@ -242,7 +242,7 @@ pub(crate) fn step(core: &Core, look: Look) {
     }
 }
 
-/// What a look at one thing costs.
+/// The cost of a look at one thing.
 #[derive(Debug, Clone, Copy, Default)]
 struct LookCost {
     copied: usize,

@@ -11,16 +11,16 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
     overlap::OverlapGroup,
-    trie::{CoreMask, Group, HubId, HubMask, NodeId, Open, Part, SubId, Trie},
+    trie::{CoreMask, Group, HubId, HubMask, NodeId, OpenLookup, Part, SubId, Trie},
     work::{LISTED, Work},
 };
 
 /// Subjects remembered.
 const SLOTS: usize = 1024;
-/// What a subject may take beside its slot. One that takes more is not remembered: it has as many groups or subscribers, each of
+/// Bytes of a subject beside its slot, at most. One that takes more is not remembered: it has as many groups or subscribers, each of
 /// which gets its messages, so that looking them up again is little beside that.
 const SUBJECT_BYTES_MAX: usize = 256 << 10;
-/// What all remembered subjects of a core may take beside their slots. When they would take more, all are forgotten.
+/// Bytes of all remembered subjects of a core beside their slots, at most. When they would take more, all are forgotten.
 const BYTES_MAX: usize = 4 << 20;
 /// Below this, subjects of before a change of the trie are left where they are: their lists are used again.
 const STALE_BYTES_MAX: usize = BYTES_MAX / 4;
@@ -73,7 +73,7 @@ impl MatchedGroup<'_> {
         Self { first: Part { overlap: Part::ALONE, ..first }, overlap: None }
     }
 
-    /// Whether it has members at a hub.
+    /// Returns whether the group has members at a hub.
     pub(crate) fn is_at_hub(self, trie: &Trie, hub: HubId) -> bool {
         match self.overlap {
             Some(overlap) => overlap.has_hub(hub),
@@ -128,7 +128,7 @@ impl Match {
         self.has_groups_at_hubs = false;
     }
 
-    /// What this takes of memory beside its slot, the room that its lists have to spare included.
+    /// Bytes beside the slot, the spare room of its lists included.
     fn count_heap_bytes(&self) -> usize {
         let mut bytes = self.subscribers.capacity() * size_of::<SubId>();
         if self.subject.spilled() {
@@ -214,7 +214,7 @@ impl Match {
     }
 }
 
-/// Whether a part is still there, and of the group of a name.
+/// Returns whether a part is still there, and of the group of a name.
 fn is_group(trie: &Trie, part: Part, name: &[u8], hash: u32) -> bool {
     part.hash == hash && trie.group(part).is_some_and(|group| *group.name == *name)
 }
@@ -234,8 +234,8 @@ fn number(count: usize) -> u32 {
 pub(crate) struct Matches {
     slots: Vec<Match>,
     /// What is open of the subject that was asked for last: nothing, unless the turn's work was done before.
-    open: Open,
-    /// What the slots' lists take.
+    open: OpenLookup,
+    /// Bytes of the slots' lists.
     bytes: usize,
     /// The trie's generation when old subjects were last forgotten.
     swept: u64,
@@ -249,7 +249,7 @@ impl Matches {
     pub(crate) fn new() -> Self {
         Self {
             slots: (0..SLOTS).map(|_| Match::default()).collect(),
-            open: Open::default(),
+            open: OpenLookup::default(),
             bytes: 0,
             swept: 0,
             found: 0,
@@ -317,7 +317,7 @@ impl Matches {
     /// Forgets who was found, and gives back what that took.
     pub(crate) fn forget(&mut self) {
         self.forget_slots(|_| true);
-        self.open = Open::default();
+        self.open = OpenLookup::default();
     }
 
     fn forget_slots(&mut self, is_forgotten: impl Fn(&Match) -> bool) {
@@ -334,7 +334,7 @@ impl Matches {
     }
 
     /// What is not looked through yet; nothing is open any more here.
-    pub(crate) fn take_open(&mut self) -> Open {
+    pub(crate) fn take_open(&mut self) -> OpenLookup {
         std::mem::take(&mut self.open)
     }
 
@@ -346,7 +346,7 @@ impl Matches {
 }
 
 /// Goes on to find who gets a message to `subject`, until nothing is open or the turn's work is done.
-pub(crate) fn go_on(into: &mut Match, open: &mut Open, trie: &Trie, subject: &[u8], work: &mut Work) {
+pub(crate) fn go_on(into: &mut Match, open: &mut OpenLookup, trie: &Trie, subject: &[u8], work: &mut Work) {
     trie.go_on(open, subject, work, |id, from, work| into.add(trie, id, from, work));
     into.heap_bytes = into.count_heap_bytes();
 }

@@ -27,7 +27,7 @@ pub(crate) struct OverlapGroup {
     pub(crate) hubs: Vec<(HubId, MemberSums)>,
     /// [`Group::turn`] of the group's first part, as it was last seen: counts on where that part has gone.
     pub(crate) turn: Cell<u32>,
-    /// The same of [`Group::own_turn`].
+    /// [`Group::own_turn`] of the first part, likewise.
     pub(crate) own_turn: Cell<u32>,
 }
 
@@ -58,7 +58,7 @@ impl OverlapGroup {
         self.cores.iter().fold(0, |mask, &(core, _)| mask | 1 << core)
     }
 
-    /// Whether a hub has members.
+    /// Returns whether a hub has members.
     pub(crate) fn has_hub(&self, hub: HubId) -> bool {
         self.hubs.iter().any(|&(of, _)| of == hub)
     }
@@ -97,7 +97,7 @@ impl MemberSums {
         }
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub(crate) fn total(&self) -> usize {
         self.0.last().map_or(0, |last| last.end as usize)
     }

@@ -34,7 +34,7 @@ use crate::{
     matching::{self, Match},
     outputs::{Outputs, Put},
     protocol_log, requests,
-    trie::{HubId, NodeId, Open, Part, SubId},
+    trie::{HubId, NodeId, OpenLookup, Part, SubId},
     work::{self, Work},
 };
 
@@ -148,7 +148,7 @@ pub(crate) struct Begun {
     slot: usize,
     matched: Match,
     /// Where it is still to be looked for subscribers, before any is given something.
-    open: Open,
+    open: OpenLookup,
     way: Way,
     /// Nobody was reached: the subscribers looked for are those of the answer.
     is_for_reply: bool,

@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) surplus: AtomicUsize,
     /// All cores' counters, to be read.
     pub(crate) counters: Arc<CounterSet<Counter>>,
-    /// What all cores' connections take of memory beyond the cores' own parts.
+    /// The memory of all cores' connections beyond the cores' own parts.
     pub(crate) connections: Arc<Common>,
     /// How much waits for all cores' clients beyond the cores' own parts.
     pub(crate) pending: Arc<Common>,

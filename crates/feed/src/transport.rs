@@ -38,8 +38,8 @@ pub(crate) struct Acceptors {
 }
 
 impl Acceptors {
-    /// Whether anybody comes under TLS.
-    pub(crate) fn are_there(&self) -> bool {
+    /// Returns whether a listener has TLS.
+    pub(crate) fn has_tls(&self) -> bool {
         self.nats.is_some() || self.web.is_some()
     }
 }

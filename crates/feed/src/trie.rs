@@ -36,9 +36,9 @@ use crate::{
 pub(crate) type NodeId = u32;
 /// A subscription's number.
 pub(crate) type SubId = u32;
-/// Where a look for a subject goes on.
+/// The state of a lookup of a subject that goes on later.
 #[derive(Debug, Default)]
-pub(crate) struct Open {
+pub(crate) struct OpenLookup {
     /// Nodes that match what lies before an offset of the subject. The depth of the subject, not of the trie, bounds how
     /// many there are.
     nodes: Vec<(NodeId, usize)>,
@@ -46,8 +46,8 @@ pub(crate) struct Open {
     listing: Option<(NodeId, usize)>,
 }
 
-impl Open {
-    /// Whether all was looked at.
+impl OpenLookup {
+    /// Returns whether all was looked at.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.listing.is_none()
@@ -570,7 +570,7 @@ impl Trie {
     }
 
     /// Begins to look for a subject.
-    pub(crate) fn look_for(&self, root: NodeId, subject: &[u8], open: &mut Open) {
+    pub(crate) fn look_for(&self, root: NodeId, subject: &[u8], open: &mut OpenLookup) {
         open.clear();
         if !has_empty_token(subject) {
             open.nodes.push((root, 0));
@@ -583,7 +583,7 @@ impl Trie {
     /// there all the time is found, what comes or goes may be.
     pub(crate) fn go_on(
         &self,
-        open: &mut Open,
+        open: &mut OpenLookup,
         subject: &[u8],
         work: &mut Work,
         mut found: impl FnMut(NodeId, usize, &mut Work) -> Option<usize>,
@@ -724,7 +724,7 @@ mod tests {
             for text in &subjects {
                 let mut found = BTreeSet::new();
                 let mut turns = 0;
-                let mut open = Open::default();
+                let mut open = OpenLookup::default();
                 trie.look_for(root, text.as_bytes(), &mut open);
                 while !open.is_empty() {
                     // A few nodes a turn.

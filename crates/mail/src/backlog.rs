@@ -63,7 +63,7 @@ impl Backlog {
                     break;
                 }
             }
-            // What was once much is not held for ever.
+            // A long queue's memory goes back once it is empty.
             if queue.is_empty() && queue.capacity() > BEHIND_MAX / 8 {
                 *queue = VecDeque::new();
             }

@@ -127,7 +127,7 @@ pub struct Config {
     /// Connections to `smtp` and `lmtp` begin with a PROXY protocol header, version 1 or 2. Whoever can connect can
     /// then claim any address: listen where only the proxy reaches.
     pub proxy_protocol: bool,
-    /// What clients may make all servers of the process hold; `None`: each limit stands by itself.
+    /// The memory budget for clients of all servers of the process; `None`: each limit stands by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
     /// Processors, one loop each; empty: all that the process may use.
     pub cores: Vec<usize>,

@@ -163,7 +163,7 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
     /// Memory of mails being received, beyond the cores' own parts.
     pub(crate) receiving: Arc<Common>,
-    /// What connections take beyond the cores' own parts.
+    /// The memory of connections beyond the cores' own parts.
     pub(crate) connections: Arc<Common>,
     /// Bytes in the store of mails that are not whole.
     pub(crate) parts_bytes: AtomicU64,
@@ -204,7 +204,7 @@ pub(crate) struct Core {
     pub(crate) spare_waiting: RefCell<Vec<Vec<Waiting>>>,
     /// Memory of mails being received.
     pub(crate) receiving: RefCell<Receiving>,
-    /// What its connections take of memory.
+    /// The memory of its connections.
     pub(crate) connection_memory: Holding,
     /// The greatest name given, without the bits that tell the inbox.
     pub(crate) last_name: Cell<u64>,

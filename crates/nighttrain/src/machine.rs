@@ -31,12 +31,12 @@ const MAIL_PAGES_BYTES: u64 = 24 * MIB;
 const MAIL_SEARCH_BYTES: u64 = 34 * MIB;
 /// Messages between the feed's loops, of two of them (`feed::links_bytes_max`).
 const FEED_LINKS_BYTES: u64 = 16 * MIB;
-/// What a process with all servers comes to at most, by default.
+/// The memory of a process with all servers, at most, by default and with two loops.
 const SUM_BYTES: u64 = 512 * MIB;
 /// The store for which that is so.
 const STORE_BYTES: u64 = 256 * MIB;
-/// Of clients' memory, sixteenths that are for one thing alone: answers that are passed on, what origins send over HTTP/2
-/// ahead of its readers, requests that wait for another account's answer.
+/// Sixteenths of clients' memory that are for one thing alone: answers that are passed on, bytes that origins send over
+/// HTTP/2 ahead of their readers, requests that wait for another account's answer.
 const PASSING_SIXTEENTHS: usize = 2;
 const ORIGIN_STREAMS_SIXTEENTHS: usize = 4;
 const WAITING_REQUESTS_SIXTEENTHS: usize = 1;
@@ -152,7 +152,7 @@ impl MemorySum {
     }
 }
 
-/// What clients hold, in a sum.
+/// The row of clients' memory in a sum.
 const CLIENTS: &str =
     "what clients make it hold: connections, answers and messages not read, mails coming in (client-memory)";
 

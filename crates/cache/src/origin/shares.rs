@@ -89,7 +89,7 @@ impl Usage {
         (self.max / FEW).max(1)
     }
 
-    /// Whether who has so many places may have one more, with the shares of so many clients.
+    /// Returns whether a client or a /48 with `places` may have one more. A /48 has the shares of several clients.
     fn may_have_more(&self, places: usize, shares: usize, few_shares: usize) -> bool {
         !self.is_scarce()
             || places < self.most() * shares

@@ -181,7 +181,7 @@ const SAID_EVERY_MS: u64 = 10_000;
 
 /// Leave to talk to the origin, while it is held.
 pub(crate) struct Permit {
-    /// Of an exchange; or of a silent upload, while its client sends nothing.
+    /// The place of an exchange, or of a silent upload while its client sends nothing.
     held: Held,
     is_silent: bool,
     permits: Arc<Permits>,

@@ -114,7 +114,7 @@ fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
     }
 }
 
-/// What follows a letter or digit beyond ASCII that begins with this byte; `None`: it is none.
+/// The rest of a path behind a letter or digit beyond ASCII whose first byte is `first`; `None`: no such letter begins there.
 fn after_letter(first: u8, rest: &[u8]) -> Option<&[u8]> {
     let mut bytes = [first, 0, 0, 0];
     let len = match first {

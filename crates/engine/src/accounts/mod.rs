@@ -192,7 +192,7 @@ impl Accounts {
         with_live(self.number, Ledger::give_way);
     }
 
-    /// Whether so much is held that others may come to want some of it.
+    /// Returns whether a category has taken some of its common part, which others may come to want.
     pub fn has_taken(&self) -> bool {
         with_live(self.number, |ledger| ledger.has_taken())
     }

@@ -9,7 +9,7 @@ use crate::share::ClientBudget;
 pub struct Bounds {
     /// Places for all together. Who finds none free, and none to be freed, waits in the kernel's queue.
     pub places_max: usize,
-    /// What clients may make all servers of the process hold: where memory for one more place is short, whoever idles gives
+    /// The memory budget for clients of all servers of the process: where it has none for another place, an idle connection gives
     /// way, as where all places are taken. `None`: places are bounded by their number.
     pub client_budget: Option<Arc<ClientBudget>>,
     /// Places for one address (IPv6: one /64, which is one customer's); 0: no bound. What comes from loopback is not

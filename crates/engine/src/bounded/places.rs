@@ -22,7 +22,7 @@ use crate::{
 
 /// What a connection to pages needs, about: its task, its buffers, what it asked for.
 const PLACE_BYTES: usize = 64 << 10;
-/// Of these, what the client budget is charged; what was asked for and is answered is charged where it is read.
+/// The part of it that is charged to the client budget. Requests and answers are charged where they are read.
 const CHARGED_BYTES: usize = 16 << 10;
 
 /// Whether one may come in.
@@ -88,7 +88,7 @@ pub(super) struct Places {
     pub(super) counts: Counts,
     /// What they needed.
     pub(super) tide: Tide,
-    /// What they may take of memory.
+    /// Their part of the client budget.
     memory: Option<Share>,
 }
 
@@ -155,8 +155,13 @@ impl Places {
         Entrance::Taken(Ticket { at, serial: self.serial })
     }
 
+    /// Places with a connection, those of evicted ones included.
+    fn places_taken(&self) -> usize {
+        self.holders.len() - self.vacant.len()
+    }
+
     fn has_room(&mut self) -> bool {
-        let bytes = (self.holders.len() - self.vacant.len() + 1) * CHARGED_BYTES;
+        let bytes = (self.places_taken() + 1) * CHARGED_BYTES;
         self.staying < self.bounds.places_max
             && self.memory.as_mut().is_none_or(|memory| memory.allows(bytes))
     }
@@ -178,7 +183,7 @@ impl Places {
 
     /// Places were taken or left: what they need now.
     pub(super) fn note_memory(&mut self, now_ms: u64) {
-        let taken = self.holders.len() - self.vacant.len();
+        let taken = self.places_taken();
         self.tide.uses(taken * PLACE_BYTES, now_ms);
         if let Some(memory) = &mut self.memory {
             memory.allows(taken * CHARGED_BYTES);

@@ -28,9 +28,9 @@ pub const OPEN_REQUESTS_MAX: usize = 4096;
 
 /// Bytes that the requests of a connection take, at most.
 const OPEN_BYTES_MAX: usize = 1 << 20;
-/// What a request takes beside its reply subject: itself, its place in the table, and what both have to spare.
+/// Bytes of a request beside its reply subject: the entry, its place in the table, and what both have to spare.
 const OPEN_BYTES: usize = 128;
-/// What a requester takes beside its requests.
+/// Bytes of a requester beside its requests.
 const REQUESTER_BYTES: usize = 64;
 /// When it is too much, so many times less than this part more is forgotten: else each request would look for who has most.
 const SPARED_PART: usize = 16;

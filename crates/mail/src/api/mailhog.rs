@@ -183,7 +183,7 @@ async fn message<M: Mailboxes>(
     Params(named): Params<Named>,
 ) -> Result<Response, Fault> {
     let mail = fetch(&app, client, &scope, &named.id).await?;
-    // As the answer it is counted on.
+    // The server counts the answer's bytes from here on.
     let (json, _held) = lists::printed(&app, client, mail, b"", write).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }

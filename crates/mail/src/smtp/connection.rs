@@ -49,25 +49,25 @@ const PART_ROOM_TIMES: u32 = 5;
 /// After the last reply, what the peer still sends is thrown away up to so many bytes and so long, so that the reply
 /// is not lost in a reset.
 const LINGER_BYTES_MAX: usize = 1 << 20;
-/// What a connection takes of memory without its mail, measured and rounded up, and beside that under TLS.
+/// Memory of a connection without its mail, measured and rounded up, and of its TLS beside that.
 const CONNECTION_BYTES: usize = 4 << 10;
 const TLS_BYTES: usize = 20 << 10;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Memory that is charged while this is held.
-struct Charged {
+struct MemoryCharge {
     core: Rc<Core>,
     bytes: usize,
 }
 
-impl Charged {
+impl MemoryCharge {
     fn new(core: &Rc<Core>, bytes: usize) -> Self {
         core.connection_memory.add(bytes);
         Self { core: Rc::clone(core), bytes }
     }
 }
 
-impl Drop for Charged {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.core.connection_memory.give_back(self.bytes);
     }
@@ -78,7 +78,7 @@ struct Booked {
     core: Rc<Core>,
     watch: Arc<Watch>,
     number: usize,
-    _memory: Charged,
+    _memory: MemoryCharge,
     _open: Option<Open>,
 }
 
@@ -93,7 +93,7 @@ impl Booked {
             core: Rc::clone(core),
             watch: Arc::clone(watch),
             number,
-            _memory: Charged::new(core, CONNECTION_BYTES),
+            _memory: MemoryCharge::new(core, CONNECTION_BYTES),
             _open: None,
         }
     }
@@ -112,8 +112,8 @@ impl Drop for Booked {
 struct Connection {
     core: Rc<Core>,
     stream: Stream,
-    /// Of its TLS.
-    tls_memory: Option<Charged>,
+    /// The charge for its TLS.
+    tls_memory: Option<MemoryCharge>,
     watch: Arc<Watch>,
     /// What was read and not used up.
     pending: Vec<u8>,
@@ -486,7 +486,7 @@ impl Connection {
         let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Between) else {
             return false;
         };
-        self.tls_memory = Some(Charged::new(&core, TLS_BYTES));
+        self.tls_memory = Some(MemoryCharge::new(&core, TLS_BYTES));
         let handshake =
             tokio::time::timeout(core.config().limits.handshake_time_max, acceptor.accept(stream));
         match handshake.await {

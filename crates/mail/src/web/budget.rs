@@ -44,14 +44,14 @@ pub(crate) struct Budget {
 
 struct Used {
     bytes: u64,
-    /// What they may be while other servers of the process hold what they do, if these have one budget.
+    /// Their part of the budget that all servers of the process have, if they have one.
     share: Option<Share>,
     /// Clients that hold something; not this machine's.
     of_client: HashMap<Client, u64>,
 }
 
 impl Used {
-    /// Whether so much may be held beside what other servers hold.
+    /// Returns whether the process' budget allows so many bytes.
     fn allows(&mut self, bytes: u64) -> bool {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.share.as_mut().is_none_or(|share| share.allows(bytes))

@@ -32,7 +32,7 @@ pub struct Config {
     /// Open connections; when there are more, those that idle go first, and who finds none idle waits in the kernel's
     /// queue. One address has a sixteenth of them at most.
     pub connections_max: usize,
-    /// What clients may make all servers of the process hold; `None`: each limit stands by itself.
+    /// The memory budget for clients of all servers of the process; `None`: each limit stands by itself.
     pub client_budget: Option<Arc<ClientBudget>>,
     /// Names that the pages have besides addresses and `localhost`; `*`: any.
     pub http_hosts: Vec<String>,

@@ -57,12 +57,12 @@ struct List<M, F> {
     tail: Option<String>,
 }
 
-/// How much of a mail is written.
+/// The part of a mail that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// All of it.
     Whole,
-    /// What there is room for in any case: no bodies.
+    /// All but the bodies, for which there is no room.
     Heads,
 }
 

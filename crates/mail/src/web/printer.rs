@@ -1,4 +1,4 @@
-//! What an answer prints, into memory that its client is charged for before it is printed.
+//! A buffer for answers: its client is charged for the memory before anything is printed into it.
 
 use std::{io, mem};
 
@@ -16,17 +16,17 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    /// Nothing is printed yet; what is printed is charged to this, which holds nothing.
+    /// Creates an empty buffer. `held`, which holds nothing yet, is charged for it.
     pub(crate) fn new(held: Held) -> Self {
         Self { out: Vec::new(), held, is_refused: false }
     }
 
-    /// Whether a write found no room, so that what is printed is not whole.
+    /// Returns whether a write found no room, so that the answer is not whole.
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// What is printed, and what is held for it.
+    /// The answer, and the charge for it.
     pub(crate) fn finish(self) -> (Vec<u8>, Held) {
         (self.out, self.held)
     }

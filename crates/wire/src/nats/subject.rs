@@ -42,7 +42,7 @@ pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     compare(pattern, subject, false)
 }
 
-/// The same for a subject that [`is_valid_literal`] has seen: what `>` stands for is not looked at.
+/// [`matches`] for a subject that [`is_valid_literal`] has accepted: the tokens that `>` stands for are not checked again.
 #[must_use]
 pub fn matches_valid(pattern: &[u8], subject: &[u8]) -> bool {
     compare(pattern, subject, true)
