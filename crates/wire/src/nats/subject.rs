@@ -42,7 +42,7 @@ pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     compare(pattern, subject, false)
 }
 
-/// [`matches`] for a subject that [`is_valid_literal`] has accepted: the tokens that `>` stands for are not checked again.
+/// [`matches()`] for a subject that [`is_valid_literal`] has accepted: the tokens that `>` stands for are not checked again.
 #[must_use]
 pub fn matches_valid(pattern: &[u8], subject: &[u8]) -> bool {
     compare(pattern, subject, true)
