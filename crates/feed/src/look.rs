@@ -296,7 +296,8 @@ fn subscriptions(core: &Core, from: u32, wanted: &Wanted) -> Piece<Seen> {
         }
         if let Some(test) = &wanted.test {
             pattern.clear();
-            cost.tokens = core.subjects.trie.append_pattern(subscription.node, &mut pattern);
+            core.subjects.trie.append_pattern(subscription.node, &mut pattern);
+            cost.tokens = tokens_of(&pattern);
             if !wire::nats::subject::matches_valid(&pattern, test) {
                 return cost;
             }

@@ -1,14 +1,19 @@
 //! Who wants which subjects: a trie over tokens, one per core.
 //!
 //! ```text
-//!   root of an account ─"orders"─▶ node ─"eu"─▶ node {subscribers, groups, which other cores}
+//!   root of an account ─"orders"─▶ node ─"eu.created"─▶ node {subscribers, groups, which other cores}
 //!                                   ├─ * ─▶ node
 //!                                   └─ > ─▶ node
 //! ```
 //!
-//! All nodes of all accounts lie in one slab, and one hash table has all edges, by parent and token: a node costs no
-//! table of its own, and a subject with five tokens costs five lookups, however many siblings there are. A node that
-//! nobody needs any more goes at once, up to the root. What few nodes have (groups, other cores, several subscribers)
+//! A node's label is one token or several: all those of a pattern behind which it is alone. Where another pattern parts
+//! from it in the middle of a label, the node is split there, so that a pattern costs two nodes at most, however many
+//! tokens it has. (Nodes that were split are not joined again; each goes when nobody needs it any more, up to the root.)
+//! A label has [`LABEL_BYTES_MAX`] bytes at most, because the comparison of one is a step that nothing interrupts.
+//!
+//! All nodes of all accounts lie in one slab, and one hash table has all edges, by parent and first token: a node costs
+//! no table of its own, and a subject with five tokens costs at most five lookups, however many siblings there are. What
+//! few nodes have (groups, other cores, several subscribers)
 //! lies in a slab of its own, so that the many others pay four bytes for the possibility.
 //!
 //! Local subscribers are listed. Of the other cores a node knows whether they have any (one bit each) and how many
@@ -71,8 +76,12 @@ pub(crate) type HubMask = u16;
 pub(crate) const HUBS_MAX: usize = HubMask::BITS as usize;
 
 const NONE: NodeId = u32::MAX;
+/// Bytes of a label, unless its first token is longer.
+const LABEL_BYTES_MAX: usize = 256;
+/// Tokens of a label that are compared for a unit of work.
+const TOKENS_A_STEP: usize = 8;
 
-/// What a node takes of memory, beside a long token: itself, its place in the table of edges, and what tables have to
+/// What a node takes of memory, beside a long label: itself, its place in the table of edges, and what tables have to
 /// spare when they grow.
 pub(crate) const NODE_BYTES: usize = 64;
 
@@ -83,7 +92,8 @@ pub(crate) struct Node {
     star: NodeId,
     tail: NodeId,
     literal_children: u32,
-    token: Word,
+    /// Its tokens, with a dot between each two.
+    label: Word,
     holds: Holds,
 }
 
@@ -214,13 +224,13 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Node {
-    fn new(parent: NodeId, token: &[u8]) -> Self {
+    fn new(parent: NodeId, label: &[u8]) -> Self {
         Self {
             parent,
             star: NONE,
             tail: NONE,
             literal_children: 0,
-            token: token.into(),
+            label: label.into(),
             holds: Holds::Nobody,
         }
     }
@@ -235,7 +245,7 @@ impl Node {
 #[derive(Debug)]
 pub(crate) struct Trie {
     nodes: Slab<Node>,
-    /// Nodes by parent and token.
+    /// Nodes by parent and the first token of the label.
     edges: HashTable<NodeId>,
     /// Of the nodes that have more than one subscriber or something else.
     mores: Slab<More>,
@@ -296,11 +306,14 @@ impl Trie {
         self.parts_visited.replace(0)
     }
 
-    /// What a pattern takes of memory where nobody else has a part of it, on one core.
+    /// What a pattern may take of memory where nobody else has a part of it, on one core: a node for each token, because
+    /// others may split its labels, and go again.
     pub(crate) fn bytes_of_path(&self, id: NodeId) -> usize {
         let (mut at, mut bytes) = (id, 0);
         while self.nodes[at].parent != NONE {
-            bytes += NODE_BYTES + self.nodes[at].token.len();
+            let label = &self.nodes[at].label;
+            let tokens = tokens_of(label);
+            bytes += tokens * NODE_BYTES + label.len() + 1 - tokens;
             at = self.nodes[at].parent;
             self.walked(1);
         }
@@ -492,27 +505,45 @@ impl Trie {
 
     /// The node of a valid pattern; made if it is not there.
     pub(crate) fn insert(&mut self, root: NodeId, pattern: &[u8]) -> NodeId {
-        let mut at = root;
-        for token in wire::nats::subject::tokens(pattern) {
+        let (mut at, mut rest) = (root, pattern);
+        loop {
             self.walked(1);
-            at = match self.child(at, token) {
-                NONE => self.add_child(at, token),
-                child => child,
+            let child = self.child(at, first_token(rest));
+            let matched;
+            (at, matched) = if child == NONE {
+                let label = label_of(rest);
+                (self.add_child(at, label), label.len())
+            } else {
+                let label = &self.nodes[child].label;
+                match common_tokens(label, rest) {
+                    all if all == label.len() => (child, all),
+                    part => (self.split(child, part), part),
+                }
             };
+            if matched == rest.len() {
+                return at;
+            }
+            rest = &rest[matched + 1..];
         }
-        at
     }
 
     /// The node of a pattern, if it is there.
     pub(crate) fn find(&self, root: NodeId, pattern: &[u8]) -> Option<NodeId> {
-        let mut at = root;
-        for token in wire::nats::subject::tokens(pattern) {
-            at = self.child(at, token);
+        let (mut at, mut rest) = (root, pattern);
+        loop {
+            at = self.child(at, first_token(rest));
             if at == NONE {
                 return None;
             }
+            let label = &self.nodes[at].label;
+            if common_tokens(label, rest) < label.len() {
+                return None;
+            }
+            if label.len() == rest.len() {
+                return Some(at);
+            }
+            rest = &rest[label.len() + 1..];
         }
-        Some(at)
     }
 
     /// Takes a node out if nobody needs it, and its parents likewise.
@@ -526,12 +557,12 @@ impl Trie {
             self.walked(1);
             let node = &self.nodes[at];
             let parent = node.parent;
-            match &node.token[..] {
+            match first_token(&node.label) {
                 b"*" => self.nodes[parent].star = NONE,
                 b">" => self.nodes[parent].tail = NONE,
                 _ => {
                     let Self { edges, nodes, seed, .. } = self;
-                    take_out(edges, at, |id| edge_hash(*seed, nodes[id].parent, &nodes[id].token));
+                    take_out(edges, at, |id| hash_of_node(*seed, &nodes[id]));
                     nodes[parent].literal_children -= 1;
                 }
             }
@@ -552,8 +583,8 @@ impl Trie {
         pattern
     }
 
-    /// The same, appended. How many tokens it has.
-    pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) -> usize {
+    /// The same, appended.
+    pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) {
         let mut path: SmallVec<[NodeId; 16]> = SmallVec::new();
         let mut at = id;
         while self.nodes[at].parent != NONE {
@@ -564,9 +595,8 @@ impl Trie {
             if depth > 0 {
                 out.push(b'.');
             }
-            out.extend_from_slice(&self.nodes[node].token);
+            out.extend_from_slice(&self.nodes[node].label);
         }
-        path.len()
     }
 
     /// Begins to look for a subject.
@@ -607,15 +637,36 @@ impl Trie {
                 open.listing = Some((node.tail, 0));
             }
             if node.star != NONE {
-                open.nodes.push((node.star, next));
+                let next = self.match_label(node.star, 1, (subject, next), work);
+                open.nodes.extend(next.map(|next| (node.star, next)));
             }
             if node.literal_children > 0 {
                 let child = self.literal(at, &rest[..token_bytes]);
                 if child != NONE {
-                    open.nodes.push((child, next));
+                    let next = self.match_label(child, token_bytes, (subject, next), work);
+                    open.nodes.extend(next.map(|next| (child, next)));
                 }
             }
         }
+    }
+
+    /// Compares what a node's label has behind its first token with what a subject has from an offset on. Returns the
+    /// offset behind, which is beyond the subject's end where nothing is left of it.
+    #[inline]
+    fn match_label(
+        &self,
+        id: NodeId,
+        first_token_bytes: usize,
+        (subject, offset): (&[u8], usize),
+        work: &mut Work,
+    ) -> Option<usize> {
+        let label = &self.nodes[id].label[..];
+        if label.len() == first_token_bytes {
+            return Some(offset);
+        }
+        let (offset, compared) = match_tokens(&label[first_token_bytes + 1..], subject, offset);
+        work.pay((compared / TOKENS_A_STEP) as u64);
+        offset
     }
 
     fn child(&self, at: NodeId, token: &[u8]) -> NodeId {
@@ -628,30 +679,114 @@ impl Trie {
 
     #[inline]
     fn literal(&self, at: NodeId, token: &[u8]) -> NodeId {
-        let is_it = |&id: &NodeId| self.nodes[id].parent == at && &self.nodes[id].token[..] == token;
+        let is_it = |&id: &NodeId| self.nodes[id].parent == at && begins_with(&self.nodes[id].label, token);
         self.edges.find(edge_hash(self.seed, at, token), is_it).copied().unwrap_or(NONE)
     }
 
-    fn add_child(&mut self, at: NodeId, token: &[u8]) -> NodeId {
-        let child = self.nodes.insert(Node::new(at, token));
-        match token {
-            b"*" => self.nodes[at].star = child,
-            b">" => self.nodes[at].tail = child,
-            _ => {
-                let Self { edges, nodes, seed, .. } = self;
-                let hash_of = |&id: &NodeId| edge_hash(*seed, nodes[id].parent, &nodes[id].token);
-                edges.insert_unique(hash_of(&child), child, hash_of);
-                nodes[at].literal_children += 1;
-            }
-        }
+    fn add_child(&mut self, at: NodeId, label: &[u8]) -> NodeId {
+        let child = self.nodes.insert(Node::new(at, label));
+        self.link(child);
         self.generation += 1;
         child
     }
+
+    /// Makes a node be found below its parent.
+    fn link(&mut self, child: NodeId) {
+        let parent = self.nodes[child].parent;
+        match first_token(&self.nodes[child].label) {
+            b"*" => self.nodes[parent].star = child,
+            b">" => self.nodes[parent].tail = child,
+            _ => {
+                let Self { edges, nodes, seed, .. } = self;
+                let hash_of = |&id: &NodeId| hash_of_node(*seed, &nodes[id]);
+                edges.insert_unique(hash_of(&child), child, hash_of);
+                nodes[parent].literal_children += 1;
+            }
+        }
+    }
+
+    /// Puts a node above another one, with so many bytes of its label. The lower one keeps its number, and who is at it.
+    fn split(&mut self, lower: NodeId, label_bytes: usize) -> NodeId {
+        let Node { parent, label, .. } = &self.nodes[lower];
+        let parent = *parent;
+        let (above, below) =
+            (Node::new(parent, &label[..label_bytes]), Word::from(&label[label_bytes + 1..]));
+        let upper = self.nodes.insert(above);
+        if self.nodes[parent].star == lower {
+            self.nodes[parent].star = upper;
+        } else {
+            let hash = hash_of_node(self.seed, &self.nodes[upper]);
+            match self.edges.find_mut(hash, |&id| id == lower) {
+                Some(edge) => *edge = upper,
+                None => panic!("trie: a node is in the table of edges"),
+            }
+        }
+        self.nodes[lower].label = below;
+        self.nodes[lower].parent = upper;
+        self.link(lower);
+        upper
+    }
+}
+
+/// The first token of a pattern, a label or a subject.
+fn first_token(of: &[u8]) -> &[u8] {
+    memchr::memchr(b'.', of).map_or(of, |end| &of[..end])
+}
+
+/// Returns whether a label's first token is this one.
+#[inline]
+fn begins_with(label: &[u8], token: &[u8]) -> bool {
+    label.starts_with(token) && ends_token(label, token.len())
+}
+
+/// Returns whether a token ends before a byte.
+#[inline]
+fn ends_token(of: &[u8], at: usize) -> bool {
+    of.get(at).is_none_or(|&byte| byte == b'.')
+}
+
+/// As much of a pattern as a new node's label may have.
+fn label_of(pattern: &[u8]) -> &[u8] {
+    if pattern.len() <= LABEL_BYTES_MAX {
+        return pattern;
+    }
+    let end = memchr::memrchr(b'.', &pattern[..=LABEL_BYTES_MAX]);
+    end.map_or_else(|| first_token(pattern), |end| &pattern[..end])
+}
+
+/// Bytes of the tokens that a label and a pattern both begin with.
+fn common_tokens(label: &[u8], pattern: &[u8]) -> usize {
+    let equal = label.iter().zip(pattern).take_while(|(one, other)| one == other).count();
+    if ends_token(label, equal) && ends_token(pattern, equal) {
+        return equal;
+    }
+    memchr::memrchr(b'.', &label[..equal]).unwrap_or(0)
+}
+
+/// Matches the tokens of a label against a subject from an offset on: the offset behind them, if they match, and how many
+/// were compared.
+fn match_tokens(label: &[u8], subject: &[u8], mut offset: usize) -> (Option<usize>, usize) {
+    let mut compared = 0;
+    for token in wire::nats::subject::tokens(label) {
+        compared += 1;
+        let Some(rest) = subject.get(offset..) else { return (None, compared) };
+        match token {
+            b">" => return (Some(subject.len() + 1), compared),
+            b"*" => offset += first_token(rest).len() + 1,
+            _ if begins_with(rest, token) => offset += token.len() + 1,
+            _ => return (None, compared),
+        }
+    }
+    (Some(offset), compared)
 }
 
 /// How many tokens a pattern or a subject has.
 pub(crate) fn tokens_of(pattern: &[u8]) -> usize {
     1 + memchr::memchr_iter(b'.', pattern).count()
+}
+
+fn hash_of_node(seed: u64, node: &Node) -> u64 {
+    edge_hash(seed, node.parent, first_token(&node.label))
 }
 
 #[inline]
@@ -681,16 +816,29 @@ mod tests {
 
     fn pattern() -> impl Strategy<Value = String> {
         prop::collection::vec(
-            prop_oneof![4 => "[ab]", 1 => Just("*".to_owned()), 1 => Just("x*".to_owned())],
-            1..5,
+            prop_oneof![
+                8 => "[ab]",
+                2 => Just("*".to_owned()),
+                2 => Just("x*".to_owned()),
+                1 => Just("l".repeat(LABEL_BYTES_MAX / 2 - 1)),
+            ],
+            1..7,
         )
         .prop_flat_map(|tokens| (Just(tokens), prop::bool::weighted(0.2)))
         .prop_map(|(tokens, tail)| tokens.join(".") + if tail { ".>" } else { "" })
     }
 
     fn any_subject() -> impl Strategy<Value = String> {
-        prop::collection::vec(prop_oneof![6 => "[ab]", 1 => "[*>x]", 1 => Just(String::new())], 1..6)
-            .prop_map(|tokens| tokens.join("."))
+        prop::collection::vec(
+            prop_oneof![
+                12 => "[ab]",
+                2 => "[*>x]",
+                2 => Just(String::new()),
+                1 => Just("l".repeat(LABEL_BYTES_MAX / 2 - 1)),
+            ],
+            1..8,
+        )
+        .prop_map(|tokens| tokens.join("."))
     }
 
     proptest! {
