@@ -90,7 +90,7 @@ fn is_hit(answer: &Response) -> bool {
     answer.header("cache-status").is_some_and(|said| said.contains("; hit"))
 }
 
-/// An origin of HTTP/2 in the clear that sends `answer`, a payload for each kind of path, and never ends a connection.
+/// An origin of HTTP/2 in the clear that answers each stream with the same frames and never ends a connection.
 struct RawOrigin {
     address: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -771,6 +771,9 @@ fn an_expectation_never_moves_the_next_request(cores: &str) {
 /// Apache Traffic Server's idle attack, on answers: ten thousand clients ask for a stored answer of 100 MB and take a byte each
 /// now and then. The answer is there once; each connection holds its own few KiB.
 fn slow_readers_of_a_large_hit_hold_little(cores: &str) {
+    // Two runs at once would need more descriptors than a process usually has.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
     const READERS: usize = 10_000;
     const BYTES: usize = 100_000_000;
     /// What `client-memory` says that clients may make `nighttrain cache` hold.

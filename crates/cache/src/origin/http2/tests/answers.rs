@@ -71,8 +71,8 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
             [headers(1, "200", &[], 0), window_update(0, 0), data(1, b"hello", END_STREAM)].concat(),
         ),
         (
-            "a window that opens too far",
-            [headers(1, "200", &[], 0), window_update(1, u32::MAX >> 1), data(1, b"hello", END_STREAM)]
+            "the connection's window that opens too far",
+            [headers(1, "200", &[], 0), window_update(0, u32::MAX >> 1), data(1, b"hello", END_STREAM)]
                 .concat(),
         ),
         (
