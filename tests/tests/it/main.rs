@@ -3,6 +3,7 @@
 //! One program, because each is linked by itself; a file is one subject.
 
 mod acme;
+mod attacks_2026;
 mod bad_client;
 mod bad_origin;
 mod bans;

@@ -75,7 +75,19 @@ fn response_text() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn chunked_text() -> impl Strategy<Value = Vec<u8>> {
-    let extension = select(vec!["", "", "", ";a", " ;a=b", ";a=\"b\\\"\"", "\t; \t", " "]);
+    let extension = select(vec![
+        "",
+        "",
+        "",
+        ";a",
+        " ;a=b",
+        ";a=\"b\\\"\"",
+        ";a=\"b",
+        ";\"\\\"",
+        ";a\\=\"\"",
+        "\t; \t",
+        " ",
+    ]);
     let chunk = (vec(any::<u8>(), 1..40), extension, any::<bool>()).prop_map(|(data, extension, upper)| {
         let size = if upper { format!("{:X}", data.len()) } else { format!("0{:x}", data.len()) };
         joined(vec![size.into(), extension.into(), b"\r\n".to_vec(), data, b"\r\n".to_vec()])

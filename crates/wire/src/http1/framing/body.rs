@@ -83,7 +83,7 @@ rules! {
     ChunkSize "RFC 9112 §7.1" "a chunk's size is not hexadecimal digits",
     ChunkSizeOverflow "RFC 9112 §7.1" "a chunk's size is beyond 64 bits",
     ChunkLineTooLong "RFC 9112 §7.1.1" "the line before a chunk is longer than the limit",
-    ChunkExtension "RFC 9112 §7.1.1" "a chunk extension holds a control character",
+    ChunkExtension "RFC 9112 §7.1.1" "a chunk extension holds a control character or ends within a quoted string",
     ChunkEnd "RFC 9112 §7.1" "a chunk is longer than its size says",
     BareLf "RFC 9112 §2.2" "a line ends in LF without CR",
     BareCr "RFC 9112 §2.2" "a CR is not followed by LF",
@@ -110,6 +110,7 @@ enum State {
     Extension {
         size: u64,
         line: usize,
+        quote: Quote,
     },
     SizeLf {
         size: u64,
@@ -125,6 +126,26 @@ enum State {
     EndLf,
     Done,
     Failed(BodyError),
+}
+
+/// Where in a chunk's extensions a byte lies (RFC 9110 §5.6.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quote {
+    Outside,
+    Inside,
+    /// Behind a backslash in a quoted string.
+    Escaped,
+}
+
+impl Quote {
+    fn after(self, b: u8) -> Self {
+        match (self, b) {
+            (Self::Outside, b'"') | (Self::Escaped, _) => Self::Inside,
+            (Self::Inside, b'"') => Self::Outside,
+            (Self::Inside, b'\\') => Self::Escaped,
+            (Self::Outside | Self::Inside, _) => self,
+        }
+    }
 }
 
 /// A body being read. A few words; allocates only if a chunked body has trailers.
@@ -333,7 +354,7 @@ impl BodyDecoder {
             (State::Size { size, .. }, b'\r') => State::SizeLf { size },
             (State::BeforeExtension { size, .. }, b'\r') if self.takes_padding => State::SizeLf { size },
             (State::Size { size, line } | State::BeforeExtension { size, line }, b';') => {
-                State::Extension { size, line: longer(line)? }
+                State::Extension { size, line: longer(line)?, quote: Quote::Outside }
             }
             (State::Size { size, line } | State::BeforeExtension { size, line }, b' ' | b'\t') => {
                 State::BeforeExtension { size, line: longer(line)? }
@@ -342,9 +363,11 @@ impl BodyDecoder {
                 return Err(BodyRule::BareLf);
             }
             (State::Size { .. } | State::BeforeExtension { .. }, _) => return Err(BodyRule::ChunkSize),
-            (State::Extension { size, .. }, b'\r') => State::SizeLf { size },
-            (State::Extension { size, line }, b) if is_field_value_byte(b) => {
-                State::Extension { size, line: longer(line)? }
+            // A quoted string holds no line end. Some servers read on to the closing quote, so they would find another
+            // end of the body.
+            (State::Extension { size, quote: Quote::Outside, .. }, b'\r') => State::SizeLf { size },
+            (State::Extension { size, line, quote }, b) if is_field_value_byte(b) => {
+                State::Extension { size, line: longer(line)?, quote: quote.after(b) }
             }
             (State::Extension { .. }, _) => return Err(BodyRule::ChunkExtension),
 

@@ -123,7 +123,7 @@ fn responses_that_evict() {
 
 #[test]
 fn what_breaks_a_rule_is_refused() {
-    let cases: [(&str, DecodeError); 20] = [
+    let cases: [(&str, DecodeError); 26] = [
         ("80", DecodeError::Index),
         ("be", DecodeError::Index),
         ("4001610162 bf", DecodeError::Index),
@@ -138,6 +138,13 @@ fn what_breaks_a_rule_is_refused() {
         ("7f", DecodeError::Truncated),
         ("ff ffffffff01", DecodeError::Integer),
         ("ff 8080808000", DecodeError::Integer),
+        // Integers that would wrap around 64 bits, in each place where there is one (Apache Traffic Server, July 2026).
+        ("ff ffffffffffffffffff01", DecodeError::Integer),
+        ("7f ffffffffffffffffff01 0161", DecodeError::Integer),
+        ("0f f0ffffffffffffffff01 0161", DecodeError::Integer),
+        ("40 7f ffffffffffffffffff01", DecodeError::Integer),
+        ("400161 ff 81ffffffffffffffff01", DecodeError::Integer),
+        ("3f e1ffffffffffffffff01", DecodeError::Integer),
         // Padding of zeros, of eight ones, and the end itself (RFC 7541 §5.2).
         ("400161 81 18", DecodeError::Huffman),
         ("400161 82 1fff", DecodeError::Huffman),

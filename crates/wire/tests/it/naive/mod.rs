@@ -184,6 +184,24 @@ pub(crate) struct Body {
 }
 
 /// A chunked body, with lines of at most `line_max` bytes and trailers of at most `trailers_max`.
+/// Returns whether each quoted string of a chunk's extensions is closed.
+fn has_closed_quotes(extension: &str) -> bool {
+    let mut rest = extension;
+    while let Some((_, quoted)) = rest.split_once('"') {
+        let mut characters = quoted.chars();
+        loop {
+            match characters.next() {
+                None => return false,
+                Some('"') => break,
+                Some('\\') => drop(characters.next()),
+                Some(_) => {}
+            }
+        }
+        rest = characters.as_str();
+    }
+    true
+}
+
 pub(crate) fn chunked(buf: &[u8], line_max: usize, trailers_max: usize) -> Naive<Body> {
     let (mut payload, mut rest) = (Vec::new(), buf);
     loop {
@@ -191,13 +209,18 @@ pub(crate) fn chunked(buf: &[u8], line_max: usize, trailers_max: usize) -> Naive
         let line = &rest[..end];
         rest = &rest[end + 2..];
         let text: String = line.iter().map(|&b| b as char).collect();
-        let digits = match text.split_once(';') {
-            Some((digits, _)) => digits.trim_end_matches([' ', '\t']),
-            None => &text,
+        let (digits, extension) = match text.split_once(';') {
+            Some((digits, extension)) => (digits.trim_end_matches([' ', '\t']), extension),
+            None => (&*text, ""),
         };
         let hex = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit());
         let significant = digits.trim_start_matches('0');
-        if !hex || significant.len() > 16 || line.len() > line_max || !is_value(line) {
+        if !hex
+            || significant.len() > 16
+            || line.len() > line_max
+            || !is_value(line)
+            || !has_closed_quotes(extension)
+        {
             return Naive::Refused;
         }
         let size = u64::from_str_radix(significant, 16).unwrap_or(0);

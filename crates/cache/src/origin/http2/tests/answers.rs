@@ -2,7 +2,7 @@
 //! §8.1.1, §8.2, §8.3).
 
 use super::{
-    raw::{Do, END_STREAM, data, headers, say},
+    raw::{Do, END_STREAM, data, headers, say, window_update},
     *,
 };
 
@@ -60,6 +60,25 @@ fn bad() -> Vec<(&'static str, Vec<u8>)> {
         (
             "too large a head",
             with(&[("a", &*long), ("b", &*long), ("c", &*long), ("d", &*long), ("e", &*long)]),
+        ),
+        // Apache Traffic Server's and nginx's fixes of 2026 (RFC 9113 §6.9): a window that opens by nothing.
+        (
+            "a stream's window that opens by nothing",
+            [headers(1, "200", &[], 0), window_update(1, 0), data(1, b"hello", END_STREAM)].concat(),
+        ),
+        (
+            "the connection's window that opens by nothing",
+            [headers(1, "200", &[], 0), window_update(0, 0), data(1, b"hello", END_STREAM)].concat(),
+        ),
+        (
+            "the connection's window that opens too far",
+            [headers(1, "200", &[], 0), window_update(0, u32::MAX >> 1), data(1, b"hello", END_STREAM)]
+                .concat(),
+        ),
+        (
+            "a status between fields",
+            [headers(1, "", &[("x", "y"), (":status", "200"), ("z", "1")], 0), data(1, b"hello", END_STREAM)]
+                .concat(),
         ),
         (
             "trailers without an end",

@@ -56,6 +56,10 @@ pub(super) fn reset(stream: u32, code: u32) -> Vec<u8> {
     frame(3, 0, stream, &code.to_be_bytes())
 }
 
+pub(super) fn window_update(stream: u32, by: u32) -> Vec<u8> {
+    frame(8, 0, stream, &by.to_be_bytes())
+}
+
 fn go_away(last: u32, code: u32) -> Vec<u8> {
     frame(7, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
 }
