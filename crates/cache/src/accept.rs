@@ -1,13 +1,21 @@
 //! How a client's connection begins: accepted, perhaps handed to a core that has fewer, counted, its keys agreed upon;
 //! then it is the protocol's.
 //!
-//! *Bounds:* connections of the core and of each client's address; handshakes under way (`handshakes_max`), and the time
-//! of each; what all of them take of memory (`connection_bytes_max`, the process' budget), of which idle ones are closed
-//! before others are refused.
+//! *Bounds:* connections of the core, of which each client has a [share](crate::client_accounts), and of each client's
+//! address; handshakes under way (`handshakes_max`), and the time of each; what all of them take of memory
+//! (`connection_bytes_max`, the process' budget). When there is room for few more, a connection that is idle, or long in a
+//! request's head, is closed for each that comes; then one of the client that has most.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
 use engine::{
+    accounts::{Charge, ClientKey},
     cores::{
         clock,
         watch::{Phase, Watch},
@@ -15,11 +23,12 @@ use engine::{
     network::Network,
     tls::{challenges, session::HANDSHAKE_BYTES_MAX},
 };
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, task::AbortHandle};
 
 use crate::{
     announced,
     arrival::{Arrival, Over},
+    client_accounts::CONNECTIONS,
     clients::{Clients, Held},
     core::{Core, Message, with_core},
     counters::Counter,
@@ -28,9 +37,13 @@ use crate::{
     rates::TooMany,
     transport::{self, Transport},
     turns::after_the_others,
-    visitor::Peer,
+    visitor::{Peer, number_of},
 };
 
+/// Part of the connections that are left when each one that comes ends one that waits.
+const FEW_MORE_PARTS: usize = 16;
+/// How long a connection is idle, or in a request's head, at least before it is ended for another.
+const WAIT_MIN_MS: u64 = 1000;
 /// Pause after an accept that failed for want of files or memory: trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// What a connection takes, with its task and its socket's entries: measured as `make bench-idle` does, and rounded up.
@@ -91,43 +104,129 @@ pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Arriv
 /// Serves a connection, if the limits allow one more.
 fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
     let clients = &core.in_force.clients;
-    if core.balance.held(core.index) >= core.config.limits.connections_max {
-        core.count(Counter::ConnectionsRefused);
-        return turn_away(core, stream, arrival);
-    }
-    if !has_room(core) {
-        core.count(Counter::ConnectionBytesRefused);
-        return turn_away(core, stream, arrival);
-    }
+    make_room(core);
     let is_peer = arrival.over == Over::Peer;
     let is_announced = !is_peer && is_in(&core.config.proxy_protocol_from, arrival.address);
     // Of an operator's proxy the connections are everybody's; who comes as a peer is looked at later.
     let is_proxy = is_peer || is_announced || is_in(&core.config.trusted_proxies, arrival.address);
+    let Some(share) = ConnectionShare::new(core, arrival.address, is_proxy) else {
+        let is_by_memory = core.are_connections_fitted.get();
+        core.count(if is_by_memory { Counter::ConnectionBytesRefused } else { Counter::ConnectionsRefused });
+        return turn_away(core, stream, arrival);
+    };
     let held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
         Ok(held) => held,
         Err(too_many) => return refuse(core, stream, arrival, too_many),
     };
-    let open = Open::new(core, held);
+    let ending = Arc::clone(&share.ending);
+    let (share, named_later) = if is_announced { (None, Some(share)) } else { (Some(share), None) };
+    let open = Open::new(core, held, share);
     // On the heap, where others are not: a connection would be larger by it.
-    let announced = is_announced.then(|| Arc::clone(clients));
-    tokio::spawn(async move {
+    let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
+    let task = tokio::spawn(async move {
         let watch = Watch::new();
-        let number = with_core(|core| core.watches.borrow_mut().add(Arc::clone(&watch)));
+        let watched = with_core(|core| Watched(core.watches.borrow_mut().add(Arc::clone(&watch))));
         match announced {
-            Some(clients) => Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), clients)).await,
+            Some(announced) => {
+                Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), *announced)).await;
+            }
             None => serve(stream, arrival, false, watch).await,
         }
-        with_core(|core| core.watches.borrow_mut().remove(number));
+        drop(watched);
         drop(open);
     });
+    ending.0.get_or_init(|| task.abort_handle());
 }
 
-/// Whether connections may take the memory of one more. When little is left, one that idles makes room for who comes.
-fn has_room(core: &Core) -> bool {
-    if core.connection_memory.is_short() {
-        end_idle(core);
+/// A connection's watch, among those of its core until this is dropped.
+struct Watched(usize);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        with_core(|core| core.watches.borrow_mut().remove(self.0));
     }
-    core.connection_memory.has_room(PLAIN_BYTES)
+}
+
+/// A connection's part of what its client may have of the core's connections.
+struct ConnectionShare {
+    _charge: Charge,
+    ending: Arc<Ending>,
+}
+
+/// Ends a connection's task when the connection has to give way to other clients'.
+#[derive(Default)]
+struct Ending(OnceLock<AbortHandle>);
+
+impl Wake for Ending {
+    fn wake(self: Arc<Self>) {
+        if let Some(task) = self.0.get() {
+            with_core(|core| core.count(Counter::ConnectionsDisplaced));
+            task.abort();
+        }
+    }
+}
+
+impl ConnectionShare {
+    /// Charges a connection; `None`: its client has most, or all have few and there is no room. Each connection of a proxy is a
+    /// client by itself, because everybody may come through it.
+    fn new(core: &Core, address: SocketAddr, is_proxy: bool) -> Option<Self> {
+        let number = number_of(address);
+        let key = if is_proxy {
+            ClientKey::Connection(number)
+        } else {
+            ClientKey::of_connection(address.ip(), number, &core.config.shared_networks)
+        };
+        Self::of(core, key, Arc::default())
+    }
+
+    /// Charges it to another client, whom its proxy has named.
+    fn hand_over(self, core: &Core, address: SocketAddr) -> Option<Self> {
+        let Self { ending, .. } = self;
+        let key = ClientKey::of_connection(address.ip(), number_of(address), &core.config.shared_networks);
+        Self::of(core, key, ending)
+    }
+
+    fn of(core: &Core, key: ClientKey, ending: Arc<Ending>) -> Option<Self> {
+        let charge = core.accounts.charge(key, CONNECTIONS, 1).ok()?;
+        // Pending: nobody has asked for anything since it was made.
+        _ = charge.poll_cut(&Context::from_waker(&Waker::from(Arc::clone(&ending))));
+        Some(Self { _charge: charge, ending })
+    }
+}
+
+/// Ends a connection that waits where there is room for few more, and limits connections to as many as there are while they
+/// take all memory that they may: then who has most of them gives way to others.
+fn make_room(core: &Core) {
+    let connections_max = core.config.limits.connections_max;
+    let is_short = core.connection_memory.is_short();
+    if is_short || core.balance.held(core.index) >= connections_max - connections_max / FEW_MORE_PARTS {
+        end_waiting(core);
+    }
+    if !core.connection_memory.has_room(PLAIN_BYTES) {
+        core.accounts.resize(CONNECTIONS, core.accounts.used(CONNECTIONS), 1);
+        core.are_connections_fitted.set(true);
+    } else if core.are_connections_fitted.get() && !is_short {
+        core.accounts.resize(CONNECTIONS, connections_max, 1);
+        core.are_connections_fitted.set(false);
+    }
+}
+
+/// Ends the connection that waits longest of those that are idle, or in a request's head, for a second or more.
+fn end_waiting(core: &Core) {
+    let limits = &core.config.limits;
+    let before_ms = clock::monotonic_ms().saturating_sub(WAIT_MIN_MS);
+    let begun = |phase: Phase, deadline_ms: u64| {
+        let at_most = match phase {
+            Phase::Idle => limits.idle_time_max,
+            Phase::Head => limits.request_head_time_max,
+            Phase::Body | Phase::Send | Phase::Working => return None,
+        };
+        let at_most_ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
+        Some(deadline_ms.saturating_sub(at_most_ms)).filter(|&begun_ms| begun_ms <= before_ms)
+    };
+    if core.watches.borrow_mut().end_earliest(EVICTION_LOOKS, begun) {
+        core.count(Counter::IdleEvicted);
+    }
 }
 
 /// Ends the connection that idles longest; whether there is one.
@@ -173,7 +272,12 @@ fn is_in(networks: &[Network], address: SocketAddr) -> bool {
 }
 
 /// Serves whom a proxy announces.
-async fn serve_announced(mut stream: TcpStream, arrival: Arrival, watch: Arc<Watch>, clients: Arc<Clients>) {
+async fn serve_announced(
+    mut stream: TcpStream,
+    arrival: Arrival,
+    watch: Arc<Watch>,
+    (share, clients): (ConnectionShare, Arc<Clients>),
+) {
     with_core(|core| {
         watch.wait(Phase::Head, clock::monotonic_ms(), core.config.limits.request_head_time_max);
     });
@@ -189,11 +293,26 @@ async fn serve_announced(mut stream: TcpStream, arrival: Arrival, watch: Arc<Wat
     let arrival = Arrival { address: announced.peer.unwrap_or(arrival.address), ..arrival };
     let is_proxy =
         announced.peer.is_none() || with_core(|core| is_in(&core.config.trusted_proxies, arrival.address));
+    let share = if is_proxy {
+        share
+    } else {
+        let Some(share) = with_core(|core| {
+            make_room(core);
+            share.hand_over(core, arrival.address)
+        }) else {
+            return with_core(|core| {
+                core.count(Counter::ConnectionsRefused);
+                turn_away(core, stream, arrival);
+            });
+        };
+        share
+    };
     let _held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
         Ok(held) => held,
         Err(too_many) => return with_core(|core| refuse(core, stream, arrival, too_many)),
     };
     serve(stream, arrival, announced.is_secured, watch).await;
+    drop(share);
 }
 
 /// Turns away who has its share already.
@@ -302,15 +421,17 @@ impl Drop for Shaking {
 /// A connection that is counted. Its drop ends the count, however its task ends.
 struct Open {
     _held: Option<Held>,
+    /// `None` where a proxy names the client later.
+    _share: Option<ConnectionShare>,
     _weight: Weight,
 }
 
 impl Open {
-    fn new(core: &Core, held: Option<Held>) -> Self {
+    fn new(core: &Core, held: Option<Held>, share: Option<ConnectionShare>) -> Self {
         core.balance.opened(core.index);
         core.rounds.stir();
         core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
-        Self { _held: held, _weight: Weight::of(core, PLAIN_BYTES) }
+        Self { _held: held, _share: share, _weight: Weight::of(core, PLAIN_BYTES) }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Each client's share of a core's request tasks, of the memory for their heads, and of the memory for parts of large
-//! objects that are read from the file.
+//! Each client's share of a core's connections and request tasks, of the memory for their heads, and of the memory for
+//! parts of large objects that are read from the file.
 //!
 //! A sum without shares belongs to the first client that uses it up: a hundred connections with a hundred slow streams
 //! each refused everybody's misses. In an [account](engine::accounts) a client alone has all but a sixteenth, and the one
@@ -15,6 +15,8 @@ const STREAM_TASKS: Category = Category(0);
 const REQUEST_HEADS: Category = Category(1);
 /// Parts of large objects that are in memory, or being read into it, for a client, of a core.
 const PARTS: Category = Category(2);
+/// Connections of a core.
+pub(crate) const CONNECTIONS: Category = Category(3);
 /// Memory of a request beside its head: the places of its fields, its key, the task's state, and the least that an answer
 /// which is passed on keeps.
 const REQUEST_BYTES: usize = (2 << 10) + PASSING_BYTES_MIN;
@@ -22,7 +24,8 @@ const REQUEST_BYTES: usize = (2 << 10) + PASSING_BYTES_MIN;
 /// The accounts of one core, which holds at most so many parts of objects on the file in memory.
 pub(crate) fn accounts(limits: &Limits, memory: &ClientMemory, parts_max: usize) -> Accounts {
     let parts = Limit::of_core(parts_max);
-    Accounts::new(vec![Limit::of_core(limits.connections_max), memory.heads(limits), parts])
+    let connections = || Limit::of_core(limits.connections_max);
+    Accounts::new(vec![connections(), memory.heads(limits), parts, connections()])
 }
 
 /// Waits until one of the charges has to give way to others.

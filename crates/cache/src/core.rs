@@ -313,8 +313,10 @@ pub(crate) struct Own {
     /// For clients that speak HTTP/2.
     pub(crate) http2: RefCell<http2::Scratch>,
     pub(crate) multiplexes: RefCell<Multiplexes>,
-    /// The stream tasks, the request heads and the parts of large objects that each client has on this core.
+    /// The connections, the stream tasks, the request heads and the parts of large objects that each client has on this core.
     pub(crate) accounts: Accounts,
+    /// Connections are limited to fewer than `connections_max`, because those that there were took all memory that they may.
+    pub(crate) are_connections_fitted: Cell<bool>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
@@ -478,6 +480,7 @@ impl Core {
             http2: RefCell::new(http2::Scratch::new(config)),
             multiplexes: RefCell::default(),
             accounts,
+            are_connections_fitted: Cell::new(false),
             watches: RefCell::new(Watches::default()),
             balance,
             counters,

@@ -149,10 +149,11 @@ engine::counters! {
         HandshakesRefused => Counter, "cache_handshakes_refused", None, "Connections under TLS closed because as many handshakes as a core may have were under way.";
         ConnectionBytes => Gauge, "cache_connection_bytes", Bytes, "Memory that connections take by their kinds, and handshakes under way.";
         ConnectionBytesRefused => Counter, "cache_connection_bytes_refused", None, "Connections refused because those that there are take as much memory as they may.";
-        IdleEvicted => Counter, "cache_idle_evicted", None, "Idle connections closed because connections had come to take nearly as much memory as they may.";
+        IdleEvicted => Counter, "cache_idle_evicted", None, "Connections closed that were idle, or long in a request's head, because connections were nearly as many, or took nearly as much memory, as they may.";
         SlowReadersCut => Counter, "cache_slow_readers_cut", None, "Clients cut because they held memory that the store wanted back.";
         RemaindersCopied => Counter, "cache_remainders_copied", None, "Remainders of answers copied out of the store for slow clients.";
-        ConnectionsRefused => Counter, "cache_connections_refused", None, "Connections over the limit of this core.";
+        ConnectionsRefused => Counter, "cache_connections_refused", None, "Connections over the limit of this core, of clients that have most of them or when all have few.";
+        ConnectionsDisplaced => Counter, "cache_connections_displaced", None, "Connections closed in favour of other clients, because the limit of this core was reached and their client had most.";
         ClientConnectionsRefused => Counter, "cache_client_connections_refused", None, "Connections over the limit of one client address.";
         CrawlersHeldBack => Counter, "cache_crawlers_held_back", None, "Requests of crawlers that would have cost their origin more than the budget of crawlers allows.";
         StrangersHeldBack => Counter, "cache_strangers_held_back", None, "Requests without a cookie that would have cost their origin more than the budget of strangers allows.";

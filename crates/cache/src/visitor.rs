@@ -99,7 +99,7 @@ impl Visitor {
 }
 
 /// The number of a connection. A client's address and port name one connection at a time.
-fn number_of(address: SocketAddr) -> u64 {
+pub(crate) fn number_of(address: SocketAddr) -> u64 {
     let mut hasher = DefaultHasher::new();
     address.hash(&mut hasher);
     hasher.finish()

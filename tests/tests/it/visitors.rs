@@ -25,6 +25,8 @@ on_one_core_and_on_two! {
     a15_the_proxy_protocol_stands_before_tls,
     a15_a_connection_without_its_header_is_closed_and_counted,
     a15_who_is_announced_has_its_own_share_of_connections,
+    one_client_takes_no_connections_of_others,
+    one_client_takes_no_connection_memory_of_others,
     a15_a_unix_socket_is_served_too,
 }
 
@@ -253,6 +255,45 @@ fn a15_who_is_announced_has_its_own_share_of_connections(cores: &str) {
     assert_eq!(one.iter().map(|(_, status)| *status).collect::<Vec<_>>(), [200, 200, 503]);
     assert!(others.iter().all(|(_, status)| *status == 200));
     assert_eq!(accelerator.stat().count("limits.connections_per_client"), 1);
+}
+
+/// Connects as a client at an address of its own, with the beginning of a request or a whole one.
+fn connect_as(accelerator: &Accelerator, address: &str, bytes: &[u8]) -> Client {
+    let mut client = accelerator.connect();
+    let header = format!("PROXY TCP4 {address} 127.0.0.1 4711 80\r\n");
+    client.send(&[header.as_bytes(), bytes].concat());
+    client
+}
+
+/// Half requests of one client, over as many connections as there may be, or as their memory takes, keep no other client
+/// out: its first request may be refused while one of the attacker's connections ends.
+fn others_come_in_beside_half_requests(cores: &str, limit: (&str, &str)) {
+    let origin = origin();
+    let accelerator = Accelerator::before(&origin.url())
+        .flag("--cores", cores)
+        .flag("--proxy-protocol-from", "127.0.0.1")
+        .limit(limit.0, limit.1)
+        .start();
+    let asked = Request::get("/kept").header("Host", "a").bytes();
+    let mut of_attacker: Vec<Client> =
+        (0..160).map(|_| connect_as(&accelerator, "192.0.2.1", &asked[..asked.len() - 2])).collect();
+    for number in 0..24 {
+        let address = format!("198.51.100.{number}");
+        eventually("another client is answered", || {
+            of_attacker.push(connect_as(&accelerator, "192.0.2.1", &asked[..asked.len() - 2]));
+            let mut honest = connect_as(&accelerator, &address, &asked);
+            honest.response("GET").status() == 200
+        });
+    }
+    assert!(accelerator.stat().count("limits.connections_displaced") > 0);
+}
+
+fn one_client_takes_no_connections_of_others(cores: &str) {
+    others_come_in_beside_half_requests(cores, ("connections_max", "64"));
+}
+
+fn one_client_takes_no_connection_memory_of_others(cores: &str) {
+    others_come_in_beside_half_requests(cores, ("connection_bytes_max", "256KiB"));
 }
 
 fn a15_a_unix_socket_is_served_too(cores: &str) {

@@ -151,20 +151,24 @@ impl Watches {
 
     /// Ends the wait of the connection that idles longest, among as many as are looked at; whether one idles.
     pub fn end_longest_idle(&mut self, looks: usize) -> bool {
-        let deadline = |watch: &Watch| watch.deadline_ms.load(Ordering::Relaxed);
-        let mut longest: Option<&Arc<Watch>> = None;
+        self.end_earliest(looks, |phase, deadline_ms| (phase == Phase::Idle).then_some(deadline_ms))
+    }
+
+    /// Ends the wait of the connection whose wait is the earliest, among as many as are looked at. `order` says how early a
+    /// wait is by its phase and its deadline in milliseconds; `None`: it is not ended. Returns whether one was ended.
+    pub fn end_earliest(&mut self, looks: usize, order: impl Fn(Phase, u64) -> Option<u64>) -> bool {
+        let mut earliest: Option<(u64, &Arc<Watch>)> = None;
         for _ in 0..looks.min(self.entries.len()) {
             self.cursor = (self.cursor + 1) % self.entries.len();
-            let idle = self.entries[self.cursor]
-                .as_ref()
-                .filter(|watch| watch.phase() == Phase::Idle && !watch.expired());
-            if let Some(watch) = idle
-                && longest.is_none_or(|longest| deadline(watch) < deadline(longest))
-            {
-                longest = Some(watch);
+            let Some(watch) = self.entries[self.cursor].as_ref().filter(|watch| !watch.expired()) else {
+                continue;
+            };
+            let Some(at) = order(watch.phase(), watch.deadline_ms.load(Ordering::Relaxed)) else { continue };
+            if earliest.is_none_or(|(earliest, _)| at < earliest) {
+                earliest = Some((at, watch));
             }
         }
-        longest.inspect(|watch| watch.end()).is_some()
+        earliest.inspect(|(_, watch)| watch.end()).is_some()
     }
 
     /// Ends the waits of idle connections, for a drain: they have no request under way.

@@ -190,6 +190,7 @@ pub(super) const PLACES: &[(&str, &str, &str)] = &[
     ("mesh_batches", "loops", "message_batches"),
     ("mesh_wakes", "loops", "wakes"),
     ("cache_connections_refused", "limits", "connections"),
+    ("cache_connections_displaced", "limits", "connections_displaced"),
     ("cache_client_connections_refused", "limits", "connections_per_client"),
     ("cache_crawlers_held_back", "limits", "crawlers"),
     ("cache_strangers_held_back", "limits", "strangers"),
