@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use engine::{network::Network, share::ClientBudget, tls::Shown};
 
-use crate::{identity::Authorization, leaf::Remote};
+use crate::{accounts::identity::Authorization, leaf::Remote};
 
 /// Kinds of memory that the feed takes of [`Config::client_budget`]: connections, what waits for clients, subscriptions.
 pub const BUDGET_KINDS: usize = 3;

@@ -1,6 +1,6 @@
 //! What the feed counts.
 
-use crate::connection::Closed;
+use crate::client::connection::Closed;
 
 engine::counters! {
     /// What the feed counts, per core.

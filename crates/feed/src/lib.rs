@@ -17,74 +17,30 @@
 //! of each local consumer, and once into a batch for each other core that has any. In steady state nothing of this
 //! allocates or locks (`hot_path_tests`).
 
-mod abroad;
-mod across;
-mod backpressure;
-#[cfg(test)]
-mod backpressure_tests;
-mod buffers;
-mod checking;
+mod accounts;
+mod client;
 pub mod config;
-mod connection;
-mod contributions;
-mod core;
 mod counters;
-mod crossing;
-mod free_holds;
+mod delivery;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod groups;
-mod handshakes;
-#[cfg(test)]
-mod hot_path_tests;
-pub mod identity;
-mod inbox;
-mod info_header;
-mod keep;
 pub mod leaf;
-mod lean;
-mod look;
-mod mapped;
-mod marks;
-mod matching;
+mod mesh;
 pub mod monitor;
 pub mod nats_config;
-mod outbox;
-mod outputs;
-mod overlap;
-mod protocol_log;
-mod proxied;
-mod publish;
-mod publisher;
-mod requests;
-mod revoke;
-mod serve;
+mod routing;
 mod server;
-mod session;
-mod shared;
-mod slab;
-pub mod snapshot;
-mod sparing;
-mod subjects;
-mod system;
 pub mod tools;
-mod transaction;
-mod transport;
-mod trie;
-#[cfg(test)]
-mod turn_tests;
-mod victims;
-mod websocket;
-mod word;
-mod work;
 
-pub use across::links_bytes_max;
+pub use crate::client::connection::{Closed, Transport};
+pub use crate::client::protocol_log::TARGET as PROTOCOL_LOG;
+pub use crate::delivery::publisher::{BATCH_BYTES_MAX, NotTaken, Publisher};
+pub use crate::mesh::links::links_bytes_max;
+pub use crate::monitor::inspector::Looker;
+pub use crate::monitor::snapshot::{Snapshot, Totals};
+pub use accounts::identity;
 pub use config::{Config, Limits, Tls, WebSocket};
-pub use connection::{Closed, Transport};
 pub use counters::Counter;
 pub use engine::tls::{Shown, TlsError, certificates::Pair};
-pub use look::Looker;
-pub use protocol_log::TARGET as PROTOCOL_LOG;
-pub use publisher::{BATCH_BYTES_MAX, NotTaken, Publisher};
+pub use monitor::snapshot;
 pub use server::{NoAnswer, ReloadError, Server, StartError};
-pub use snapshot::{Snapshot, Totals};

@@ -23,22 +23,28 @@ use tokio::{net::TcpStream, sync::mpsc};
 use wire::nats::rejection::Rejection;
 
 use crate::{
-    across::{Message, RING_MESSAGES},
+    accounts::identity::{Identities, SpecError},
+    client::{
+        connection::{Closed, Transport},
+        proxy_protocol,
+        serve::{self, Arrival},
+        transport::{self, Acceptors},
+    },
     config::Config,
-    connection::{Closed, Transport},
-    core::{Core, CoreSeed, Local, Settings},
     counters::Counter,
-    identity::{Identities, SpecError},
+    delivery::publisher::{Outside, Publisher},
     leaf,
-    look::Looker,
-    proxied,
-    publisher::{Outside, Publisher},
-    serve::{self, Arrival},
-    shared::Shared,
-    snapshot::Snapshot,
-    system::{self, QUESTIONS_MAX, Told},
-    transport::{self, Acceptors},
-    trie::CORES_MAX,
+    mesh::{
+        core::{Core, CoreSeed, Local, Settings},
+        links::{Message, RING_MESSAGES},
+        shared::Shared,
+    },
+    monitor::{
+        inspector::Looker,
+        snapshot::Snapshot,
+        system::{self, QUESTIONS_MAX, Told},
+    },
+    routing::trie::CORES_MAX,
 };
 
 /// Pause after an accept that failed for want of files or memory: trying at once would spin.
@@ -524,7 +530,7 @@ fn admit(local: &Rc<Local>, core: &mut Core, socket: TcpStream, address: SocketA
     // Whatever is to be said is said in one write; waiting for more would only add latency.
     let _ = socket.set_nodelay(true);
     if core.settings.config.proxy_protocol {
-        proxied::read(local, core, socket, address.ip(), door);
+        proxy_protocol::read(local, core, socket, address.ip(), door);
     } else {
         begin(local, core, socket, address, door);
     }

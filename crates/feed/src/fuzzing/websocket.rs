@@ -5,8 +5,8 @@ use wire::http1::fields::{is_field_value_byte, trim_ows};
 
 use super::cut::Cut;
 use crate::{
+    client::websocket::accept,
     config::{Config, WebSocket},
-    websocket::accept,
 };
 
 /// Room for what the server writes while nobody reads it.

@@ -33,7 +33,7 @@ use super::{
     rules::SubjectRules,
     trouble::Trouble,
 };
-use crate::{
+use crate::client::{
     connection::{Transport, Writer},
     serve::{Duplex, Stream},
     transport::what_was_agreed_by,

@@ -21,13 +21,15 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    connection::{Closed, ConnId, Connection, Stage, Told, Transport, Writer},
-    core::Core,
+    accounts::identity::Mappings,
+    client::connection::{Closed, ConnId, Connection, Stage, Told, Transport, Writer},
     counters::Counter,
-    identity::Mappings,
-    subjects::Subjects,
-    trie::{HUBS_MAX, HubId, HubMask},
-    work,
+    delivery::work,
+    mesh::core::Core,
+    routing::{
+        subjects::Subjects,
+        trie::{HUBS_MAX, HubId, HubMask},
+    },
 };
 
 /// Nodes of the trie that are looked at in a step.

@@ -14,15 +14,19 @@ use wire::nats::{
 
 use super::{PAYLOAD_BYTES_MAX, trouble::Trouble};
 use crate::{
-    backpressure::Producer,
-    connection::ConnId,
-    core::Core,
+    accounts::mapping::By,
+    client::{
+        connection::ConnId,
+        session::{Processed, RUN_BYTES_MAX},
+    },
     counters::Counter,
-    groups::GroupRefusals,
-    mapped::By,
-    publish::{Begun, Origin, Run},
-    session::{Processed, RUN_BYTES_MAX},
-    work::Work,
+    delivery::{
+        backpressure::Producer,
+        publish::{Begun, Origin, Run},
+        work::Work,
+    },
+    mesh::core::Core,
+    routing::queue_groups::GroupRefusals,
 };
 
 /// What stands before the subject in `LMSG`, and in `HMSG`.

@@ -13,7 +13,7 @@
 use wire::nats::leaf;
 
 use super::rules::HubRules;
-use crate::trie::{HubId, NodeId};
+use crate::routing::trie::{HubId, NodeId};
 
 /// Those that this core tells.
 #[derive(Default)]

@@ -53,10 +53,12 @@ pub(crate) use self::{
     seed::{Seed, seeds},
 };
 use crate::{
-    connection::{Closed, ConnId},
-    core::Local,
-    serve::attend,
-    trie::{HUBS_MAX, HubId},
+    client::{
+        connection::{Closed, ConnId},
+        serve::attend,
+    },
+    mesh::core::Local,
+    routing::trie::{HUBS_MAX, HubId},
 };
 pub use remote::{ADDRESSES_MAX, Address, InvalidAddress, Login, PORT, Remote, Scheme, UserSeed};
 

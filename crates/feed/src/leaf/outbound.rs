@@ -2,16 +2,20 @@
 
 use super::hub::Hub;
 use crate::{
-    across::{Destination, To},
-    backpressure::Producer,
-    connection::Closed,
-    core::Core,
+    accounts::identity::covers,
+    client::connection::Closed,
     counters::Counter,
-    identity::covers,
-    outputs::Put,
-    publish::{AtHubs, Origin, Run, send_across},
-    trie::{HubId, HubMask},
-    work::{self, Work},
+    delivery::{
+        backpressure::Producer,
+        outputs::Put,
+        publish::{AtHubs, Origin, Run, send_across},
+        work::{self, Work},
+    },
+    mesh::{
+        core::Core,
+        links::{Destination, To},
+    },
+    routing::trie::{HubId, HubMask},
 };
 
 impl Core {

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::Remote;
-use crate::identity::{Entry, Rules, covers};
+use crate::accounts::identity::{Entry, Rules, covers};
 
 /// Subjects of a JetStream: whoever has one answers on them itself. As in nats-server nobody is told of subscriptions
 /// to them across a leaf connection, and a hub closes who tells of one without a wildcard.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{ADDRESSES_MAX, REMOTES_MAX, Remote};
 use crate::{
+    accounts::identity::{AccountId, GLOBAL_ACCOUNT, Identities},
     config::Config,
-    identity::{AccountId, GLOBAL_ACCOUNT, Identities},
-    shared::Shared,
-    trie::HubId,
+    mesh::shared::Shared,
+    routing::trie::HubId,
 };
 
 /// What is known of a hub before it is joined. All cores know all of them.

@@ -14,16 +14,18 @@ use wire::nats::{
 
 use super::{Remote, Seed, dial::Info};
 use crate::{
-    connection::{ConnId, Transport, Writer},
-    core::{Core, Local, Settings},
-    fuzzing::cores_with,
-    identity::{
+    accounts::identity::{
         Account, Authorization, Entry, Export, Identities, Import, Mapping, Reserved, ServiceExport, Weighted,
     },
-    outputs::Outputs,
-    serve::Arrival,
-    session::Processed,
-    transport::Acceptors,
+    client::{
+        connection::{ConnId, Transport, Writer},
+        serve::Arrival,
+        session::Processed,
+        transport::Acceptors,
+    },
+    delivery::outputs::Outputs,
+    fuzzing::cores_with,
+    mesh::core::{Core, Local, Settings},
 };
 
 const HELLO: &[u8] =
@@ -69,7 +71,7 @@ impl World {
                 let core = &mut *world.locals[at].core.borrow_mut();
                 core.hubs.begin(seed);
                 let id = core.enter_hub(seed, (Writer::Task, Transport::default(), NOWHERE), &info);
-                core.outputs.marks = crate::backpressure::Marks::of(1 << 30);
+                core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
                 while !core.announce_some(seed.hub) {}
                 core.end_turn();
                 id

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::random;
 
-use crate::connection::Closed;
+use crate::client::connection::Closed;
 
 /// The first pause; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(250);

@@ -14,9 +14,11 @@ use super::{
     query::{Part, Query},
 };
 use crate::{
-    connection::ConnId,
-    look::Wanted,
-    snapshot::{ConnectionSnapshot, SubscriptionSnapshot},
+    client::connection::ConnId,
+    monitor::{
+        inspector::Wanted,
+        snapshot::{ConnectionSnapshot, SubscriptionSnapshot},
+    },
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -9,12 +9,15 @@
 //! Runs on a thread of its own, never on a loop. A list costs each loop time that grows with its connections, if only a
 //! little at a time, and memory while it is put together: who comes while `LISTS_MAX` are under way waits his turn.
 //! What we do not have (routes, gateways) is there and empty. The same pages are what the system account's
-//! requests are answered with (`crate::system`).
+//! requests are answered with (`crate::monitor::system`).
 
 pub(crate) mod connz;
+pub(crate) mod inspector;
 pub(crate) mod leafz;
 pub(crate) mod query;
+pub mod snapshot;
 pub(crate) mod subsz;
+pub(crate) mod system;
 pub(crate) mod varz;
 
 use std::{
@@ -37,7 +40,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use self::query::Query;
-use crate::{look::Looker, server::NoAnswer, snapshot::Totals};
+use crate::{
+    monitor::{inspector::Looker, snapshot::Totals},
+    server::NoAnswer,
+};
 
 /// Lists under way at once.
 const LISTS_MAX: usize = 2;
@@ -201,8 +207,8 @@ pub(crate) fn gateways(asked: &Asked) -> Value {
 /// `/accountz`.
 pub(crate) fn accounts(asked: &Asked) -> Value {
     let authorization = &asked.looker.settings.config.authorization;
-    let system = authorization.system_account.as_deref().unwrap_or(crate::identity::SYSTEM_ACCOUNT);
-    let mut names = vec![crate::identity::GLOBAL_ACCOUNT, system];
+    let system = authorization.system_account.as_deref().unwrap_or(crate::accounts::identity::SYSTEM_ACCOUNT);
+    let mut names = vec![crate::accounts::identity::GLOBAL_ACCOUNT, system];
     names.extend(authorization.accounts.iter().map(|account| &*account.name).filter(|name| *name != system));
     let mut page = head(&asked.looker.totals());
     page["system_account"] = system.into();

@@ -9,7 +9,7 @@ use super::{
     head,
     query::{Part, Query},
 };
-use crate::look::{Tables, Wanted};
+use crate::monitor::inspector::{Tables, Wanted};
 
 pub(crate) async fn page(asked: &Asked, query: &Query<'_>) -> Result<Value, PageError> {
     let part = Part::of(query)?;

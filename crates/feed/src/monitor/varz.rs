@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Asked;
 use super::{age, head, moment};
-use crate::{Counter, identity::SYSTEM_ACCOUNT, shared::PROTOCOL_VERSION};
+use crate::{Counter, accounts::identity::SYSTEM_ACCOUNT, mesh::shared::PROTOCOL_VERSION};
 
 /// Asks no loop, so that it costs them nothing however much there is.
 pub(crate) fn page(asked: &Asked, requests: &BTreeMap<&'static str, u64>) -> Value {

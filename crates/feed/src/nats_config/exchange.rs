@@ -12,7 +12,7 @@ use super::{
     text::{Entry, Fault, Line, Located},
     values::{Outcome, block, boolean, duration, list, string, strings, unknown},
 };
-use crate::identity::{Account, Exchange, Export, Import, Part, Response, ServiceExport};
+use crate::accounts::identity::{Account, Exchange, Export, Import, Part, Response, ServiceExport};
 
 /// On which line what an account has or takes stands, by the account's place.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use super::{
     words::{self, OF_LEAF_LISTENER, OF_LEAFNODES, OF_REMOTE, OF_REMOTE_HONOURED},
 };
 use crate::{
-    identity::is_valid_pattern,
+    accounts::identity::is_valid_pattern,
     leaf::{Address, Login, Remote, UserSeed},
 };
 

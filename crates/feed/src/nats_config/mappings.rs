@@ -4,7 +4,7 @@ use super::{
     text::{Fault, Located, Value},
     values::{Outcome, block, string, unknown},
 };
-use crate::identity::{Mapping, Weighted};
+use crate::accounts::identity::{Mapping, Weighted};
 
 pub(super) fn mappings(value: &Located) -> Outcome<Vec<Mapping>> {
     let one = |entry: &super::text::Entry| {

@@ -15,7 +15,7 @@ use super::{
     },
     words,
 };
-use crate::{config::HandshakeFirst, identity::Authorization, leaf::Remote};
+use crate::{accounts::identity::Authorization, config::HandshakeFirst, leaf::Remote};
 
 /// What the file says, where it says something. NATS's words; times and sizes in their types.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

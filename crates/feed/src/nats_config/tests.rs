@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    accounts::identity::{ConnectionTypes, Entry, Identities, Subscribing},
     config::HandshakeFirst,
-    identity::{ConnectionTypes, Entry, Identities, Subscribing},
     leaf::{Login, UserSeed},
 };
 
@@ -352,7 +352,7 @@ server_name: "$PORT"
     assert_eq!((options.max_payload, options.max_pending), (Some(2000), Some(2000)));
     assert_eq!(options.server_name.as_deref(), Some("$PORT"), "a quoted one is none");
     let secrets: Vec<_> = options.authorization.users.iter().map(|user| user.password.clone()).collect();
-    let plain = |text: &str| Some(crate::identity::Secret::Plain(text.into()));
+    let plain = |text: &str| Some(crate::accounts::identity::Secret::Plain(text.into()));
     assert_eq!((&secrets[0], &secrets[2]), (&plain("inside"), &plain("before")));
     assert_eq!(around.read("a: 1\ncluster { port: $a }").unwrap().1[0].to_string(), "`cluster` (line 2)");
     // A block's own words are not known behind it, and an included file does not see what stands around it.
@@ -411,7 +411,7 @@ fn of_a_block_that_is_there_twice_the_last_counts() {
     let text = "authorization { token: a }\nport: 1\nauthorization { token: b }\nport: 2\n\
                 accounts { A { users: [ {user: x, password: y} ] }\nA { users: [ {user: z, password: y} ] }, a { } }";
     let (options, unhonoured) = read(text).unwrap();
-    assert_eq!(options.authorization.token, Some(crate::identity::Secret::Plain("b".into())));
+    assert_eq!(options.authorization.token, Some(crate::accounts::identity::Secret::Plain("b".into())));
     assert_eq!(options.port, Some(2));
     let accounts: Vec<_> =
         options.authorization.accounts.iter().map(|one| (one.name.as_str(), one.users.len())).collect();

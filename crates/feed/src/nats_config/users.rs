@@ -7,7 +7,7 @@ use super::{
     text::{Fault, Located, Value},
     values::{Outcome, block, boolean, count, list, some_duration, string, strings, unknown},
 };
-use crate::identity::{
+use crate::accounts::identity::{
     Account, AccountLimits, ConnectionTypes, Entry as Pattern, Permissions, Responses, Rules, Secret, User,
 };
 

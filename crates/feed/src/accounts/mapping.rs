@@ -1,0 +1,118 @@
+//! Messages to subjects that stand for others ([`crate::accounts::identity::Mappings`]).
+//!
+//! What follows the subject in a message is passed on as it is, so another subject costs no copy of the message. As in
+//! nats-server the permission to publish is asked for the subject that it becomes.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use wire::nats::leaf;
+
+use crate::{
+    accounts::identity::Mapped,
+    client::connection::ConnId,
+    delivery::publish::{Begun, BegunMapped, Run},
+    mesh::core::Core,
+};
+
+/// Numbers that no client can foresee: xorshift (Marsaglia 2003), seeded by the system.
+#[derive(Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new() -> Self {
+        Self(RandomState::new().hash_one(0) | 1)
+    }
+
+    /// A number below another, which is not 0.
+    pub(crate) fn throw(&mut self, below: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 32) as u32 % below
+    }
+}
+
+/// Whose messages are mapped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By<'a> {
+    /// A client's.
+    Client,
+    /// A hub's, which said so of them.
+    Hub(&'a leaf::Message<'a>),
+}
+
+impl Core {
+    /// Takes messages, where in the account of who has sent them or in another subjects are mapped, or goes on with them;
+    /// whether all is done.
+    pub(crate) fn publish_mapped(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        mut begun: Option<Box<Begun>>,
+        by: By<'_>,
+    ) -> bool {
+        let all = self.mappings.clone();
+        let account = self.outputs.connections[id].account;
+        let mappings = all.as_ref().and_then(|all| all.get(&account));
+        let was = begun.as_mut().and_then(|begun| begun.mapped.take());
+        if was.is_none() && mappings.is_none() {
+            return self.publish_part(id, run, begun, by, false);
+        }
+        let mut subject = std::mem::take(&mut self.buffers.mapped);
+        let one_by_one = match &was {
+            Some(was) => was.message.is_some(),
+            None => !mappings.is_none_or(|mappings| mappings.is_certain(run.subject)),
+        };
+        let (first, mut chosen) = was.map_or((0, None), |was| (was.message.unwrap_or(0), Some(was.subject)));
+        let mut is_done = true;
+        for at in first..if one_by_one { run.count() } else { 1 } {
+            let part = if one_by_one { run.one(at) } else { *run };
+            let mapped = match (chosen.take(), mappings) {
+                (Some(chosen), _) => {
+                    subject.clear();
+                    subject.extend_from_slice(&chosen);
+                    Mapped::Other
+                }
+                (None, Some(mappings)) => {
+                    mappings.apply(run.subject, |below| self.dice.throw(below), &mut subject)
+                }
+                (None, None) => Mapped::Same,
+            };
+            if let Mapped::Same = mapped {
+                subject.clear();
+                subject.extend_from_slice(run.subject);
+            }
+            let is_mapped = subject != part.subject;
+            let begun = begun.take();
+            is_done = match by {
+                By::Client if subject.is_empty() && begun.is_none() => self.publish_to_nobody(id, &part),
+                _ => self.publish_part(id, &Run { subject: &subject, ..part }, begun, by, is_mapped),
+            };
+            if !is_done {
+                if let Some(begun) = &mut self.outputs.connections[id].begun {
+                    begun.run_bytes = run.bytes.len();
+                    let message = one_by_one.then_some(at);
+                    begun.mapped = Some(BegunMapped { subject: (&*subject).into(), message });
+                }
+                break;
+            }
+        }
+        self.buffers.mapped = subject;
+        is_done
+    }
+
+    fn publish_part(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        begun: Option<Box<Begun>>,
+        by: By<'_>,
+        is_mapped: bool,
+    ) -> bool {
+        match by {
+            By::Client => self.publish_as_it_is(id, run, begun),
+            // The hub has named groups at the subject that it knows.
+            By::Hub(message) => self.publish_from_hub(id, run, (!is_mapped).then_some(message), begun),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Accounts and permissions, and what goes from one account to another.
+
+pub mod identity;
+pub(crate) mod imports;
+pub(crate) mod info_header;
+pub(crate) mod mapping;
+pub(crate) mod pending_calls;
+pub(crate) mod revoke;
+pub(crate) mod service_calls;

@@ -1,0 +1,327 @@
+//! Requests to other accounts' services that wait for their answers.
+//!
+//! ```text
+//!   B asks q, answer to _INBOX.1 ─▶ A is asked x, answer to _R_.<core>.<token>      token ─▶ {B, _INBOX.1, how often, until}
+//!   A answers to _R_.<core>.<token> ─▶ that core ─▶ B's _INBOX.1
+//! ```
+//! One table a core, in its memory: that of the core whose client asks. A token is a hash under a key that nobody
+//! outside knows, so that nobody answers who was not asked.
+//!
+//! *Bounds.* All cores' tables hold `waiting_requests_bytes_max`. At that bound a client that has a share of
+//! 1/[`HEAVY_SHARE`] of its core's table gets no more: its request is answered by 503, as if nobody were there
+//! (`feed_requests_refused`). For a client that has less, the request goes whose time is up next
+//! (`feed_requests_forgotten`): one that nobody answers, if somebody fills the table with such. *Time:* what the export
+//! says, two minutes by default (`feed_requests_unanswered`).
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::{BuildHasher as _, RandomState},
+    rc::Rc,
+};
+
+use engine::random;
+
+use crate::accounts::{identity::Response, imports::Taken};
+
+/// What one costs beside its reply subject.
+const REQUEST_BYTES: usize = 256;
+/// A client with such a share of the table gives way when it is full.
+const HEAVY_SHARE: usize = 64;
+/// An empty table with room for more is given back.
+const KEPT_REQUESTS_MAX: usize = 1024;
+/// What subjects for answers begin with (nats-server's word).
+pub(crate) const RESERVED: &[u8] = b"_R_.";
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Letters of a core's own part, and of a token.
+const OWN_LETTERS: usize = 6;
+const TOKEN_LETTERS: usize = 11;
+
+/// A core's table.
+pub(crate) struct Requests {
+    /// `_R_.` and what is this core's alone, with a dot.
+    prefix: Vec<u8>,
+    open: HashMap<u64, Request>,
+    /// By when their time is up.
+    due: BTreeSet<(u64, u64)>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Bytes by who asked.
+    held: HashMap<u64, usize>,
+    keys: RandomState,
+    next: u64,
+}
+
+/// A request that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    /// The account in which its answer is published.
+    pub(crate) at: u16,
+    /// The account to which the answer goes, and its subject there.
+    pub(crate) to: u16,
+    pub(crate) reply: Rc<[u8]>,
+    pub(crate) taken: Rc<Taken>,
+    /// Who asked, by its connection's number for ever.
+    pub(crate) cid: u64,
+    due_ms: u64,
+}
+
+/// What became of a request that is to wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// It waits under this token.
+    Open { token: u64, forgot: bool },
+    /// Who asked has too many.
+    Refused,
+}
+
+impl Requests {
+    /// No request yet, of so many bytes on so many cores.
+    pub(crate) fn new(bytes_max: usize, cores: usize) -> Self {
+        let seed =
+            random::number().unwrap_or_else(|error| panic!("the system's random source fails: {error}"));
+        let mut prefix = RESERVED.to_vec();
+        write_number(seed, OWN_LETTERS, &mut prefix);
+        prefix.push(b'.');
+        Self {
+            prefix,
+            open: HashMap::new(),
+            due: BTreeSet::new(),
+            bytes: 0,
+            bytes_max: bytes_max / cores.max(1),
+            held: HashMap::new(),
+            keys: RandomState::new(),
+            next: 0,
+        }
+    }
+
+    /// The pattern of this core's subjects for answers.
+    pub(crate) fn pattern(&self) -> Vec<u8> {
+        [&self.prefix[..], b"*"].concat()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Notes a request; its time begins.
+    pub(crate) fn open(
+        &mut self,
+        (at, to): (u16, u16),
+        reply: &[u8],
+        taken: &Rc<Taken>,
+        cid: u64,
+        now_ms: u64,
+    ) -> Opened {
+        let price = REQUEST_BYTES + reply.len();
+        let mut forgot = false;
+        if self.bytes + price > self.bytes_max {
+            let held = self.held.get(&cid).copied().unwrap_or_default();
+            if held + price > self.bytes_max / HEAVY_SHARE {
+                return Opened::Refused;
+            }
+            while self.bytes + price > self.bytes_max {
+                let Some(&(_, first)) = self.due.first() else { return Opened::Refused };
+                self.close(first);
+                forgot = true;
+            }
+        }
+        let token = loop {
+            self.next += 1;
+            let token = self.keys.hash_one(self.next);
+            if !self.open.contains_key(&token) {
+                break token;
+            }
+        };
+        let due_ms = now_ms.saturating_add(time_of(taken));
+        let request = Request { at, to, reply: reply.into(), taken: Rc::clone(taken), cid, due_ms };
+        self.open.insert(token, request);
+        self.due.insert((due_ms, token));
+        self.bytes += price;
+        *self.held.entry(cid).or_default() += price;
+        Opened::Open { token, forgot }
+    }
+
+    /// The token that a subject has, if it is one of this core's.
+    #[inline]
+    pub(crate) fn token_of(&self, subject: &[u8]) -> Option<u64> {
+        let token = subject.strip_prefix(&self.prefix[..])?;
+        (token.len() == TOKEN_LETTERS).then(|| read_number(token)).flatten()
+    }
+
+    /// The subject for the answer to a request.
+    pub(crate) fn subject_of(&self, token: u64) -> Vec<u8> {
+        let mut subject = Vec::with_capacity(self.prefix.len() + TOKEN_LETTERS);
+        subject.extend_from_slice(&self.prefix);
+        write_number(token, TOKEN_LETTERS, &mut subject);
+        subject
+    }
+
+    /// The request that an answer in an account is to.
+    pub(crate) fn find(&self, token: u64, at: u16, now_ms: u64) -> Option<&Request> {
+        self.open
+            .get(&token)
+            .filter(|request| request.at == at && request.due_ms > now_ms && !request.taken.is_gone.get())
+    }
+
+    /// An answer was handed on: the last, or its time begins anew.
+    pub(crate) fn answered(&mut self, token: u64, is_last: bool, now_ms: u64) {
+        let Some(request) = self.open.get_mut(&token) else { return };
+        if is_last || request.taken.service.service.response == Response::Singleton {
+            self.close(token);
+            return;
+        }
+        self.due.remove(&(request.due_ms, token));
+        request.due_ms = now_ms.saturating_add(time_of(&request.taken));
+        self.due.insert((request.due_ms, token));
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn close(&mut self, token: u64) {
+        let Some(request) = self.open.remove(&token) else { return };
+        self.due.remove(&(request.due_ms, token));
+        let price = REQUEST_BYTES + request.reply.len();
+        self.bytes -= price;
+        if let Some(held) = self.held.get_mut(&request.cid) {
+            *held -= price;
+            if *held == 0 {
+                self.held.remove(&request.cid);
+            }
+        }
+        if self.open.is_empty() && self.open.capacity() > KEPT_REQUESTS_MAX {
+            self.open = HashMap::new();
+            self.held = HashMap::new();
+        }
+    }
+
+    /// Closes some of those whose time is up; how many, and when the next is.
+    pub(crate) fn close_overdue(&mut self, now_ms: u64, at_most: usize) -> (usize, Option<u64>) {
+        for closed in 0..at_most {
+            match self.due.first() {
+                Some(&(due_ms, token)) if due_ms <= now_ms => self.close(token),
+                first => return (closed, first.map(|(due_ms, _)| *due_ms)),
+            }
+        }
+        (at_most, self.due.first().map(|(due_ms, _)| *due_ms))
+    }
+
+    /// Closes those whose service a reload has taken away.
+    pub(crate) fn close_gone(&mut self) {
+        let gone = self.open.iter().filter(|(_, request)| request.taken.is_gone.get());
+        let gone: Vec<u64> = gone.map(|(token, _)| *token).collect();
+        gone.into_iter().for_each(|token| self.close(token));
+    }
+}
+
+fn time_of(taken: &Taken) -> u64 {
+    u64::try_from(taken.service.service.threshold.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn write_number(mut number: u64, letters: usize, into: &mut Vec<u8>) {
+    for _ in 0..letters {
+        into.push(DIGITS[(number % 62) as usize]);
+        number /= 62;
+    }
+}
+
+fn read_number(letters: &[u8]) -> Option<u64> {
+    letters.iter().rev().try_fold(0_u64, |number, letter| {
+        let digit = DIGITS.iter().position(|digit| digit == letter)? as u64;
+        number.checked_mul(62)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::accounts::identity::{Service, ServiceExport, Target};
+
+    const BYTES_MAX: usize = 64 << 20;
+
+    fn taken(response: Response, seconds: u64) -> Rc<Taken> {
+        let service = ServiceExport { response, threshold: Duration::from_secs(seconds) };
+        let to = Target::Subject("x".to_owned());
+        let service =
+            Service { importer: 3, exporter: 2, export: 0, local: "q".to_owned(), to, service, share: false };
+        Rc::new(Taken { service: Arc::new(service), export: Cell::new(0), is_gone: Cell::new(false) })
+    }
+
+    fn open(requests: &mut Requests, taken: &Rc<Taken>, cid: u64, now_ms: u64) -> u64 {
+        match requests.open((2, 3), b"inbox", taken, cid, now_ms) {
+            Opened::Open { token, .. } => token,
+            Opened::Refused => panic!("there is room"),
+        }
+    }
+
+    #[test]
+    fn tokens_are_written_and_read() {
+        let requests = Requests::new(BYTES_MAX, 1);
+        for token in [0, 1, 61, 62, u64::MAX] {
+            assert_eq!(requests.token_of(&requests.subject_of(token)), Some(token));
+        }
+        let other = Requests::new(BYTES_MAX, 1);
+        assert_eq!(other.token_of(&requests.subject_of(7)), None);
+        let subject = requests.subject_of(7);
+        assert_eq!(requests.token_of(&subject[..subject.len() - 1]), None);
+        assert_eq!(requests.token_of(&[&subject[..15], b"zzzzzzz"].concat()), None);
+    }
+
+    #[test]
+    fn one_answer_or_many_in_time_and_in_their_account() {
+        let mut requests = Requests::new(BYTES_MAX, 1);
+        let one = open(&mut requests, &taken(Response::Singleton, 2), 1, 0);
+        assert!(requests.find(one, 2, 1999).is_some());
+        assert!(requests.find(one, 3, 1).is_none(), "published in another account");
+        assert!(requests.find(one, 2, 2000).is_none(), "too late");
+        requests.answered(one, false, 1);
+        assert!(requests.find(one, 2, 1).is_none());
+        let many = open(&mut requests, &taken(Response::Stream, 2), 1, 0);
+        requests.answered(many, false, 1500);
+        assert!(requests.find(many, 2, 3000).is_some());
+        requests.answered(many, true, 3000);
+        assert!(requests.find(many, 2, 3000).is_none());
+        assert_eq!((requests.len(), requests.bytes, requests.due.len(), requests.held.len()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn those_whose_time_is_up_go_some_at_a_time() {
+        let mut requests = Requests::new(BYTES_MAX, 1);
+        let (short, long) = (taken(Response::Singleton, 1), taken(Response::Singleton, 5));
+        for _ in 0..10 {
+            open(&mut requests, &short, 1, 0);
+        }
+        open(&mut requests, &long, 1, 0);
+        assert_eq!(requests.close_overdue(999, 100), (0, Some(1000)));
+        assert_eq!(requests.close_overdue(1000, 4), (4, Some(1000)));
+        assert_eq!(requests.close_overdue(1000, 100), (6, Some(5000)));
+        long.is_gone.set(true);
+        requests.close_gone();
+        assert_eq!((requests.len(), requests.bytes, requests.held.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn who_fills_the_table_gets_no_more_and_others_still_do() {
+        let mut requests = Requests::new(BYTES_MAX, 64);
+        let taken = taken(Response::Singleton, 1);
+        let mut now_ms = 0;
+        let mut first = None;
+        let refused = loop {
+            now_ms += 1;
+            match requests.open((2, 3), b"inbox", &taken, 1, now_ms) {
+                Opened::Open { token, forgot } => {
+                    assert!(!forgot, "it is told instead");
+                    first = first.or(Some(token));
+                }
+                Opened::Refused => break requests.len(),
+            }
+        };
+        assert_eq!(refused, requests.bytes_max / (REQUEST_BYTES + 5));
+        let opened = requests.open((2, 3), b"inbox", &taken, 2, now_ms);
+        assert!(matches!(opened, Opened::Open { forgot: true, .. }), "{opened:?}");
+        let first = first.expect("there was one");
+        assert!(requests.find(first, 2, 2).is_none(), "the oldest made room");
+        assert!(requests.bytes <= requests.bytes_max);
+    }
+}

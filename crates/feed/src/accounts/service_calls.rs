@@ -1,0 +1,514 @@
+//! A request's way to another account's service, and its answer's way back.
+//!
+//! ```text
+//!   account B      PUB q _INBOX.1    ─ a service of A's? ─┐                               ┌▶ _INBOX.1 in B
+//!   account A                                             └▶ x _R_.c.t ─ answer: _R_.c.t ─┘
+//! ```
+//! What a message becomes in the other account is handed out there like any other, and may meet a service again: each
+//! step is a [`Level`] on a list, the deepest is done first, and a turn's end finds all that is to be gone on with in
+//! [`Begun`]. One message of a run after the other, because each request is answered by itself.
+//!
+//! As in nats-server: a request carries who asks in a header, a message that came by a service goes into no stream,
+//! and a way does not pass one export twice. *Bound:* a message takes at most [`LEVELS_MAX`] steps one after the other.
+
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use wire::nats::write;
+
+use crate::{
+    accounts::{
+        identity::{AccountId, Mapped, Target},
+        imports::Taken,
+        info_header::{WHO_ASKS, has_who_asks, with_line, without_who_asks},
+        pending_calls::{Opened, Request},
+    },
+    client::connection::Connection,
+    counters::Counter,
+    delivery::{
+        publish::{Begun, Origin, Run},
+        work,
+    },
+    mesh::core::Core,
+};
+
+/// Accounts that a message passes.
+const LEVELS_MAX: usize = 64;
+
+/// A message that is on its way through accounts.
+#[derive(Debug)]
+pub(crate) struct Crossing {
+    /// The first is what the client published.
+    levels: Vec<Level>,
+}
+
+#[derive(Debug)]
+struct Level {
+    of: Origin,
+    message: Message,
+    /// Exports on the way to here.
+    passed: SmallVec<[usize; 4]>,
+    ways: SmallVec<[Way; 2]>,
+    /// The next of the ways, and of the run's messages.
+    way: usize,
+    at: usize,
+    /// It is not handed out yet, or not to all.
+    is_new: bool,
+    begun: Option<Box<Begun>>,
+    /// The request that waits for an answer to this.
+    asks: Option<u64>,
+    /// The request that this answers.
+    answers: Option<(u64, bool)>,
+    reached: bool,
+}
+
+/// A message as it is at a level.
+#[derive(Debug)]
+enum Message {
+    /// The client's run.
+    Published,
+    /// One of the level before, with another subject.
+    Renamed { subject: Box<[u8]>, at: usize },
+    /// One operation of its own.
+    Written(Written),
+}
+
+#[derive(Debug)]
+struct Written {
+    bytes: Vec<u8>,
+    subject: Box<[u8]>,
+    reply: Vec<u8>,
+    tail_at: usize,
+    body_bytes: usize,
+    header_bytes: Option<usize>,
+}
+
+#[derive(Debug, Clone)]
+enum Way {
+    Service(Rc<Taken>),
+    Answer(u64),
+}
+
+/// Who asks, as nats-server says it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct WhoAsks {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acc: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    svc: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lang: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ver: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rtt: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_type: Option<String>,
+}
+
+impl Core {
+    /// Hands a run out in its account, and on to others' services; or goes on with it. Whether anybody was reached; or
+    /// what is to go on in another turn.
+    #[cold]
+    pub(crate) fn hand_out_and_cross(
+        &mut self,
+        of: &Origin,
+        run: &Run<'_>,
+        mut begun: Option<Box<Begun>>,
+    ) -> Result<bool, Box<Begun>> {
+        let crossing = begun.as_mut().and_then(|begun| begun.crossing.take());
+        let mut crossing = if let Some(crossing) = crossing {
+            *crossing
+        } else {
+            let reached = self.hand_out_here(of, run, begun.take())?;
+            let ways = self.ways(of, run.subject);
+            if ways.is_empty() {
+                return Ok(reached);
+            }
+            let level = Level { ways, reached, is_new: false, ..Level::new(of, Message::Published) };
+            Crossing { levels: vec![level] }
+        };
+        if let Some(reached) = self.go_across(run, &mut crossing) {
+            if let Some(begun) = begun {
+                self.let_go(*begun);
+            }
+            return Ok(reached);
+        }
+        let mut begun = begun.unwrap_or_else(|| self.begun_crossing(run));
+        begun.crossing = Some(Box::new(crossing));
+        self.count(Counter::TurnsEnded);
+        Err(begun)
+    }
+
+    /// Goes on until all is done, and says whether anybody was reached, or until the turn's work is done.
+    fn go_across(&mut self, run: &Run<'_>, crossing: &mut Crossing) -> Option<bool> {
+        loop {
+            let depth = crossing.levels.len() - 1;
+            if crossing.levels[depth].is_new {
+                let begun = crossing.levels[depth].begun.take();
+                let of = crossing.levels[depth].of;
+                let here = crossing.run(depth, run);
+                match self.hand_out_here(&of, &here, begun) {
+                    Err(begun) => {
+                        crossing.levels[depth].begun = Some(begun);
+                        return None;
+                    }
+                    Ok(reached) => {
+                        let is_asked = of.account == AccountId::SYSTEM.0
+                            && !here.reply.is_empty()
+                            && self.ask_system(&here);
+                        let ways = self.ways(&of, here.subject);
+                        let level = &mut crossing.levels[depth];
+                        level.reached |= reached || is_asked;
+                        level.ways = ways;
+                        level.is_new = false;
+                    }
+                }
+            }
+            let here = crossing.run(depth, run);
+            let level = &crossing.levels[depth];
+            if let Some(way) = level.ways.get(level.way).cloned() {
+                if self.is_turn_over() {
+                    return None;
+                }
+                let at = level.at;
+                let from = crossing.levels[0].of.account;
+                let next = self.step((level, from), &here.one(at), at, &way, depth);
+                let count = here.count();
+                let level = &mut crossing.levels[depth];
+                level.at += 1;
+                if level.at == count {
+                    level.at = 0;
+                    level.way += 1;
+                }
+                crossing.levels.extend(next);
+                continue;
+            }
+            let level = crossing.levels.pop()?;
+            self.close_level(&level);
+            match crossing.levels.last_mut() {
+                Some(before) => before.reached |= level.reached,
+                None => return Some(level.reached),
+            }
+        }
+    }
+
+    /// What leads on from a subject: services that the account takes, the request that this answers.
+    fn ways(&mut self, of: &Origin, subject: &[u8]) -> SmallVec<[Way; 2]> {
+        let mut ways = SmallVec::new();
+        if !of.deals {
+            return ways;
+        }
+        if let Some(token) = self.requests.token_of(subject) {
+            ways.push(Way::Answer(token));
+        }
+        // Of what another core sent, that one has seen to the services.
+        if !of.is_from_core {
+            ways.extend(self.subjects.services_of(of.account, subject).into_iter().map(Way::Service));
+        }
+        ways
+    }
+
+    /// What a message becomes by going a way.
+    fn step(
+        &mut self,
+        (from, published_in): (&Level, u16),
+        one: &Run<'_>,
+        at: usize,
+        way: &Way,
+        depth: usize,
+    ) -> Option<Level> {
+        self.work.add(work::SUBSCRIBE + (one.bytes.len() / 1024) as u64);
+        if depth + 1 >= LEVELS_MAX {
+            return None;
+        }
+        match way {
+            Way::Service(taken) => self.ask(from, published_in, one, at, taken),
+            Way::Answer(token) => self.answer(from, one, at, *token),
+        }
+    }
+
+    fn ask(
+        &mut self,
+        from: &Level,
+        published_in: u16,
+        one: &Run<'_>,
+        at: usize,
+        taken: &Rc<Taken>,
+    ) -> Option<Level> {
+        let service = &taken.service;
+        let export = taken.export.get();
+        if taken.is_gone.get() || from.passed.contains(&export) {
+            return None;
+        }
+        let mut subject = Vec::new();
+        match &service.to {
+            Target::Subject(to) => subject.extend_from_slice(to.as_bytes()),
+            Target::Path(path) => path.apply(one.subject, &mut subject),
+        }
+        if let Some(mappings) = self.mappings.as_ref().and_then(|all| all.get(&service.exporter)) {
+            let mut mapped = Vec::new();
+            if let Mapped::Other = mappings.apply(&subject, |below| self.dice.throw(below), &mut mapped) {
+                if mapped.is_empty() {
+                    return None;
+                }
+                subject = mapped;
+            }
+        }
+        let asks = self.ask_for_answer(from, one, taken, (service.exporter, service.importer))?;
+        let who = self.who_asks(from, published_in, one, taken);
+        let of = self.origin_in(service.exporter, &from.of);
+        let message = match who {
+            None if one.reply.is_empty() && !has_who_asks(header_of(one)) => {
+                Message::Renamed { subject: subject.into(), at }
+            }
+            who => Message::Written(self.written(one, subject, asks, who.as_deref())),
+        };
+        let mut passed = from.passed.clone();
+        passed.push(export);
+        Some(Level { asks, passed, ..Level::new(&of, message) })
+    }
+
+    fn answer(&mut self, from: &Level, one: &Run<'_>, at: usize, token: u64) -> Option<Level> {
+        let request = self.requests.find(token, from.of.account, self.now_ms)?.clone();
+        if from.of.is_from_core && self.links.is_any_full() {
+            // Who answers is another core's, and cannot be held back from here.
+            self.count(Counter::AnswersLost);
+            return None;
+        }
+        let Request { at: exporter, to: importer, reply, taken, .. } = request;
+        // An answer may be answered, too.
+        let asks = self.ask_for_answer(from, one, &taken, (importer, exporter))?;
+        let of = self.origin_in(importer, &from.of);
+        let message = match asks {
+            None if !has_who_asks(header_of(one)) => Message::Renamed { subject: reply.to_vec().into(), at },
+            asks => Message::Written(self.written(one, reply.to_vec(), asks, None)),
+        };
+        let is_last = one.body_bytes == 0;
+        let mut passed = from.passed.clone();
+        passed.push(taken.export.get());
+        Some(Level { asks, answers: Some((token, is_last)), passed, ..Level::new(&of, message) })
+    }
+
+    /// Has the answer to a message that wants one come back; none: there is no room.
+    #[expect(clippy::option_option, reason = "no room, no answer wanted, or where the answer comes to")]
+    fn ask_for_answer(
+        &mut self,
+        from: &Level,
+        one: &Run<'_>,
+        taken: &Rc<Taken>,
+        (at, to): (u16, u16),
+    ) -> Option<Option<u64>> {
+        if one.reply.is_empty() {
+            return Some(None);
+        }
+        let was_empty = self.requests.len() == 0;
+        let opened = self.requests.open((at, to), one.reply, taken, from.of.producer.cid, self.now_ms);
+        self.counters.set(Counter::RequestsOpen, self.requests.len() as u64);
+        if was_empty {
+            // Somebody looks when its time is up.
+            self.outputs.rounds.stir();
+        }
+        match opened {
+            Opened::Open { token, forgot } => {
+                if forgot {
+                    self.count(Counter::RequestsForgotten);
+                }
+                Some(Some(token))
+            }
+            Opened::Refused => {
+                self.count(Counter::RequestsRefused);
+                None
+            }
+        }
+    }
+
+    /// A level is done: what its message waited for is closed, unless an answer is to come.
+    fn close_level(&mut self, level: &Level) {
+        if let Some(token) = level.asks.filter(|_| !level.reached) {
+            self.requests.close(token);
+        }
+        if let Some((token, is_last)) = level.answers {
+            self.requests.answered(token, is_last || !level.reached, self.now_ms);
+        }
+        self.counters.set(Counter::RequestsOpen, self.requests.len() as u64);
+    }
+
+    /// The levels of a message whose producer is gone.
+    pub(crate) fn let_go_of_crossing(&mut self, crossing: Crossing) {
+        for mut level in crossing.levels {
+            if let Some(begun) = level.begun.take() {
+                self.let_go(*begun);
+            }
+            self.close_level(&level);
+        }
+    }
+
+    /// Closes requests whose time is up; when this is to be asked again.
+    pub(crate) fn close_overdue_requests(&mut self) -> Option<u64> {
+        const AT_ONCE: usize = 4096;
+        if self.requests.len() == 0 {
+            return None;
+        }
+        let (closed, due_ms) = self.requests.close_overdue(self.now_ms, AT_ONCE);
+        self.counters.add(Counter::RequestsUnanswered, closed as u64);
+        self.counters.set(Counter::RequestsOpen, self.requests.len() as u64);
+        due_ms
+    }
+
+    fn origin_in(&mut self, account: u16, from: &Origin) -> Origin {
+        Origin {
+            account,
+            root: self.subjects.root_of(account),
+            is_from_core: false,
+            is_from_hub: false,
+            are_groups_named: false,
+            deals: true,
+            is_imported: true,
+            ..*from
+        }
+    }
+
+    /// A message as an operation of its own.
+    fn written(&self, one: &Run<'_>, subject: Vec<u8>, asks: Option<u64>, who: Option<&str>) -> Written {
+        let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
+        let (header, payload) = body.split_at(one.header_bytes.unwrap_or(0).min(body.len()));
+        let header = match who {
+            Some(who) => with_line(header, who),
+            None => without_who_asks(header),
+        };
+        let reply = asks.map_or_else(Vec::new, |token| self.requests.subject_of(token));
+        let mut bytes = Vec::with_capacity(header.len() + payload.len() + subject.len() + reply.len() + 64);
+        let has_header = !header.is_empty();
+        if has_header {
+            write::hpublish(&mut bytes, &subject, &reply, &header, payload);
+        } else {
+            write::publish(&mut bytes, &subject, &reply, payload);
+        }
+        let verb = if has_header { "HPUB ".len() } else { "PUB ".len() };
+        Written {
+            tail_at: verb + subject.len(),
+            body_bytes: header.len() + payload.len(),
+            header_bytes: has_header.then_some(header.len()),
+            subject: subject.into(),
+            reply,
+            bytes,
+        }
+    }
+
+    /// Who asks, in JSON; none, if that is no client's to say.
+    fn who_asks(&self, from: &Level, published_in: u16, one: &Run<'_>, taken: &Taken) -> Option<String> {
+        let importer = self.settings.identities.account_name(AccountId(taken.service.importer));
+        let before = (!from.passed.is_empty()).then(|| said_before(one)).flatten();
+        let who = if let Some(mut before) = before {
+            before.svc = Some(importer.to_owned());
+            before
+        } else {
+            let producer = from.of.producer;
+            let is_here = usize::from(producer.core) == self.index;
+            if let Some(connection) = is_here.then(|| self.outputs.connections.find(producer.conn)).flatten()
+            {
+                self.who_is(connection, taken.service.share)
+            } else {
+                // No more is known of another core's client, and of a hub's. What a hub says of it is not believed.
+                let account = self.settings.identities.account_name(AccountId(published_in));
+                WhoAsks { acc: Some(account.to_owned()), ..WhoAsks::default() }
+            }
+        };
+        serde_json::to_string(&who).ok()
+    }
+
+    fn who_is(&self, connection: &Connection, share: bool) -> WhoAsks {
+        let account = self.settings.identities.account_name(AccountId(connection.account));
+        let rtt = connection.rtt_ms.filter(|rtt_ms| *rtt_ms > 0).map(|rtt_ms| u64::from(rtt_ms) * 1_000_000);
+        let who = WhoAsks { acc: Some(account.to_owned()), rtt, ..WhoAsks::default() };
+        if !share {
+            return who;
+        }
+        let told = connection.told.as_deref();
+        let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        let started = std::time::UNIX_EPOCH + std::time::Duration::from_millis(connection.started_unix_ms);
+        WhoAsks {
+            start: Some(crate::monitor::moment(started)),
+            host: Some(connection.address.ip().to_string()),
+            id: Some(connection.cid),
+            user: text(connection.identity.as_ref().and_then(|identity| identity.name.as_deref())),
+            name: text(told.map(|told| &*told.name)),
+            lang: text(told.map(|told| &*told.lang)),
+            ver: text(told.map(|told| &*told.version)),
+            server: Some(self.settings.config.server_name.clone()),
+            kind: Some("Client".to_owned()),
+            client_type: Some(if connection.transport.websocket { "websocket" } else { "nats" }.to_owned()),
+            ..who
+        }
+    }
+}
+
+impl Crossing {
+    /// The messages of a level.
+    fn run<'a>(&'a self, depth: usize, published: &Run<'a>) -> Run<'a> {
+        match &self.levels[depth].message {
+            Message::Published => *published,
+            Message::Renamed { subject, at } => {
+                Run { subject, shown: None, reply: b"", ..self.run(depth - 1, published).one(*at) }
+            }
+            Message::Written(written) => Run {
+                bytes: &written.bytes,
+                stride: written.bytes.len(),
+                tail_at: written.tail_at,
+                body_bytes: written.body_bytes,
+                header_bytes: written.header_bytes,
+                subject: &written.subject,
+                shown: None,
+                reply: &written.reply,
+            },
+        }
+    }
+}
+
+impl Level {
+    fn new(of: &Origin, message: Message) -> Self {
+        Self {
+            of: *of,
+            message,
+            passed: SmallVec::new(),
+            ways: SmallVec::new(),
+            way: 0,
+            at: 0,
+            is_new: true,
+            begun: None,
+            asks: None,
+            answers: None,
+            reached: false,
+        }
+    }
+}
+
+/// What the header of a message that came by a service says of who asks.
+fn said_before(one: &Run<'_>) -> Option<WhoAsks> {
+    let mut lines = header_of(one).split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let value = lines.find_map(|line| line.strip_prefix(WHO_ASKS.as_bytes())?.strip_prefix(b":"))?;
+    serde_json::from_slice(value).ok()
+}
+
+/// The header of a message; empty without one.
+fn header_of<'a>(one: &Run<'a>) -> &'a [u8] {
+    let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
+    &body[..one.header_bytes.unwrap_or(0).min(body.len())]
+}

@@ -1,0 +1,228 @@
+//! What a core does by the clock: pings, deadlines, consumers that hold others up.
+
+use std::{rc::Rc, time::Duration};
+
+use engine::cores::clock;
+use wire::nats::rejection::Rejection;
+
+use crate::{
+    client::connection::{Closed, ConnId, Stage},
+    config::Limits,
+    counters::Counter,
+    delivery::{outputs::Outputs, victims::OPERATION_HELD_MIN},
+    mesh::core::{Core, Local, SUBSCRIPTION_MEMORY},
+    routing::subjects::Subjects,
+};
+
+/// How often, while a connection is new, lets its output wait, or is soon due for a ping.
+pub(crate) const EVERY: Duration = Duration::from_millis(50);
+/// Each connection is looked at once in so many rounds ...
+const ROUNDS: u32 = 10;
+/// ... or in fewer, if that is not more than so many a round.
+const LOOKS_A_ROUND: u32 = 32;
+/// The pause after which a core with much client memory looks whether others want some of it.
+const GIVING_WAY_EVERY_MS: u64 = 1000;
+/// The first ping comes early, to know the round trip.
+const FIRST_PING_AFTER_MS: u64 = 2000;
+/// It comes up to so much later, so that clients which came together are not all asked at once (nats-server's fifth).
+const FIRST_PING_SPREAD_MS: u64 = 400;
+
+/// How long after its beginning a connection gets its first ping.
+fn first_ping_after_ms(cid: u64) -> u64 {
+    // Numbers of connections that come together follow each other; the golden ratio spreads them evenly.
+    let spread = cid.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    FIRST_PING_AFTER_MS + spread * (FIRST_PING_SPREAD_MS + 1) / (1 << 32)
+}
+
+impl Local {
+    /// Looks at everything that has a deadline, for ever; sleeps while nothing has one soon.
+    pub(crate) async fn keep_house(self: Rc<Self>) {
+        let rounds = Rc::clone(&self.core.borrow().outputs.rounds);
+        let mut cursor = 0;
+        let mut pass = Pass::default();
+        loop {
+            let due_in = {
+                let core = &mut *self.core.borrow_mut();
+                core.now_ms = clock::monotonic_ms();
+                cut_holders(core);
+                core.counters.set(Counter::SubscriptionBytes, core.accounts.used(SUBSCRIPTION_MEMORY) as u64);
+                core.give_way();
+                core.end_turn();
+                look_after_some(core, &mut cursor, &mut pass);
+                let is_whole =
+                    core.outputs.over_mark.is_empty() && pass.looked >= core.outputs.connections.end();
+                let due_ms = if is_whole { std::mem::take(&mut pass).due_ms } else { Some(0) };
+                let due_ms = due_ms.into_iter().chain(core.give_back_memory());
+                let due_ms = due_ms.chain(core.close_overdue_requests());
+                let giving_way_ms = core.has_taken_memory().then_some(core.now_ms + GIVING_WAY_EVERY_MS);
+                let due_ms = due_ms.chain(giving_way_ms).min();
+                due_ms.map(|due_ms| Duration::from_millis(due_ms.saturating_sub(core.now_ms)))
+            };
+            if rounds.pause(due_in).await {
+                // Perhaps one that has been looked at.
+                pass = Pass::default();
+            }
+        }
+    }
+}
+
+/// What is known since all connections began to be looked at, one after the other.
+#[derive(Default)]
+struct Pass {
+    looked: u32,
+    /// When the first of them is to be looked at again; `None`: none of them by itself.
+    due_ms: Option<u64>,
+}
+
+/// Cuts off who has held its producers back for too long.
+fn cut_holders(core: &mut Core) {
+    let Core { subjects, outputs, links, settings, now_ms, .. } = core;
+    while let Some(id) = outputs.held_too_long(settings.config.limits.producer_hold_max, *now_ms) {
+        outputs.release_all(id, links);
+        let subject = subjects.a_subject_of(&outputs.connections[id]);
+        outputs.cut_slow(id, Closed::SlowConsumerHold, &subject);
+    }
+}
+
+/// Looks at the connections of one round, from the one behind `cursor`.
+fn look_after_some(core: &mut Core, cursor: &mut ConnId, pass: &mut Pass) {
+    let end = core.outputs.connections.end();
+    for _ in 0..end.div_ceil(ROUNDS).max(LOOKS_A_ROUND).min(end) {
+        *cursor = if *cursor + 1 < end { *cursor + 1 } else { 0 };
+        pass.looked += 1;
+        if core.outputs.connections.find(*cursor).is_some() {
+            let Core { subjects, outputs, settings, now_ms, .. } = core;
+            look_after(outputs, subjects, *cursor, &settings.config.limits, *now_ms);
+            // Written at once: a thousand pings together would borrow a thousand chunks for six bytes each.
+            core.end_turn();
+            let due_ms = due_ms(&core.outputs, *cursor, &core.settings.config.limits);
+            pass.due_ms = pass.due_ms.into_iter().chain(due_ms).min();
+        }
+    }
+}
+
+/// When a connection is to be looked at again, unless it stirs.
+fn due_ms(outputs: &Outputs, id: ConnId, limits: &Limits) -> Option<u64> {
+    let connection = outputs.connections.find(id)?;
+    if connection.closing.is_some() {
+        return None;
+    }
+    if !connection.outbox.is_empty() || connection.stage == Stage::Checking {
+        return Some(0);
+    }
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let pinged_ms = connection.ping_sent_ms.max(connection.last_in_ms);
+    let mut due_ms = pinged_ms.saturating_add(ms(limits.ping_interval));
+    if connection.ping_sent_ms == 0 {
+        due_ms = due_ms.min(connection.started_ms + first_ping_after_ms(connection.cid));
+    }
+    if connection.unfinished_bytes >= OPERATION_HELD_MIN {
+        due_ms = due_ms.min(connection.operation_since.0.saturating_add(ms(limits.write_deadline)));
+    }
+    if connection.stage == Stage::CredentialsNeeded {
+        due_ms = due_ms.min(connection.started_ms.saturating_add(ms(limits.auth_timeout)));
+    }
+    Some(due_ms)
+}
+
+fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &Limits, now_ms: u64) {
+    let since = |then_ms: u64| Duration::from_millis(now_ms.saturating_sub(then_ms));
+    let connection = &outputs.connections[id];
+    if connection.closing.is_some() {
+        return;
+    }
+    let is_outside = matches!(connection.stage, Stage::CredentialsNeeded | Stage::Checking);
+    if is_outside && since(connection.started_ms) > limits.auth_timeout {
+        outputs.reject(id, Rejection::AuthenticationTimeout);
+        return;
+    }
+    if outputs.is_overdue(id, limits.write_deadline, now_ms) {
+        let subject = subjects.a_subject_of(&outputs.connections[id]);
+        outputs.cut_slow(id, Closed::SlowConsumerDeadline, &subject);
+        return;
+    }
+    if outputs.is_operation_overdue(id, limits.write_deadline, now_ms) {
+        outputs.close(id, Closed::SlowOperation);
+        return;
+    }
+    let connection = &mut outputs.connections[id];
+    if is_outside {
+        return;
+    }
+    let is_first = connection.ping_sent_ms == 0;
+    let is_due = if is_first {
+        since(connection.started_ms).as_millis() as u64 >= first_ping_after_ms(connection.cid)
+            || since(connection.last_in_ms) >= limits.ping_interval
+    } else {
+        since(connection.ping_sent_ms.max(connection.last_in_ms)) >= limits.ping_interval
+    };
+    if !is_due {
+        return;
+    }
+    if connection.pings_out >= limits.ping_max.max(1) {
+        outputs.reject(id, Rejection::StaleConnection);
+        return;
+    }
+    connection.pings_out += 1;
+    connection.ping_sent_ms = now_ms;
+    outputs.say(id, b"PING\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::{
+        client::{
+            connection::Transport,
+            serve::{self, Arrival},
+        },
+        delivery::hot_path_tests::cores,
+    };
+
+    const CLIENTS: usize = 40;
+
+    /// Clients that come together are asked over 400 ms, about as many in each tenth of it.
+    #[test]
+    fn first_pings_are_spread() {
+        let mut tenths = [0; 10];
+        for cid in 1_000..2_000 {
+            let after_ms = first_ping_after_ms(cid);
+            assert!((FIRST_PING_AFTER_MS..=FIRST_PING_AFTER_MS + FIRST_PING_SPREAD_MS).contains(&after_ms));
+            tenths[usize::try_from((after_ms - FIRST_PING_AFTER_MS) / 41).expect("below ten")] += 1;
+        }
+        assert!(tenths.iter().all(|count| (75..=110).contains(count)), "{tenths:?}");
+    }
+
+    /// Each client is given one ping, and all of them together one chunk.
+    #[test]
+    fn pings_to_many_need_one_chunk() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(tokio::runtime::LocalOptions::default())
+            .expect("a runtime");
+        runtime.block_on(async {
+            let local = cores(1).remove(0);
+            let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let mut clients = Vec::new();
+            for _ in 0..CLIENTS {
+                clients.push(TcpStream::connect(address).expect("a connection"));
+                let (socket, peer) = listener.accept().await.expect("a client");
+                let arrival = Arrival::new(&local.core.borrow(), peer, Transport::default());
+                tokio::task::spawn_local(serve::serve_plain(Rc::clone(&local), socket, arrival));
+            }
+            while local.core.borrow().outputs.connections.len() < CLIENTS {
+                tokio::task::yield_now().await;
+            }
+            let core = &mut *local.core.borrow_mut();
+            core.now_ms = clock::monotonic_ms() + FIRST_PING_AFTER_MS + FIRST_PING_SPREAD_MS;
+            let mut cursor = 0;
+            let mut pass = Pass::default();
+            (0..ROUNDS).for_each(|_| look_after_some(core, &mut cursor, &mut pass));
+            assert!(core.outputs.connections.iter().all(|(_, connection)| connection.pings_out == 1));
+            assert_eq!(core.outputs.chunks.spare(), 1);
+        });
+    }
+}

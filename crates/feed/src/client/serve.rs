@@ -1,0 +1,615 @@
+//! A connection's task: read, carry out, write, wait.
+//!
+//! ```text
+//!   wait ─readable─▶ one read into the core's scratch ─▶ inbox of other cores ─▶ operations ─▶ end_turn ─▶ again / wait
+//!        ─writable─▶ what waits for this client
+//! ```
+//!
+//! A connection that waits keeps only what it has received of an unfinished operation, in a buffer of the core's that
+//! it gives back; nothing when it is idle. A long payload gathers in that buffer; a short rest is put in front of the
+//! next read in the scratch.
+
+use std::{
+    future::poll_fn,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use engine::{
+    accounts::ClientKey,
+    cores::{clock, fair::Member},
+};
+use smallvec::SmallVec;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    net::{TcpStream, tcp::OwnedReadHalf},
+};
+use tokio_rustls::server::TlsStream;
+use wire::nats::rejection::Rejection;
+
+use crate::{
+    accounts::identity::{Check, Credentials, SlowCheck, certificate::Names},
+    client::{
+        connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
+        password_checks,
+        session::Processed,
+    },
+    counters::Counter,
+    delivery::{buffers::SMALL_LEFTOVER_BYTES_MAX, outputs::Outputs, work::FRAME},
+    mesh::{
+        core::{Core, Local},
+        shared,
+    },
+    monitor::snapshot::{self, CLOSED_KEPT_MAX},
+    routing::trie::SubId,
+};
+
+/// Reads of one connection before the others have their turn.
+const READS_A_TURN: usize = 4;
+/// Room that a long operation's buffer gets at least; beyond that it doubles.
+const GROWTH_BYTES: usize = 128 * 1024;
+/// Subscriptions of a client that has left, ended in one go at most.
+const ENDED_IN_ONE_GO: usize = 512;
+/// So many places of a table are looked at in a step.
+const TABLE_PLACES_A_STEP: usize = 64;
+
+/// How long the end of a TLS or WebSocket stream may take.
+const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// A stream that one task reads and writes.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {
+    /// The client has been let in: what it sends is bounded by its limits from now on.
+    fn let_in(&mut self) {}
+
+    /// The frames that were read since this was last asked.
+    fn take_frames(&mut self) -> Frames {
+        Frames::default()
+    }
+
+    /// Memory of what was read and cannot be given on yet.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Frames around a client's bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Frames {
+    pub(crate) count: u64,
+    /// The last read ended because it had let through as many as it may.
+    pub(crate) may_have_more: bool,
+}
+
+impl Duplex for TlsStream<TcpStream> {}
+
+impl Duplex for engine::tls::client::TlsStream<TcpStream> {}
+
+/// Where a client's bytes come from.
+pub(crate) enum Stream {
+    /// A socket; whoever has something for the client writes to it directly.
+    Plain(OwnedReadHalf),
+    /// TLS, WebSocket or both; the connection's task writes.
+    Wrapped(Box<dyn Duplex>),
+}
+
+impl Stream {
+    fn take_frames(&mut self) -> Frames {
+        match self {
+            Self::Plain(_) => Frames::default(),
+            Self::Wrapped(stream) => stream.take_frames(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Wrapped(stream) => stream.held_bytes(),
+        }
+    }
+}
+
+/// A connection's input.
+struct Input {
+    stream: Stream,
+    /// Received and not done.
+    leftover: Vec<u8>,
+    /// The operation at the beginning of `leftover` is at least so long.
+    need: usize,
+    /// `leftover` may hold whole operations.
+    is_unexamined: bool,
+    /// Nothing was read for this look: what was said is said, and other cores were asked before.
+    was_examined: bool,
+}
+
+impl Input {
+    /// Memory of an operation that has not come whole.
+    fn held_bytes(&self) -> usize {
+        self.leftover.capacity() + self.stream.held_bytes()
+    }
+}
+
+/// What a turn came to, where it does not simply wait.
+enum Turned {
+    Closed,
+    /// It has had its turn's worth, and may have more.
+    Over,
+    Check(SlowCheck),
+}
+
+/// What is known of a client before its first word.
+pub(crate) struct Arrival {
+    pub(crate) cid: u64,
+    pub(crate) address: SocketAddr,
+    pub(crate) transport: Transport,
+    pub(crate) nonce: Option<Box<str>>,
+    pub(crate) certificate: Option<Box<Names>>,
+}
+
+impl Arrival {
+    /// A new client.
+    pub(crate) fn new(core: &Core, address: SocketAddr, transport: Transport) -> Self {
+        let nonce = core.settings.identities.wants_nonce().then(shared::nonce);
+        Self { cid: core.shared.next_cid(), address, transport, nonce, certificate: None }
+    }
+}
+
+/// Serves a client over its socket.
+pub(crate) async fn serve_plain(local: Rc<Local>, socket: TcpStream, arrival: Arrival) {
+    let (read, write) = socket.into_split();
+    serve(local, Stream::Plain(read), Writer::Socket(write), arrival, false).await;
+}
+
+/// Serves a client until it leaves. `was_informed`: it has had its INFO.
+pub(crate) async fn serve(
+    local: Rc<Local>,
+    stream: Stream,
+    writer: Writer,
+    arrival: Arrival,
+    was_informed: bool,
+) {
+    let address = arrival.address.ip();
+    let id = {
+        let core = &mut *local.core.borrow_mut();
+        core.now_ms = clock::monotonic_ms();
+        let id = core.enter(arrival, writer, was_informed);
+        core.end_turn();
+        id
+    };
+    attend(&local, id, stream, Vec::new(), address).await;
+}
+
+/// Reads and writes until a connection is closed, and takes it out of the books; why it was closed. `received`: what
+/// has come of it already.
+pub(crate) async fn attend(
+    local: &Rc<Local>,
+    id: ConnId,
+    stream: Stream,
+    received: Vec<u8>,
+    address: IpAddr,
+) -> Closed {
+    let is_unexamined = !received.is_empty();
+    let mut input = Input { stream, leftover: received, need: 0, is_unexamined, was_examined: false };
+    let member = local.fair.join(address);
+    let mut works_much = false;
+    loop {
+        let turned = match works_much {
+            true => take_turn(local, id, &mut input, &member).await,
+            false => Some(poll_fn(|cx| turn(local, cx, id, &mut input)).await),
+        };
+        works_much = false;
+        match turned {
+            None => {}
+            Some(Turned::Closed) => break,
+            Some(Turned::Over) => {
+                works_much = true;
+                // After those that are ready, and after the sockets were looked at. (Woken at once it would be one of
+                // sixty-one polls before that: `engine::cores::CoresConfig::event_interval`.)
+                tokio::task::yield_now().await;
+            }
+            Some(Turned::Check(check)) => {
+                let checked = password_checks::check(local, id, &input.stream, check).await;
+                let core = &mut *local.core.borrow_mut();
+                if let Some(checked) = checked {
+                    core.slowly_checked(id, checked);
+                }
+                core.end_turn();
+            }
+        }
+    }
+    if let Stream::Wrapped(stream) = &mut input.stream {
+        // TLS and WebSocket have a word for goodbye; who does not take it in time goes without.
+        let _ = tokio::time::timeout(GOODBYE_TIME_MAX, stream.shutdown()).await;
+    }
+    loop {
+        // To end much is work, too: a turn among those of its address.
+        let is_much = !local.core.borrow().outputs.connections[id].sids.is_empty();
+        let _turn = if is_much { Some(member.turn().await) } else { None };
+        let left = {
+            let core = &mut *local.core.borrow_mut();
+            core.begin_turn();
+            if let Some(begun) = core.outputs.connections[id].begun.take() {
+                core.let_go(*begun);
+            }
+            // Other cores are told of each, and of no more than they take.
+            let is_done = !core.links.is_full_for_words() && core.end_some(id);
+            let left = is_done.then(|| {
+                core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
+                core.leave(id)
+            });
+            core.end_turn();
+            left
+        };
+        if let Some(why) = left {
+            return why;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A turn, when it is this client's among those of its address who have much to do; nothing if it only waits then.
+async fn take_turn(local: &Rc<Local>, id: ConnId, input: &mut Input, member: &Member) -> Option<Turned> {
+    let turn_of_address = member.turn().await;
+    if turn_of_address.has_waited() {
+        local.core.borrow().count(Counter::TurnsWaited);
+    }
+    poll_fn(|cx| match turn(local, cx, id, input) {
+        Poll::Ready(turned) => Poll::Ready(Some(turned)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<Turned> {
+    let core = &mut *local.core.borrow_mut();
+    core.begin_turn();
+    note_waker(&mut core.outputs.connections[id], cx);
+    give_way(core, cx, id);
+    write_waiting(core, cx, id, &mut input.stream);
+    let mut is_over = false;
+    for _ in 0..READS_A_TURN {
+        let connection = &core.outputs.connections[id];
+        if connection.closing.is_some() {
+            return Poll::Ready(Turned::Closed);
+        }
+        // A message that is under way comes to its end, whoever waits for whom.
+        if connection.begun.is_none() {
+            if connection.is_held_for_answers && !core.outputs.has_taken_answers(id) {
+                return Poll::Pending;
+            }
+            if core.outputs.connections[id].is_held() {
+                return Poll::Pending;
+            }
+        }
+        if let Stream::Wrapped(stream) = &mut input.stream
+            && core.outputs.connections[id].stage == Stage::Connected
+        {
+            stream.let_in();
+        }
+        let mut read = std::mem::take(&mut core.buffers.read);
+        let taken = take_in(core, cx, id, input, &mut read);
+        let frames = input.stream.take_frames();
+        core.work.add(frames.count * FRAME);
+        let processed = match taken {
+            Poll::Pending => {
+                core.buffers.read = read;
+                core.outputs.note_unfinished(id, input.held_bytes(), core.now_ms);
+                core.bound_sum();
+                return if frames.may_have_more { Poll::Ready(Turned::Over) } else { Poll::Pending };
+            }
+            Poll::Ready(Err(why)) => {
+                core.outputs.close(id, why);
+                core.buffers.read = read;
+                return Poll::Ready(Turned::Closed);
+            }
+            Poll::Ready(Ok(have)) => {
+                if core.links.has_others() && !input.was_examined {
+                    local.take_inbox(core);
+                    core.outputs.connections[id].behind = core.backlog.queued;
+                }
+                carry_out(core, id, input, &read, have)
+            }
+        };
+        core.buffers.read = read;
+        core.outputs.note_unfinished(id, input.held_bytes(), core.now_ms);
+        core.end_turn();
+        match processed {
+            Processed::More { need } => input.need = need,
+            // Looked at again at once: the end of the turn may have written what it was held for.
+            Processed::Held | Processed::Behind => input.is_unexamined = true,
+            Processed::Over => {
+                input.is_unexamined = true;
+                is_over = true;
+            }
+            Processed::Closing => {}
+            Processed::Check(check) => {
+                input.is_unexamined = !input.leftover.is_empty();
+                return Poll::Ready(Turned::Check(check));
+            }
+        }
+        if let Stream::Wrapped(_) = input.stream {
+            write_waiting(core, cx, id, &mut input.stream);
+        }
+        if is_over || core.is_turn_over() {
+            break;
+        }
+    }
+    Poll::Ready(Turned::Over)
+}
+
+/// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in
+/// the scratch; `None`: it is all in `leftover`.
+fn take_in(
+    core: &mut Core,
+    cx: &mut Context<'_>,
+    id: ConnId,
+    input: &mut Input,
+    read: &mut [u8],
+) -> Poll<Result<Option<usize>, Closed>> {
+    input.was_examined = input.is_unexamined;
+    if std::mem::take(&mut input.is_unexamined) {
+        return Poll::Ready(Ok(None));
+    }
+    loop {
+        let Input { stream, leftover, need, .. } = input;
+        if leftover.len() > SMALL_LEFTOVER_BYTES_MAX {
+            // Where its beginning is, and no further: what is behind it is read into the scratch, and not copied.
+            // Room as it comes, not as it was announced.
+            leftover.reserve_exact(
+                need.saturating_sub(leftover.len()).clamp(1, leftover.len().max(GROWTH_BYTES)),
+            );
+            let polled = match stream {
+                Stream::Plain(socket) => pin!(socket.read_buf(leftover)).poll(cx),
+                Stream::Wrapped(stream) => pin!(stream.read_buf(leftover)).poll(cx),
+            };
+            let bytes = bytes_read(ready!(polled))?;
+            core.outputs.note_received(id, bytes, core.now_ms);
+            if leftover.len() >= *need {
+                return Poll::Ready(Ok(None));
+            }
+            continue;
+        }
+        let kept = leftover.len();
+        let mut buffer = ReadBuf::new(&mut read[kept..]);
+        let polled = match stream {
+            Stream::Plain(socket) => Pin::new(socket).poll_read(cx, &mut buffer),
+            Stream::Wrapped(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+        };
+        let bytes = bytes_read(ready!(polled).map(|()| buffer.filled().len()))?;
+        core.outputs.note_received(id, bytes, core.now_ms);
+        read[..kept].copy_from_slice(leftover);
+        if kept + bytes >= *need {
+            return Poll::Ready(Ok(Some(kept + bytes)));
+        }
+        // A long payload has begun: it gathers in its own buffer.
+        if leftover.capacity() == 0 {
+            *leftover = core.buffers.take_leftover();
+        }
+        leftover.extend_from_slice(&read[kept..kept + bytes]);
+    }
+}
+
+fn bytes_read(read: io::Result<usize>) -> Result<usize, Closed> {
+    match read {
+        Ok(0) => Err(Closed::ClientClosed),
+        Ok(bytes) => Ok(bytes),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Closed::ClientClosed),
+        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Err(Closed::MaximumControlLine),
+        Err(_) => Err(Closed::ReadError),
+    }
+}
+
+/// Carries out what is whole, and keeps the rest.
+fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: Option<usize>) -> Processed {
+    if let Some(have) = have {
+        let (done, processed) = process(core, id, &read[..have]);
+        let rest = &read[done..have];
+        if done > 0 && !rest.is_empty() {
+            core.outputs.note_operation(id, core.now_ms);
+        }
+        if rest.is_empty() {
+            core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
+        } else {
+            if input.leftover.capacity() == 0 {
+                input.leftover = core.buffers.take_leftover();
+            }
+            input.leftover.clear();
+            if let Processed::More { need } = processed {
+                input.leftover.reserve_exact(need.min(rest.len().max(GROWTH_BYTES)));
+            }
+            input.leftover.extend_from_slice(rest);
+        }
+        return processed;
+    }
+    let (done, processed) = process(core, id, &input.leftover);
+    if done > 0 {
+        core.outputs.note_operation(id, core.now_ms);
+    }
+    input.leftover.drain(..done);
+    if input.leftover.is_empty() {
+        core.buffers.give_back_leftover(std::mem::take(&mut input.leftover));
+    }
+    processed
+}
+
+/// What a client says, or a hub.
+fn process(core: &mut Core, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
+    if core.outputs.connections[id].hub.is_some() {
+        return core.process_hub(id, bytes);
+    }
+    core.process(id, bytes)
+}
+
+/// Ends a client whose subscriptions take memory that others need.
+fn give_way(core: &mut Core, cx: &Context<'_>, id: ConnId) {
+    if let Some(memory) = &core.outputs.connections[id].subscription_memory
+        && memory.poll_cut(cx).is_ready()
+    {
+        core.outputs.reject(id, Rejection::SubscriptionsExceeded);
+        core.outputs.close(id, Closed::SubscriptionMemory);
+    }
+}
+
+fn note_waker(connection: &mut Connection, cx: &Context<'_>) {
+    match &connection.waker {
+        Some(waker) if waker.will_wake(cx.waker()) => {}
+        _ => connection.waker = Some(cx.waker().clone()),
+    }
+}
+
+/// Writes what waits for the client, as far as it takes it, and sees to it that the task is woken when it takes more.
+fn write_waiting(core: &mut Core, cx: &mut Context<'_>, id: ConnId, stream: &mut Stream) {
+    let mut writes = 0;
+    let Outputs { connections, chunks, .. } = &mut core.outputs;
+    let connection = &mut *connections[id];
+    if let Stream::Wrapped(stream) = stream {
+        let was_blocked = connection.is_blocked;
+        writes += write_wrapped(connection, chunks, cx, &mut **stream);
+        if writes > 0 || !was_blocked {
+            connection.last_out_ms = core.now_ms;
+        }
+    }
+    while connection.is_blocked {
+        let Writer::Socket(socket) = &connection.writer else { break };
+        match socket.as_ref().poll_write_ready(cx) {
+            Poll::Pending => break,
+            Poll::Ready(_) => {
+                connection.is_blocked = false;
+                connection.last_out_ms = core.now_ms;
+                writes += connection.flush_socket(chunks);
+            }
+        }
+    }
+    if writes > 0 {
+        core.counters.add(Counter::Writes, writes);
+        core.outputs.relieve(id, &mut core.links);
+    }
+}
+
+fn write_wrapped(
+    connection: &mut Connection,
+    chunks: &mut crate::delivery::outbox::Chunks,
+    cx: &mut Context<'_>,
+    stream: &mut dyn Duplex,
+) -> u64 {
+    let mut writes = 0;
+    let mut stream = Pin::new(stream);
+    loop {
+        let polled = if connection.outbox.is_empty() {
+            stream.as_mut().poll_flush(cx).map_ok(|()| 0)
+        } else {
+            stream.as_mut().poll_write(cx, connection.outbox.front())
+        };
+        match polled {
+            Poll::Pending => {
+                connection.is_blocked = !connection.outbox.is_empty();
+                return writes;
+            }
+            Poll::Ready(Ok(0)) if connection.outbox.is_empty() => {
+                connection.is_blocked = false;
+                return writes;
+            }
+            Poll::Ready(Ok(bytes)) => {
+                writes += 1;
+                connection.outbox.written(chunks, bytes);
+            }
+            Poll::Ready(Err(_)) => {
+                connection.closing.get_or_insert(Closed::WriteError);
+                connection.outbox.clear(chunks);
+                return writes;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Takes a client into the books and gives it INFO.
+    pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
+        let Arrival { cid, address, transport, nonce, certificate } = arrival;
+        let identities = &self.settings.identities;
+        let is_required = identities.is_required();
+        // As in nats-server, a client may do without CONNECT where somebody stands for it.
+        let may_begin_without = identities.may_begin_without(transport.websocket) && certificate.is_none();
+        let root = self.subjects.root_of(0);
+        let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
+        connection.client =
+            ClientKey::of_connection(address.ip(), cid, &self.settings.config.shared_networks);
+        connection.transport = transport;
+        connection.nonce = nonce;
+        connection.certificate = certificate;
+        if !may_begin_without {
+            connection.stage = Stage::CredentialsNeeded;
+        }
+        let id = self.outputs.connections.insert(Box::new(connection));
+        self.balance.opened(self.index);
+        self.outputs.rounds.stir();
+        self.counters.add(Counter::Connections, 1);
+        if !is_required
+            && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")
+        {
+            // Who says nothing is whoever `no_auth_user` names, or nobody in particular.
+            self.checked(id, Ok(identity));
+            self.outputs.connections[id].stage = Stage::Fresh;
+        }
+        if !was_informed {
+            let info = self.shared.info(
+                &self.settings,
+                &(&*self.outputs.connections[id]).into(),
+                false,
+                self.is_lame,
+            );
+            self.outputs.say(id, &info);
+        }
+        id
+    }
+
+    /// Ends subscriptions of a client that has left, as long as the turn's work allows; whether there are no more.
+    pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
+        let sids = &self.outputs.connections[id].sids;
+        // The table is gone through from its beginning each time, where most are gone.
+        self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
+        let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
+        for sub in ending {
+            if self.links.is_full_for_words() || !self.end_subscription(id, sub) {
+                return false;
+            }
+        }
+        self.outputs.connections[id].sids.is_empty()
+    }
+
+    /// Takes a client, or a hub, out of the books; why it was closed.
+    fn leave(&mut self, id: ConnId) -> Closed {
+        let Self { outputs, links, .. } = self;
+        outputs.release_all(id, links);
+        let Some(mut connection) = outputs.connections.remove(id) else { return Closed::ClientClosed };
+        let why = connection.closing.unwrap_or(Closed::ClientClosed);
+        if let Some(counter) = Counter::of_closed(why) {
+            self.count(counter);
+        }
+        if let Some(hub) = connection.hub {
+            self.lose_hub(hub, &mut connection);
+            return why;
+        }
+        self.tell_disconnected(&connection, why);
+        let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
+        snapshot.closed = Some((clock::now_system(), why));
+        if connection.is_in_account {
+            self.shared.leave_account(connection.account);
+        }
+        connection.outbox.clear(&mut self.outputs.chunks);
+        self.outputs.unfinished_bytes -= connection.unfinished_bytes;
+        if self.closed.len() == CLOSED_KEPT_MAX {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(snapshot);
+        tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
+        self.balance.closed(self.index);
+        // Somebody looks whether what it needed can be given back.
+        self.outputs.rounds.stir();
+        self.counters.sub(Counter::Connections, 1);
+        why
+    }
+}

@@ -1,0 +1,631 @@
+//! What a client's operations do, one after the other.
+
+use std::rc::Rc;
+
+use wire::nats::{
+    Progress,
+    client::{self, ClientOp, Publish},
+    rejection::Rejection,
+    subject, write,
+};
+
+use crate::{
+    accounts::{
+        identity::{AccountId, Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
+        imports::{NoRoomAbroad, UnderWay},
+    },
+    client::{
+        connection::{ConnId, ConnectOptions, Stage, Told},
+        protocol_log,
+    },
+    counters::Counter,
+    delivery::{
+        publish::Run,
+        work::{self, SUBSCRIBE, TOKENS_MAX, WALKS},
+    },
+    mesh::core::{Core, SUBSCRIPTION_MEMORY},
+    monitor::system,
+    routing::{
+        subjects::Wish,
+        trie::{SubId, tokens_of},
+    },
+};
+
+/// What the operations of a read came to.
+#[derive(Debug)]
+pub(crate) enum Processed {
+    /// All whole ones are done. The next is at least so long.
+    More { need: usize },
+    /// The connection is to be closed.
+    Closing,
+    /// A password is to be checked before anything else is done.
+    Check(SlowCheck),
+    /// Somebody holds this producer back, or it does not take its answers.
+    Held,
+    /// The turn's work is done.
+    Over,
+    /// What other cores had sent before is to be delivered first.
+    Behind,
+}
+
+/// The queue group of nats-server's own subscriptions, which no client may join there.
+const SYSTEM_QUEUE: &[u8] = b"_sys_";
+
+/// Messages handed on in one go; then the producer may have been told to pause.
+pub(crate) const RUN_BYTES_MAX: usize = 128 * 1024;
+/// The same where an answer is wanted: if nobody is there, the server answers each of them, and at much greater length.
+const REQUESTS_BYTES_MAX: usize = 8 * 1024;
+
+impl Core {
+    /// Carries out the operations at the beginning of `bytes`; how many bytes of them are done.
+    pub(crate) fn process(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
+        let mut at = 0;
+        loop {
+            let connection = &self.outputs.connections[id];
+            if connection.closing.is_some() {
+                return (at, Processed::Closing);
+            }
+            if (connection.under_way.is_some() || self.subjects.a_finished().is_some())
+                && !self.finish_under_way(id)
+            {
+                return (at, Processed::Over);
+            }
+            let connection = &self.outputs.connections[id];
+            let rest = &bytes[at..];
+            if connection.stage == Stage::CredentialsNeeded
+                && !matches!(rest.first(), None | Some(b'C' | b'c'))
+            {
+                self.outputs.reject(id, Rejection::AuthorizationViolation);
+                return (at, Processed::Closing);
+            }
+            let limits = &self.settings.config.limits;
+            let limits = client::Limits {
+                control_line_bytes_max: limits.max_control_line,
+                payload_bytes_max: limits.max_payload.min(connection.payload_max),
+                headers: connection.headers,
+            };
+            match client::parse(rest, &limits) {
+                Ok(Progress::Complete(ClientOp::Publish(publish), taken)) => {
+                    if let Some(waits) = self.must_wait_to_publish(id) {
+                        return (at, waits);
+                    }
+                    self.work.add(1);
+                    match self.take_messages(id, &publish, &bytes[at..]) {
+                        Some(more) => at += taken + more,
+                        None => return (at, Processed::Over),
+                    }
+                    if self.outputs.connections[id].is_held() {
+                        return (at, Processed::Held);
+                    }
+                }
+                Ok(Progress::Complete(op, taken)) => {
+                    // What is asked is answered when all is delivered that came before the question.
+                    if self.backlog.done < self.outputs.connections[id].behind {
+                        self.wait_for_inbox(id);
+                        return (at, Processed::Behind);
+                    }
+                    if self.work.lacks(steps_at_most(&op)) {
+                        return (at, Processed::Over);
+                    }
+                    // As in nats-server another CONNECT begins anew, without the subscriptions of before.
+                    if let ClientOp::Connect { .. } = op
+                        && self.outputs.connections[id].stage == Stage::Connected
+                        && !self.end_some(id)
+                    {
+                        return (at, Processed::Over);
+                    }
+                    at += taken;
+                    self.work.add(price(&op));
+                    if let Some(check) = self.carry_out(id, op) {
+                        return (at, Processed::Check(check));
+                    }
+                    if self.outputs.connections[id].is_held() {
+                        return (at, Processed::Held);
+                    }
+                }
+                Ok(Progress::NeedMore(need)) => return (at, Processed::More { need }),
+                Err(rejection) => {
+                    self.outputs.reject(id, rejection);
+                    return (at, Processed::Closing);
+                }
+            }
+            if self.is_turn_over() {
+                return (at, Processed::Over);
+            }
+        }
+    }
+
+    /// The reason for which a message may not be taken now: what other cores had said of their subscriptions when its
+    /// bytes came is not applied yet, so that some of them would not get it; or too much is under way to another core. A
+    /// message that is under way comes to its end. Words of cores that came later are not waited for: clients that
+    /// subscribe without an end would keep everybody else from publishing.
+    #[inline]
+    fn must_wait_to_publish(&mut self, id: ConnId) -> Option<Processed> {
+        if self.backlog.unheard == 0 && !self.links.is_overfull() {
+            return None;
+        }
+        self.must_wait_for_cores(id)
+    }
+
+    #[cold]
+    fn must_wait_for_cores(&mut self, id: ConnId) -> Option<Processed> {
+        if self.outputs.connections[id].begun.is_some() {
+            return None;
+        }
+        if self.backlog.heard() < self.outputs.connections[id].behind {
+            self.wait_for_inbox(id);
+            return Some(Processed::Behind);
+        }
+        if !self.links.is_overfull() {
+            return None;
+        }
+        if self.outputs.wait_for_core(id) {
+            self.links.pause(id);
+        }
+        Some(Processed::Held)
+    }
+
+    fn wait_for_inbox(&mut self, id: ConnId) {
+        self.outputs.connections[id].waits_for_inbox = true;
+        self.backlog.waiting.push(id);
+    }
+
+    /// Takes a message and those behind it that are like it; how many bytes those behind it take. None: they go on to be
+    /// handed out in another turn, and are not done with.
+    fn take_messages(&mut self, id: ConnId, first: &Publish<'_>, bytes: &[u8]) -> Option<usize> {
+        let begun = self.outputs.connections[id].begun.take();
+        if begun.is_none() {
+            self.connect_implied(id);
+        }
+        if first.tail().is_none() {
+            let mut rewritten = std::mem::take(&mut self.buffers.rewritten);
+            let usual = rewrite(first, &mut rewritten);
+            let is_done = self.publish(id, &Run { bytes: &rewritten, ..usual }, begun);
+            self.buffers.rewritten = rewritten;
+            return is_done.then_some(0);
+        }
+        let stride = first.whole.len();
+        let mut end = stride;
+        if let Some(begun) = &begun {
+            end = begun.run_bytes;
+        } else if !self.outputs.connections[id].verbose {
+            let connection = &self.outputs.connections[id];
+            let bytes_max = match first.reply.is_empty() {
+                // Each is counted by itself.
+                _ if connection.answers(first.subject, self.mappings.is_some()) => 0,
+                true => RUN_BYTES_MAX,
+                // Each is answered by itself, also by there being no room for it.
+                false if connection.deals => 0,
+                false => REQUESTS_BYTES_MAX,
+            };
+            while end < bytes_max && client::repeats(&bytes[end..], first.line, first.body.len()).is_some() {
+                end += stride;
+            }
+        }
+        let is_done = self.publish(id, &Run::new(first, &bytes[..end]), begun);
+        is_done.then_some(end - stride)
+    }
+
+    fn carry_out(&mut self, id: ConnId, op: ClientOp<'_>) -> Option<SlowCheck> {
+        if protocol_log::is_wanted() {
+            protocol_log::operation(self.outputs.connections[id].cid, &op);
+        }
+        if !matches!(op, ClientOp::Connect { .. }) {
+            self.connect_implied(id);
+        }
+        match op {
+            ClientOp::Ping => self.pong(id),
+            ClientOp::Pong => self.take_pong(id),
+            ClientOp::Subscribe { subject, queue, sid } => self.subscribe(id, subject, queue, sid),
+            ClientOp::Unsubscribe { sid, max } => {
+                self.say_ok(id);
+                self.unsubscribe(id, sid, max.unwrap_or(0));
+            }
+            ClientOp::Connect { options } => return self.connect(id, options),
+            ClientOp::Ignored | ClientOp::Publish(_) => {}
+        }
+        None
+    }
+
+    /// Somebody is there.
+    pub(crate) fn take_pong(&mut self, id: ConnId) {
+        let now_ms = self.now_ms;
+        let connection = &mut self.outputs.connections[id];
+        connection.pings_out = 0;
+        if connection.ping_sent_ms > 0 {
+            connection.rtt_ms = u32::try_from(now_ms.saturating_sub(connection.ping_sent_ms)).ok();
+        }
+    }
+
+    pub(crate) fn say_ok(&mut self, id: ConnId) {
+        if self.outputs.connections[id].verbose {
+            self.outputs.say(id, b"+OK\r\n");
+        }
+    }
+
+    fn pong(&mut self, id: ConnId) {
+        self.outputs.say(id, b"PONG\r\n");
+        let connection = &mut *self.outputs.connections[id];
+        if std::mem::take(&mut connection.wants_second_info) {
+            let info = self.shared.info(&self.settings, &(&*connection).into(), true, self.is_lame);
+            self.outputs.say(id, &info);
+        }
+    }
+
+    /// A client may do without CONNECT where no credentials are needed; it then has the defaults, and is who says
+    /// nothing.
+    fn connect_implied(&mut self, id: ConnId) {
+        if self.outputs.connections[id].stage == Stage::Fresh {
+            self.outputs.connections[id].stage = Stage::Connected;
+            if let Check::Done(checked) = self.settings.identities.check(&Credentials::default(), b"") {
+                self.checked(id, checked);
+                self.tell_connected(id);
+            }
+        }
+    }
+
+    fn connect(&mut self, id: ConnId, json: &[u8]) -> Option<SlowCheck> {
+        let Ok(Some(options)) = read_options(json) else {
+            self.outputs.reject(id, Rejection::Malformed("CONNECT takes a JSON object"));
+            return None;
+        };
+        let was_in = self.outputs.connections[id].stage == Stage::Connected;
+        let connection = &mut self.outputs.connections[id];
+        // Before the first CONNECT these are nats-server's defaults.
+        connection.verbose = options.verbose.unwrap_or(connection.verbose);
+        connection.pedantic = options.pedantic.unwrap_or(connection.pedantic);
+        connection.echo = options.echo.unwrap_or(connection.echo);
+        connection.headers = options.headers.unwrap_or(connection.headers) && self.settings.config.headers;
+        connection.no_responders = options.no_responders.unwrap_or(connection.no_responders);
+        if let Some(protocol) = options.protocol {
+            connection.takes_info = protocol == 1;
+            connection.wants_second_info = protocol == 1;
+        }
+        let before = connection.told.take().unwrap_or_default();
+        let text = |text: &Option<String>, before: Box<str>| text.as_deref().map_or(before, Into::into);
+        connection.told = Some(Box::new(Told {
+            name: text(&options.name, before.name),
+            lang: text(&options.lang, before.lang),
+            version: text(&options.version, before.version),
+        }));
+        let credentials = Credentials {
+            user: options.user.as_deref(),
+            pass: options.pass.as_deref(),
+            auth_token: options.auth_token.as_deref(),
+            nkey: options.nkey.as_deref(),
+            sig: options.sig.as_deref(),
+            jwt: options.jwt.as_deref(),
+            websocket: connection.transport.websocket,
+            certificate: connection.certificate.as_deref(),
+        };
+        // Another CONNECT that names nobody is of whom the first one named.
+        if !was_in || !credentials.is_empty() {
+            let nonce = connection.nonce.clone().unwrap_or_default();
+            match self.settings.identities.check(&credentials, nonce.as_bytes()) {
+                Check::Done(checked) => self.checked(id, checked),
+                Check::Slow(check) => {
+                    self.outputs.connections[id].stage = Stage::Checking;
+                    self.refuse_versions(id, &options);
+                    return Some(check);
+                }
+            }
+        }
+        if self.outputs.connections[id].closing.is_none() && !self.refuse_versions(id, &options) {
+            if !was_in {
+                self.tell_connected(id);
+            }
+            self.say_ok(id);
+        }
+        None
+    }
+
+    fn refuse_versions(&mut self, id: ConnId, options: &ConnectOptions) -> bool {
+        if !(0..=1).contains(&options.protocol.unwrap_or(0)) {
+            self.outputs.reject(id, Rejection::ProtocolVersion);
+        } else if self.outputs.connections[id].no_responders && !self.outputs.connections[id].headers {
+            self.outputs.reject(id, Rejection::NoRespondersNeedHeaders);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// A slow check has ended.
+    pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
+        // There may have been a reload meanwhile.
+        let identities = &self.settings.identities;
+        let checked = checked.and_then(|identity| identities.again(&identity).ok_or(Refused::Wrong));
+        self.checked(id, checked);
+        if self.outputs.connections[id].closing.is_none() {
+            self.tell_connected(id);
+            self.say_ok(id);
+        }
+    }
+
+    /// The credentials were looked at.
+    pub(crate) fn checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
+        match checked {
+            Ok(identity) => {
+                let root = self.subjects.root_of(identity.account.0);
+                let replies_bytes = Rc::clone(&self.outputs.replies_bytes);
+                if !self.enter_account(id, identity.account) {
+                    self.outputs.reject(id, Rejection::AccountConnectionsExceeded);
+                    return;
+                }
+                let connection = &mut self.outputs.connections[id];
+                connection.stage = Stage::Connected;
+                connection.root = root;
+                connection.account = identity.account.0;
+                connection.deals = self.subjects.abroad.deals(identity.account.0);
+                connection.permissions.clone_from(&identity.permissions);
+                connection.replies = identity
+                    .permissions
+                    .as_ref()
+                    .and_then(|permissions| permissions.responses)
+                    .map(|responses| Box::new(Replies::counted(responses, Rc::clone(&replies_bytes))));
+                connection.identity = Some(Box::new(identity));
+            }
+            Err(refused) => {
+                let connection = &self.outputs.connections[id];
+                tracing::info!(cid = connection.cid, address = %connection.address, %refused, "a client is not let in");
+                self.outputs.reject(id, Rejection::AuthorizationViolation);
+            }
+        }
+    }
+
+    /// Counts a client to its account; whether the account may have one more.
+    fn enter_account(&mut self, id: ConnId, account: AccountId) -> bool {
+        let connection = &mut self.outputs.connections[id];
+        let was_in = std::mem::take(&mut connection.is_in_account).then_some(connection.account);
+        if let Some(before) = was_in {
+            self.shared.leave_account(before);
+        }
+        let limits = self.settings.identities.limits(account);
+        connection.is_in_account = self.shared.enter_account(account.0, limits.max_connections);
+        connection.take_limits(limits);
+        connection.is_in_account
+    }
+
+    fn subscribe(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
+        let connection = &self.outputs.connections[id];
+        // nats-server looks at the rights first.
+        let mut is_filtered = false;
+        if let Some(permissions) = &connection.permissions {
+            match permissions.may_subscribe(pattern, queue) {
+                Subscribing::Whole => {}
+                Subscribing::Filtered => is_filtered = true,
+                Subscribing::Denied => {
+                    self.count(Counter::PermissionsDenied);
+                    self.outputs.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
+                    return;
+                }
+            }
+        }
+        if queue == Some(SYSTEM_QUEUE) {
+            self.count(Counter::PermissionsDenied);
+            self.outputs.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
+            return;
+        }
+        if !subject::is_valid_pattern(pattern) {
+            self.outputs.reject(id, Rejection::InvalidSubject);
+            return;
+        }
+        let max = self.settings.config.limits.max_subscriptions;
+        let max = if max > 0 { max } else { usize::MAX };
+        if connection.sids.len() >= max.min(connection.subscriptions_max) {
+            self.count(Counter::SubscriptionsRefused);
+            self.outputs.reject(id, Rejection::SubscriptionsExceeded);
+            return;
+        }
+        // Of two with one sid, the first one stays.
+        if self.subjects.find(connection, sid).is_some() {
+            self.say_ok(id);
+            return;
+        }
+        if !self.may_remember(id, pattern, queue, sid) {
+            self.count(Counter::SubscriptionMemoryRefused);
+            self.outputs.reject(id, Rejection::SubscriptionsExceeded);
+            return;
+        }
+        self.say_ok(id);
+        let Self { subjects, outputs, links, .. } = self;
+        let connection = &mut *outputs.connections[id];
+        let sub = subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
+        self.work.pay(subjects.trie.take_steps());
+        if connection.account == AccountId::SYSTEM.0 {
+            // Where there is no room, a question is under way, behind which this is seen to.
+            _ = self.system.try_send(system::Told::Subscribed);
+        }
+        if subjects.abroad.has_streams(connection.account) {
+            connection.under_way = Some(Box::new(UnderWay::Following { sub, next: 0 }));
+            self.go_on_under_way(id);
+        }
+        self.pause_if_full(id);
+    }
+
+    /// Whether the memory for one subscription more is there.
+    fn may_remember(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> bool {
+        if tokens_of(pattern) > TOKENS_MAX {
+            return false;
+        }
+        let bytes = self.subjects.bytes_of(pattern, queue, sid);
+        let connection = &mut *self.outputs.connections[id];
+        let at_most = self.settings.config.limits.max_subscription_memory / CONNECTION_PART;
+        match &mut connection.subscription_memory {
+            Some(memory) => {
+                let bytes = memory.amount() + bytes;
+                bytes <= at_most && memory.resize(bytes).is_ok()
+            }
+            None => {
+                let charge = self.accounts.charge(connection.client, SUBSCRIPTION_MEMORY, bytes);
+                connection.subscription_memory = charge.ok();
+                // Its task hears of it when others need the memory.
+                connection.wake();
+                connection.subscription_memory.is_some()
+            }
+        }
+    }
+
+    /// Ends what has had its last message, and goes on with the client's subscription that is under way; whether that was
+    /// all before the turn's work was done.
+    #[cold]
+    fn finish_under_way(&mut self, id: ConnId) -> bool {
+        self.end_finished();
+        self.subjects.a_finished().is_none() && self.go_on_under_way(id)
+    }
+
+    /// Follows a subscription into other accounts, or ends it there; whether that was all before the turn's work was done.
+    fn go_on_under_way(&mut self, id: ConnId) -> bool {
+        let connection = &mut *self.outputs.connections[id];
+        match connection.under_way.as_deref_mut() {
+            None => true,
+            Some(UnderWay::Following { sub, next }) => {
+                let (sub, memory) = (*sub, &mut connection.subscription_memory);
+                let paying = (&mut self.work, &mut self.links);
+                match self.subjects.follow_some(sub, connection.account, next, memory, paying) {
+                    Ok(is_all) => {
+                        if is_all {
+                            connection.under_way = None;
+                        }
+                        is_all
+                    }
+                    Err(NoRoomAbroad) => {
+                        connection.under_way = Some(Box::new(UnderWay::Ending { sub }));
+                        self.count(Counter::ImportedSubscriptionsRefused);
+                        self.outputs.reject(id, Rejection::SubscriptionsExceeded);
+                        self.end_subscription(id, sub)
+                    }
+                }
+            }
+            Some(UnderWay::Ending { sub }) => {
+                let sub = *sub;
+                self.end_subscription(id, sub)
+            }
+        }
+    }
+
+    /// Ends a subscription here and in other accounts; whether that was all before the turn's work was done.
+    pub(crate) fn end_subscription(&mut self, id: ConnId, sub: SubId) -> bool {
+        let Self { subjects, outputs, links, work, .. } = self;
+        let connection = &mut *outputs.connections[id];
+        if !subjects.unfollow_some(sub, &mut connection.subscription_memory, (work, links))
+            || work.lacks(WALKS)
+        {
+            return false;
+        }
+        subjects.unsubscribe(sub, connection, links);
+        work.pay(SUBSCRIBE + subjects.trie.take_steps());
+        true
+    }
+
+    /// What other cores are told of subscriptions is bounded like messages: whoever makes us tell too much waits.
+    pub(crate) fn pause_if_full(&mut self, id: ConnId) {
+        if self.links.has_others() && self.links.is_full_for_words() && self.outputs.wait_for_core(id) {
+            self.links.pause_subscriber(id);
+        }
+    }
+
+    fn unsubscribe(&mut self, id: ConnId, sid: &[u8], max: u64) {
+        let connection = &mut self.outputs.connections[id];
+        let Some(sub) = self.subjects.find(connection, sid) else { return };
+        if self.subjects.end_after(sub, max) {
+            connection.under_way = Some(Box::new(UnderWay::Ending { sub }));
+            self.go_on_under_way(id);
+        }
+        self.pause_if_full(id);
+    }
+}
+
+/// A connection's subscriptions may take this part of `max_subscription_memory`.
+const CONNECTION_PART: usize = 2;
+
+/// What an operation may take that is begun: it is not, if less is left of the turn.
+fn steps_at_most(op: &ClientOp<'_>) -> u64 {
+    match op {
+        ClientOp::Subscribe { subject, .. } => (3 * tokens_of(subject) as u64).min(WALKS) + 2,
+        ClientOp::Unsubscribe { .. } => WALKS + 2 * SUBSCRIBE,
+        _ => 0,
+    }
+}
+
+/// What an operation other than a message costs.
+fn price(op: &ClientOp<'_>) -> u64 {
+    match op {
+        ClientOp::Connect { .. } => work::CONNECT,
+        ClientOp::Subscribe { .. } | ClientOp::Unsubscribe { .. } => work::SUBSCRIBE,
+        ClientOp::Ping | ClientOp::Pong | ClientOp::Ignored | ClientOp::Publish(_) => 1,
+    }
+}
+
+/// Parses CONNECT's JSON. `null` has all defaults, as with nats-server; `Ok(None)`: it is no object.
+pub(crate) fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOptions>> {
+    if json.trim_ascii().starts_with(b"[") {
+        // serde would take an array for the fields in their order.
+        return Ok(None);
+    }
+    let Some(Folded(fields)) = serde_json::from_slice::<Option<Folded>>(json)? else {
+        return Ok(Some(ConnectOptions::default()));
+    };
+    serde_json::from_value(serde_json::Value::Object(fields)).map(Some)
+}
+
+/// An object as Go's encoding/json reads one into a struct: names without regard to case, the last of a name counts, and
+/// `null` says nothing.
+struct Folded(serde_json::Map<String, serde_json::Value>);
+
+impl<'de> serde::Deserialize<'de> for Folded {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> serde::de::Visitor<'de> for Fields {
+            type Value = Folded;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut from: A) -> Result<Folded, A::Error> {
+                let mut fields = serde_json::Map::new();
+                while let Some((name, value)) = from.next_entry::<String, serde_json::Value>()? {
+                    if !value.is_null() {
+                        fields.insert(name.to_lowercase(), value);
+                    }
+                }
+                Ok(Folded(fields))
+            }
+        }
+        from.deserialize_map(Fields)
+    }
+}
+
+/// Puts a message into its usual form: single spaces, CR LF.
+fn rewrite<'a>(publish: &Publish<'a>, into: &mut Vec<u8>) -> Run<'a> {
+    into.clear();
+    let verb: &[u8] = if publish.header_bytes.is_some() { b"HPUB " } else { b"PUB " };
+    into.extend_from_slice(verb);
+    into.extend_from_slice(publish.subject);
+    if !publish.reply.is_empty() {
+        into.push(b' ');
+        into.extend_from_slice(publish.reply);
+    }
+    into.push(b' ');
+    if let Some(header_bytes) = publish.header_bytes {
+        write::number(into, header_bytes);
+        into.push(b' ');
+        write::number(into, publish.body.len());
+    } else {
+        into.extend_from_slice(publish.sizes);
+    }
+    into.extend_from_slice(b"\r\n");
+    into.extend_from_slice(publish.body);
+    into.extend_from_slice(b"\r\n");
+    Run {
+        bytes: &[],
+        stride: into.len(),
+        tail_at: verb.len() + publish.subject.len(),
+        body_bytes: publish.body.len(),
+        header_bytes: publish.header_bytes,
+        subject: publish.subject,
+        shown: None,
+        reply: publish.reply,
+    }
+}

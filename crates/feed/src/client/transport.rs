@@ -1,0 +1,237 @@
+//! TLS and WebSocket around a client's socket.
+//!
+//! ```text
+//!   nats://  socket ─────────────────────────────────────────────▶ serve (written by whoever has something)
+//!   tls://   socket ─ INFO ─ handshake ─▶ TlsStream ─────────────▶ serve (written by its own task)
+//!   ws://    socket ─ upgrade ─▶ WebStream ──────────────────────▶ serve
+//!   wss://   socket ─ handshake ─ upgrade ─▶ WebStream<TlsStream> ▶ serve
+//! ```
+//!
+//! A handshake has `auth_timeout`, and a core has so many under way at most (`handshakes`).
+
+use std::{fmt, io, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+
+use engine::tls::{self, TlsAcceptor, TlsError};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
+
+use crate::{
+    accounts::identity::certificate::{self, Names},
+    client::{
+        connection::Writer,
+        handshakes::Handshake,
+        serve::{Arrival, Stream, serve},
+        websocket,
+    },
+    config::{Config, HandshakeFirst, Tls},
+    counters::Counter,
+    mesh::{
+        core::{Core, Local, Settings},
+        shared::Reader,
+    },
+};
+
+/// What is needed to accept TLS on each listener.
+#[derive(Default)]
+pub(crate) struct Acceptors {
+    nats: Option<TlsAcceptor>,
+    web: Option<TlsAcceptor>,
+}
+
+impl Acceptors {
+    /// Returns whether a listener has TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.nats.is_some() || self.web.is_some()
+    }
+}
+
+impl fmt::Debug for Acceptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acceptors")
+            .field("nats", &self.nats.is_some())
+            .field("web", &self.web.is_some())
+            .finish()
+    }
+}
+
+impl Acceptors {
+    /// Reads the files.
+    pub(crate) fn build(config: &Config) -> Result<Self, TlsError> {
+        let web_tls = config.websocket.as_ref().and_then(|web| web.tls.as_ref());
+        Ok(Self {
+            nats: config.tls.as_ref().map(acceptor).transpose()?,
+            web: web_tls.map(acceptor).transpose()?,
+        })
+    }
+}
+
+fn acceptor(tls: &Tls) -> Result<TlsAcceptor, TlsError> {
+    let clients = match (tls.verify, &tls.ca_file) {
+        (false, _) => None,
+        (true, Some(file)) => Some(file.as_path()),
+        (true, None) => return Err(TlsError::NoAuthority),
+    };
+    tls::acceptor(&tls.shown, &[], clients)
+}
+
+/// Does what comes before a client's first operation, then serves it.
+pub(crate) fn shake_hands(local: &Rc<Local>, core: &mut Core, socket: TcpStream, arrival: Arrival) {
+    let handshake = core.begin_handshake(arrival.address.ip());
+    let local = Rc::clone(local);
+    let settings = Arc::clone(&core.settings);
+    let config = &settings.config;
+    let tls = if arrival.transport.websocket {
+        config.websocket.as_ref().and_then(|web| web.tls.as_ref())
+    } else {
+        config.tls.as_ref()
+    };
+    let at_most = tls.and_then(|tls| tls.timeout).unwrap_or(config.limits.auth_timeout);
+    let ldm = core.is_lame;
+    tokio::task::spawn_local(async move {
+        let shaken = tokio::select! {
+            biased;
+            shaken = tokio::time::timeout(at_most, prepare(&local, &settings, socket, arrival, ldm)) => shaken.ok(),
+            () = handshake.cut() => None,
+        };
+        local.core.borrow_mut().handshakes.end(&handshake);
+        match shaken {
+            Some(Ok(Ready { stream, writer, arrival, was_informed })) => {
+                serve(local, stream, writer, arrival, was_informed).await;
+            }
+            failed => {
+                if let Some(Err(error)) = failed {
+                    tracing::debug!(%error, "a handshake failed");
+                }
+                local.core.borrow().count(Counter::HandshakesFailed);
+            }
+        }
+    });
+}
+
+impl Core {
+    /// Begins what comes before a client's first operation. Another handshake may end for it.
+    pub(crate) fn begin_handshake(&mut self, address: IpAddr) -> Handshake {
+        let (handshake, has_displaced) =
+            self.handshakes.begin(address, &self.settings.config.shared_networks);
+        if has_displaced {
+            self.count(Counter::HandshakesDisplaced);
+        }
+        handshake
+    }
+}
+
+/// A client that can be served.
+struct Ready {
+    stream: Stream,
+    writer: Writer,
+    arrival: Arrival,
+    was_informed: bool,
+}
+
+impl Ready {
+    fn wrapped(stream: Stream, arrival: Arrival, was_informed: bool) -> Self {
+        Self { stream, writer: Writer::Task, arrival, was_informed }
+    }
+}
+
+async fn prepare(
+    local: &Rc<Local>,
+    settings: &Settings,
+    mut socket: TcpStream,
+    mut arrival: Arrival,
+    ldm: bool,
+) -> io::Result<Ready> {
+    if arrival.transport.websocket {
+        let Some(web) = &settings.config.websocket else { return Err(io::ErrorKind::Unsupported.into()) };
+        let stream: Stream = match &settings.acceptors.web {
+            None => upgrade(socket, web, settings).await?,
+            Some(acceptor) => {
+                let stream = acceptor.accept(socket).await?;
+                arrival.transport.tls = Some(what_was_agreed(&stream));
+                arrival.certificate = web.tls.as_ref().and_then(|tls| names_of_client(tls, &stream));
+                upgrade(stream, web, settings).await?
+            }
+        };
+        return Ok(Ready::wrapped(stream, arrival, false));
+    }
+    let (Some(acceptor), Some(tls)) = (&settings.acceptors.nats, &settings.config.tls) else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let is_tls_first = match tls.handshake_first {
+        HandshakeFirst::No => false,
+        HandshakeFirst::Yes => true,
+        HandshakeFirst::After(wait) => begins_with_tls(&socket, wait).await?,
+    };
+    if !is_tls_first {
+        let reader = Reader {
+            cid: arrival.cid,
+            address: arrival.address,
+            transport: arrival.transport,
+            nonce: arrival.nonce.as_deref(),
+        };
+        let info = local.core.borrow().shared.info(settings, &reader, false, ldm);
+        socket.write_all(&info).await?;
+    }
+    if tls.optional && !is_tls_first {
+        // A client that says nothing for so long waits for nothing either.
+        let wait = tls.timeout.unwrap_or(settings.config.limits.auth_timeout) / 2;
+        if !begins_with_tls(&socket, wait).await? {
+            let (read, write) = socket.into_split();
+            let (stream, writer) = (Stream::Plain(read), Writer::Socket(write));
+            return Ok(Ready { stream, writer, arrival, was_informed: true });
+        }
+    }
+    let stream = acceptor.accept(socket).await?;
+    arrival.transport.tls = Some(what_was_agreed(&stream));
+    arrival.certificate = names_of_client(tls, &stream);
+    Ok(Ready::wrapped(Stream::Wrapped(Box::new(stream)), arrival, !is_tls_first))
+}
+
+/// Whether the client begins TLS by itself within a time. One that waits for INFO says nothing, and one that begins with
+/// something else is answered as if it had waited.
+async fn begins_with_tls(socket: &TcpStream, wait: Duration) -> io::Result<bool> {
+    /// The type of a TLS record that holds a part of a handshake (RFC 8446 §5.1).
+    const HANDSHAKE: u8 = 22;
+    let mut first = [0];
+    match tokio::time::timeout(wait, socket.peek(&mut first)).await {
+        Ok(seen) => Ok(seen? == 1 && first[0] == HANDSHAKE),
+        Err(_) => Ok(false),
+    }
+}
+
+/// What the client's certificate calls it, if that is to say who it is. A certificate without any name is nobody's.
+fn names_of_client(tls: &Tls, stream: &TlsStream<TcpStream>) -> Option<Box<Names>> {
+    let (_, session) = stream.get_ref();
+    let first = session.peer_certificates().and_then(<[_]>::first);
+    tls.map.then(|| Box::new(first.and_then(|one| certificate::names_of(one)).unwrap_or_default()))
+}
+
+async fn upgrade<S>(stream: S, web: &crate::config::WebSocket, settings: &Settings) -> io::Result<Stream>
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let is_outside = settings.identities.is_required();
+    let limits = &settings.config.limits;
+    let stream = websocket::accept(stream, web, limits, is_outside).await?;
+    Ok(Stream::Wrapped(Box::new(stream)))
+}
+
+/// Version and cipher suite in the words of nats-server's `/connz`.
+fn what_was_agreed(stream: &TlsStream<TcpStream>) -> (&'static str, &'static str) {
+    what_was_agreed_by(stream.get_ref().1)
+}
+
+/// The same of either side.
+pub(crate) fn what_was_agreed_by(session: &rustls::CommonState) -> (&'static str, &'static str) {
+    let version = match session.protocol_version() {
+        Some(rustls::ProtocolVersion::TLSv1_3) => "1.3",
+        Some(rustls::ProtocolVersion::TLSv1_2) => "1.2",
+        _ => "",
+    };
+    let suite =
+        session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+    (version, suite.strip_prefix("TLS13_").unwrap_or(suite))
+}

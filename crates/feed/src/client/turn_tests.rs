@@ -1,0 +1,816 @@
+//! What one client asks for is done in turns of bounded work, whatever it asks: counted, on cores without sockets.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{collections::HashMap, net::SocketAddr, rc::Rc};
+
+use proptest::prelude::*;
+
+use crate::{
+    client::{
+        connection::{ConnId, Transport, Writer},
+        serve::Arrival,
+        session::Processed,
+    },
+    delivery::{hot_path_tests::cores, work::WORK_A_TURN},
+    mesh::core::{Core, Local},
+};
+
+const HELLO: &[u8] =
+    b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
+/// Steps that an operation may take when its turn is over.
+const UNPAID_MAX: u64 = 64;
+/// Parts of queue groups that a step may look at.
+const PARTS_A_STEP: u64 = 4;
+/// One step beyond: a subscriber's part of a run, or an operation.
+const WORK_BEYOND: u64 = WORK_A_TURN / 8;
+
+/// A client whose output nobody takes: what it was sent can be looked at.
+fn enter(core: &mut Core) -> ConnId {
+    let arrival = Arrival::new(core, SocketAddr::from(([127, 0, 0, 1], 1)), Transport::default());
+    let id = core.enter(arrival, Writer::Task, true);
+    say(core, id, HELLO);
+    id
+}
+
+/// Does all that a client says, in as many turns as it takes; how many those were. `between`: what others do meanwhile.
+fn say_and(core: &mut Core, id: ConnId, bytes: &[u8], mut between: impl FnMut(&mut Core)) -> usize {
+    let (mut at, mut turns) = (0, 0);
+    loop {
+        core.begin_turn();
+        core.subjects.trie.take_parts_visited();
+        let (done, processed) = core.process(id, &bytes[at..]);
+        at += done;
+        turns += 1;
+        let (parts, steps) = (core.subjects.trie.take_parts_visited(), core.work.done());
+        assert!(parts <= PARTS_A_STEP * steps + UNPAID_MAX, "{parts} parts of groups in {steps} steps");
+        assert!(!core.work.is_over_by(WORK_BEYOND), "a turn of {:?}", core.work);
+        assert!(core.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.work.unpaid());
+        core.end_turn();
+        match processed {
+            Processed::Over => between(core),
+            Processed::More { .. } if at == bytes.len() => return turns,
+            other => panic!("{other:?}, {} bytes left", bytes.len() - at),
+        }
+    }
+}
+
+/// Ends all subscriptions of a client that leaves, in as many turns as it takes; how many those were.
+fn end(core: &mut Core, id: ConnId) -> usize {
+    for turns in 1.. {
+        core.begin_turn();
+        let is_done = core.end_some(id);
+        assert!(core.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.work.unpaid());
+        core.end_turn();
+        if is_done {
+            return turns;
+        }
+    }
+    unreachable!("it comes to an end")
+}
+
+fn say(core: &mut Core, id: ConnId, bytes: &[u8]) -> usize {
+    say_and(core, id, bytes, |_| {})
+}
+
+/// What was sent to a client, and is not looked at again.
+fn take(core: &mut Core, id: ConnId) -> String {
+    let mut all = Vec::new();
+    let crate::delivery::outputs::Outputs { connections, chunks, .. } = &mut core.outputs;
+    let outbox = &mut connections[id].outbox;
+    while !outbox.is_empty() {
+        let front = outbox.front().to_vec();
+        outbox.written(chunks, front.len());
+        all.extend(front);
+    }
+    String::from_utf8(all).expect("text")
+}
+
+/// All patterns of so many tokens of which each is `a` or a wildcard.
+fn deep(tokens: u32) -> impl Iterator<Item = String> {
+    (0..1 << tokens).map(move |bits: u32| {
+        let token = |at| if bits >> at & 1 == 0 { "a" } else { "*" };
+        (0..tokens).map(token).collect::<Vec<_>>().join(".")
+    })
+}
+
+fn subscribe(patterns: impl Iterator<Item = String>) -> Vec<u8> {
+    (1..)
+        .zip(patterns)
+        .map(|(sid, pattern)| format!("SUB {pattern} {sid}\r\n"))
+        .collect::<String>()
+        .into_bytes()
+}
+
+fn bodies(got: &str) -> HashMap<&str, Vec<&str>> {
+    let mut by_sid: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut lines = got.lines();
+    while let Some(line) = lines.next() {
+        let sid = line.split(' ').nth(2).expect("MSG");
+        by_sid.entry(sid).or_default().push(lines.next().expect("a payload"));
+    }
+    by_sid
+}
+
+/// 3,000 publishes to distinct subjects over 8,192 deep wildcards, none of which matches: a 100 KB write.
+#[test]
+fn to_look_for_subjects_in_many_branches_takes_many_turns() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, &subscribe(deep(13)));
+    let root = "a.".repeat(12);
+    let write: String = (0..300).map(|at| format!("PUB {root}x{at}.b 0\r\n\r\n")).collect();
+    let mut answered = 0;
+    let turns = say_and(core, attacker, write.as_bytes(), |core| {
+        say(core, other, b"PING\r\n");
+        answered += 1;
+    });
+    assert!(turns > 200, "{turns} turns");
+    assert_eq!(take(core, other), "PONG\r\n".repeat(answered));
+    assert_eq!(take(core, attacker), "");
+}
+
+/// One message for more subscribers than a turn serves, while others come and go: who is there all the time gets each
+/// message once and in order; who left gets nothing more, who came gets all that was published later.
+#[test]
+fn a_message_for_many_is_handed_out_in_turns() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (many, producer, restless) = (enter(core), enter(core), enter(core));
+    say(core, many, &subscribe((0..30_000).map(|_| "s".to_owned())));
+    say(core, many, b"SUB s q 30001\r\nSUB s r 30002\r\n");
+    say(core, restless, b"SUB s q 1\r\n");
+    take(core, restless);
+    let mut left = 0;
+    let turns = say_and(core, producer, b"PUB s 1\r\n1\r\nPUB s 2\r\n22\r\nPUB s 3\r\n333\r\n", |core| {
+        left += 1;
+        let words = format!("UNSUB {left}\r\nUNSUB {}\r\n", 30_001 - left);
+        say(core, many, words.as_bytes());
+        // The same numbers, used again.
+        say(core, restless, format!("SUB s x{left}\r\nSUB a.{left} y\r\nUNSUB y\r\nUNSUB 1\r\n").as_bytes());
+    });
+    assert!(turns > 3, "{turns} turns");
+    let got = take(core, many);
+    let by_sid = bodies(&got);
+    for sid in 1..=30_000 {
+        let sid_text = sid.to_string();
+        let got = by_sid.get(&*sid_text).cloned().unwrap_or_default();
+        if sid > left && sid <= 30_000 - left {
+            assert_eq!(got, ["1", "22", "333"], "{sid}");
+        } else {
+            assert_eq!(got, ["1", "22", "333"][..got.len()], "{sid}");
+        }
+    }
+    assert_eq!(by_sid["30002"], ["1", "22", "333"], "a group of one");
+    let got = take(core, restless);
+    for (sid, got) in bodies(&got) {
+        assert!(["1", "22", "333"].ends_with(&got), "{sid}: {got:?}");
+    }
+    // Nothing stays of who has gone.
+    let (nodes, connections) = (core.subjects.trie.nodes(), [many, producer, restless]);
+    assert!(core.subjects.trie.marks.is_idle());
+    for id in connections {
+        end(core, id);
+    }
+    assert!(core.subjects.trie.nodes() < nodes);
+    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+}
+
+/// Requests that nobody answers are told so, and to look for who asks is work, too.
+#[test]
+fn requests_that_nobody_answers_take_turns() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let asker = enter(core);
+    say(core, asker, &subscribe(deep(13)));
+    // Another reply subject each: one that has been looked up is remembered.
+    let reply = ["a"; 12].join(".");
+    let write: String = (0..50).map(|at| format!("PUB nobody.{at} {reply}.r{at} 0\r\n\r\n")).collect();
+    let turns = say(core, asker, write.as_bytes());
+    assert!(turns > 10, "{turns} turns");
+    assert_eq!(take(core, asker).matches("NATS/1.0 503").count(), 50);
+    assert!(core.subjects.trie.marks.is_idle());
+}
+
+/// A producer that leaves while its message is under way leaves nothing behind.
+#[test]
+fn who_leaves_with_a_message_under_way() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (many, producer) = (enter(core), enter(core));
+    say(core, many, &subscribe((0..60_000).map(|_| "s".to_owned())));
+    core.begin_turn();
+    let (done, processed) = core.process(producer, b"PUB s 0\r\n\r\n");
+    assert!(done == 0 && matches!(processed, Processed::Over), "{processed:?}");
+    core.end_turn();
+    let begun = core.outputs.connections[producer].begun.take().expect("it is under way");
+    core.let_go(*begun);
+    assert!(core.subjects.trie.marks.is_idle());
+    say(core, many, b"UNSUB 1\r\n");
+    assert_eq!(core.subjects.subscriptions(), 59_999);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// Against a run that is done in one go: the same messages, whatever the patterns, the runs and the groups.
+    #[test]
+    fn in_turns_as_at_once(
+        patterns in prop::collection::vec((0_usize..6, any::<bool>(), 1_usize..60), 1..12),
+        runs in prop::collection::vec((0_usize..4, 1_usize..40, any::<bool>()), 1..12),
+    ) {
+        const PATTERNS: [&str; 6] = ["a", "a.b", "a.*", ">", "*.b", "a.b.>"];
+        const SUBJECTS: [&str; 4] = ["a", "a.b", "a.b.c", "z"];
+        let mut words = String::new();
+        let mut sid = 0;
+        for (pattern, in_group, count) in patterns {
+            for _ in 0..count * 5 {
+                sid += 1;
+                let queue = if in_group { " q" } else { "" };
+                words += &format!("SUB {}{queue} {sid}\r\n", PATTERNS[pattern]);
+            }
+        }
+        let mut write = String::new();
+        for (number, (subject, count, reply)) in runs.into_iter().enumerate() {
+            let reply = if reply { " r" } else { "" };
+            write += &format!("PUB {}{reply} 4\r\n{number:04}\r\n", SUBJECTS[subject]).repeat(count);
+        }
+        let mut got = Vec::new();
+        for max in [WORK_A_TURN / 100, u64::MAX] {
+            let local = cores(1).remove(0);
+            let core = &mut *local.core.borrow_mut();
+            // Nobody takes what it is sent.
+            core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
+            let (consumer, producer) = (enter(core), enter(core));
+            say(core, consumer, words.as_bytes());
+            let (mut at, bytes) = (0, write.as_bytes());
+            while at < bytes.len() {
+                core.begin_turn();
+                core.work = crate::delivery::work::Work::of(max);
+                at += core.process(producer, &bytes[at..]).0;
+                core.end_turn();
+            }
+            got.push(take(core, consumer));
+        }
+        prop_assert_eq!(bodies(&got[0]), bodies(&got[1]));
+    }
+}
+
+/// A client that subscribes and ends it, again and again, is not read from while another core has not heard of what it
+/// did; and what is noted for that core meanwhile is bounded.
+#[test]
+fn what_other_cores_are_told_of_subscriptions_is_bounded() {
+    let locals = cores(2);
+    let restless = {
+        let core = &mut *locals[0].core.borrow_mut();
+        enter(core)
+    };
+    let long = "x".repeat(3000);
+    let words = format!("SUB {long} 1\r\nUNSUB 1\r\n").repeat(2000).into_bytes();
+    let mut at = 0;
+    let mut pauses = 0;
+    while at < words.len() {
+        {
+            let core = &mut *locals[0].core.borrow_mut();
+            core.begin_turn();
+            at += core.process(restless, &words[at..]).0;
+            core.end_turn();
+            if !core.outputs.connections[restless].is_held() {
+                continue;
+            }
+        }
+        pauses += 1;
+        // Paused before much more than the bound is noted, and let go when the other core has heard.
+        assert!(at < pauses * (5 << 20), "{at} bytes of subscriptions in {pauses} pauses");
+        for local in locals.iter().rev() {
+            let core = &mut *local.core.borrow_mut();
+            core.begin_turn();
+            local.take_inbox(core);
+            core.end_turn();
+        }
+        assert!(!locals[0].core.borrow().outputs.connections[restless].is_held());
+    }
+    assert!(pauses > 1, "{pauses} pauses");
+}
+
+/// A client of the first core subscribes so that a pattern of as many tokens `t` is as many nodes of every core's trie: another
+/// pattern parts from it behind each token.
+fn split_at_each_token(locals: &[Rc<Local>], tokens: usize) -> ConnId {
+    let words: String = (0..tokens).map(|n| format!("SUB {}x {n}\r\n", "t.".repeat(n))).collect();
+    let client = enter(&mut locals[0].core.borrow_mut());
+    let mut at = 0;
+    while at < words.len() {
+        for local in locals.iter().skip(1).chain([&locals[0]]) {
+            let core = &mut *local.core.borrow_mut();
+            core.begin_turn();
+            local.take_inbox(core);
+            local.deliver_waiting(core);
+            core.end_turn();
+        }
+        let core = &mut *locals[0].core.borrow_mut();
+        core.begin_turn();
+        at += core.process(client, &words.as_bytes()[at..]).0;
+        core.end_turn();
+    }
+    client
+}
+
+/// Clients of other cores subscribe to long patterns before a message comes and after it: the message waits for those of
+/// before, and is taken while later ones are not applied yet.
+#[test]
+fn later_subscriptions_keep_nobody_from_publishing() {
+    let locals = cores(4);
+    split_at_each_token(&locals, 600);
+    let path = "t.".repeat(600);
+    let words: String = (0..1000).map(|n| format!("SUB {path}{n} {n}\r\n")).collect();
+    let subscribe = |of: usize| {
+        let core = &mut *locals[of].core.borrow_mut();
+        let (client, mut at) = (enter(core), 0);
+        while !core.outputs.connections[client].is_held() {
+            core.begin_turn();
+            at += core.process(client, &words.as_bytes()[at..]).0;
+            core.end_turn();
+        }
+    };
+    let hear = || {
+        let core = &mut *locals[1].core.borrow_mut();
+        core.begin_turn();
+        locals[1].take_inbox(core);
+        core.end_turn();
+        core.backlog.unheard
+    };
+    let honest = enter(&mut locals[1].core.borrow_mut());
+    let publish = || {
+        let core = &mut *locals[1].core.borrow_mut();
+        core.begin_turn();
+        let (done, _) = core.process(honest, b"PUB honest 1\r\nx\r\n");
+        core.end_turn();
+        done > 0
+    };
+    subscribe(0);
+    assert!(hear() > 0, "more was said than a turn applies");
+    {
+        let core = &mut *locals[1].core.borrow_mut();
+        core.outputs.connections[honest].behind = core.backlog.queued;
+    }
+    assert!(!publish(), "what was said before is waited for");
+    subscribe(2);
+    subscribe(3);
+    let mut unheard = hear();
+    while locals[1].core.borrow().outputs.connections[honest].waits_for_inbox {
+        unheard = hear();
+    }
+    assert!(unheard > 0 && publish(), "what was said later is not waited for");
+}
+
+/// A client that subscribes to long patterns is paused before what the other core must apply takes the room of messages.
+#[test]
+fn subscriptions_leave_messages_room_between_cores() {
+    let locals = cores(2);
+    {
+        let core = &mut *locals[1].core.borrow_mut();
+        let consumer = enter(core);
+        say(core, consumer, b"SUB honest 1\r\n");
+    }
+    let core = &mut *locals[0].core.borrow_mut();
+    core.begin_turn();
+    locals[0].take_inbox(core);
+    core.end_turn();
+    let (restless, producer) = (enter(core), enter(core));
+    let path = "t.".repeat(600);
+    let words: String = (0..1000).map(|n| format!("SUB {n}.{path}end {n}\r\n")).collect();
+    let mut at = 0;
+    while !core.outputs.connections[restless].is_held() {
+        core.begin_turn();
+        at += core.process(restless, &words.as_bytes()[at..]).0;
+        core.end_turn();
+    }
+    assert!(at < words.len() / 10, "{at} bytes of subscriptions");
+    for _ in 0..100 {
+        say(core, producer, &[b"PUB honest 1000\r\n", &[b'x'; 1000][..], b"\r\n"].concat());
+        assert!(!core.outputs.connections[producer].is_held());
+    }
+    let mut turns = 0;
+    while core.outputs.connections[restless].is_held() {
+        let other = &mut *locals[1].core.borrow_mut();
+        other.begin_turn();
+        locals[1].take_inbox(other);
+        locals[1].deliver_waiting(other);
+        other.end_turn();
+        core.begin_turn();
+        locals[0].take_inbox(core);
+        core.end_turn();
+        turns += 1;
+        assert!(turns < 100, "the client is let go again");
+    }
+}
+
+/// Patterns as long as a control line takes, subscribed to and ended again, beside somebody who asks: each step is paid.
+#[test]
+fn long_patterns_take_turns() {
+    let local = cores(1).remove(0);
+    let fixed = split_at_each_token(std::slice::from_ref(&local), 1900);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    let path = "t.".repeat(1900);
+    let words: String = (0..100).map(|n| format!("SUB {path}{n} {n}\r\n")).collect();
+    let ends: String = (0..50).map(|n| format!("UNSUB {n}\r\n")).collect();
+    let mut answered = 0;
+    let turns = say_and(core, attacker, (words + &ends).as_bytes(), |core| {
+        say(core, other, b"PING\r\n");
+        answered += 1;
+    });
+    assert!(turns >= 10, "{turns} turns");
+    assert_eq!(take(core, other), "PONG\r\n".repeat(answered));
+    assert!(end(core, attacker) > 5);
+    end(core, fixed);
+    assert_eq!(core.subjects.trie.nodes(), 1);
+}
+
+/// A pattern that shares nothing with others is a node for each [256 bytes](crate::routing::trie) of it, however many tokens it has.
+#[test]
+fn a_long_pattern_takes_few_nodes() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let client = enter(core);
+    let path = "t.".repeat(600);
+    let words: String = (0..100).map(|n| format!("SUB {n}.{path}end {n}\r\n")).collect();
+    say(core, client, words.as_bytes());
+    assert_eq!(core.subjects.trie.nodes(), 1 + 100 * 5);
+    end(core, client);
+    assert_eq!(core.subjects.trie.nodes(), 1);
+}
+
+/// A pattern of more tokens than a turn can walk is refused, by the protocol's word.
+#[test]
+fn a_pattern_of_too_many_tokens_is_refused() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let settings = crate::mesh::core::Settings {
+        config: crate::Config {
+            limits: crate::Limits { max_control_line: 1 << 20, ..crate::Limits::default() },
+            ..core.settings.config.clone()
+        },
+        identities: crate::accounts::identity::Identities::build(
+            &crate::accounts::identity::Authorization::default(),
+            None,
+        )
+        .expect("it is sound"),
+        acceptors: crate::client::transport::Acceptors::default(),
+        hubs: std::sync::Arc::clone(&core.settings.hubs),
+    };
+    core.settings = std::sync::Arc::new(settings);
+    let client = enter(core);
+    say(core, client, format!("SUB {}z 1\r\nSUB a 2\r\nPING\r\n", "t.".repeat(3000)).as_bytes());
+    assert_eq!(take(core, client), "-ERR 'maximum subscriptions exceeded'\r\nPONG\r\n");
+    assert_eq!(core.outputs.connections[client].sids.len(), 1);
+}
+
+/// Twenty thousand members of a group that want no echo, and a write of messages that all of them refuse.
+#[test]
+fn members_that_refuse_are_work() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+    let members: String = (0..20_000).map(|n| format!("SUB refused q {n}\r\n")).collect();
+    say(core, attacker, members.as_bytes());
+    say(core, other, b"SUB refused 1\r\n");
+    let mut answered = 0;
+    let turns = say_and(core, attacker, b"PUB refused 1\r\nx\r\n".repeat(20).as_slice(), |core| {
+        say(core, other, b"PING\r\n");
+        answered += 1;
+    });
+    // Four hundred thousand attempts, sixteen thousand a turn.
+    assert!((20..200).contains(&turns), "{turns} turns");
+    let got = take(core, other);
+    assert_eq!((got.matches("PONG").count(), got.matches("MSG").count()), (answered, 20));
+    assert_eq!(take(core, attacker), "");
+}
+
+/// One member among those that refuse takes each message, however many turns it takes to find it.
+#[test]
+fn who_takes_is_found_among_those_that_refuse() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+    let members: String = (0..30_000).map(|n| format!("SUB refused q {n}\r\n")).collect();
+    say(core, attacker, members.as_bytes());
+    say(core, other, b"SUB refused q 1\r\n");
+    let turns = say(core, attacker, b"PUB refused 1\r\na\r\nPUB refused 1\r\nb\r\nPUB refused 2\r\ncd\r\n");
+    assert!(turns > 3, "{turns} turns");
+    assert_eq!(bodies(&take(core, other))["1"], ["a", "b", "cd"]);
+    assert!(core.subjects.trie.marks.is_idle());
+}
+
+/// Forty thousand subscriptions that have had their last message: one client leaves, the other ends some in another order.
+#[test]
+fn subscriptions_that_end_look_at_no_others() {
+    const COUNT: usize = 20_000;
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (one, two, producer) = (enter(core), enter(core), enter(core));
+    let words: String = (0..COUNT).map(|n| format!("SUB x {n}\r\nUNSUB {n} 1\r\n")).collect();
+    say(core, one, words.as_bytes());
+    say(core, two, words.as_bytes());
+    let run = crate::delivery::publish::Run {
+        bytes: b"PUB x 1\r\nm\r\n",
+        stride: 12,
+        tail_at: 5,
+        body_bytes: 1,
+        header_bytes: None,
+        subject: b"x",
+        shown: None,
+        reply: b"",
+    };
+    let root = core.subjects.root_of(0);
+    let from = crate::delivery::backpressure::Producer { core: 0, conn: producer, cid: 0 };
+    core.begin_turn();
+    core.hand_out_at_once(&crate::delivery::publish::Origin::of_nobody(from, 0, root), &run);
+    core.end_turn();
+    assert_eq!(core.subjects.subscriptions(), 2 * COUNT, "none is ended yet");
+    end(core, two);
+    let ends: String = (0..COUNT / 4).map(|n| format!("UNSUB {}\r\n", n * 3)).collect();
+    say(core, one, ends.as_bytes());
+    while core.subjects.a_finished().is_some() {
+        core.begin_turn();
+        core.end_finished();
+        core.end_turn();
+    }
+    assert_eq!(core.subjects.subscriptions(), 0);
+    let looked_at = core.subjects.finished_looked_at;
+    assert!(looked_at <= 4 * COUNT, "{looked_at} entries for {} subscriptions", 2 * COUNT);
+}
+
+fn subscribe_in_group(patterns: impl Iterator<Item = String>) -> Vec<u8> {
+    (1..)
+        .zip(patterns)
+        .map(|(sid, pattern)| format!("SUB {pattern} q {sid}\r\n"))
+        .collect::<String>()
+        .into_bytes()
+}
+
+/// One queue name at 2,048 patterns that all match, whose members refuse what they wrote themselves.
+#[test]
+fn a_group_at_many_patterns_is_not_walked() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+    say(core, attacker, &subscribe_in_group(deep(11)));
+    let subject = ["a"; 11].join(".");
+    let write = format!("PUB {subject} 1\r\nx\r\n");
+    let turns = say(core, attacker, write.repeat(20).as_bytes());
+    assert!(turns < 20, "{turns} turns");
+    assert_eq!(take(core, attacker), "");
+    // Members that do not refuse: once round, each of them gets one.
+    core.begin_turn();
+    core.subjects.trie.take_parts_visited();
+    core.process(other, write.as_bytes());
+    let parts = core.subjects.trie.take_parts_visited();
+    core.end_turn();
+    assert!(parts < 8, "{parts} parts were looked at for one message");
+    say(core, other, write.repeat(2047).as_bytes());
+    let got = take(core, attacker);
+    let by_sid = bodies(&got);
+    assert!(by_sid.len() == 2048 && by_sid.values().all(|got| got.len() == 1), "{} members", by_sid.len());
+    end(core, attacker);
+    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+}
+
+/// Members of a group at several patterns leave and come while a message looks for one that takes it: who stays gets it.
+#[test]
+fn members_that_leave_refuse() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+    let patterns = ["a.b", "a.*", "*.b", "*.*", "a.>", ">"];
+    let members: String = (0..36_000).map(|n| format!("SUB {} q {n}\r\n", patterns[n % 6])).collect();
+    say(core, attacker, members.as_bytes());
+    say(core, other, b"SUB *.b q 1\r\n");
+    let mut left = 0;
+    let turns = say_and(core, attacker, b"PUB a.b 1\r\na\r\nPUB a.b 1\r\nb\r\n", |core| {
+        // The part whose turns are counted goes, too.
+        say(core, other, format!("SUB a.b x y{left}\r\nUNSUB y{left}\r\n").as_bytes());
+        left += 1;
+    });
+    assert!(turns > 2, "{turns} turns");
+    assert_eq!(bodies(&take(core, other))["1"], ["a", "b"]);
+    assert!(core.subjects.trie.marks.is_idle());
+}
+
+/// Names at one pattern and again at others: to put them together is paid for name by name.
+#[test]
+fn many_groups_at_several_patterns_take_turns() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let (attacker, other) = (enter(core), enter(core));
+    core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
+    let members = (0..60_000).map(|n| format!("SUB {} q{} {n}\r\n", ["a", "*", ">"][n % 3], n / 3));
+    say(core, attacker, members.collect::<String>().as_bytes());
+    let mut answered = 0;
+    let turns = say_and(core, other, b"PUB a 1\r\nm\r\nPUB a 1\r\nn\r\n", |core| {
+        say(core, attacker, b"PING\r\n");
+        answered += 1;
+    });
+    assert!(turns > 5, "{turns} turns");
+    let got = take(core, attacker);
+    assert_eq!((got.matches("MSG a ").count(), got.matches("PONG").count()), (40_000, answered));
+}
+
+/// Tens of thousands of groups at one subject: none is searched for, and they go as they came.
+#[test]
+fn many_groups_at_one_subject_are_found_at_once() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let attacker = enter(core);
+    let words: String = (0..40_000).map(|n| format!("SUB x q{n} {n}\r\n")).collect();
+    let turns = say(core, attacker, words.as_bytes());
+    assert!(turns < 100, "{turns} turns");
+    let before = core.subjects.subscriptions();
+    say(core, attacker, b"SUB x q7 more\r\nUNSUB 7\r\nUNSUB 8\r\nSUB x q8 again\r\n");
+    assert_eq!(core.subjects.subscriptions(), before);
+    say(core, attacker, b"PUB x 1\r\nm\r\n");
+    let got = take(core, attacker);
+    assert_eq!(got.matches("MSG x ").count(), 40_000);
+    assert!(got.contains("MSG x more 1") && got.contains("MSG x again 1") && !got.contains("MSG x 7 1"));
+    end(core, attacker);
+    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+}
+
+/// What subscriptions take of memory is bounded for a connection and in sum, and given back as they end.
+#[test]
+fn memory_of_subscriptions_is_bounded() {
+    let local = cores(1).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let at_most = core.settings.config.limits.max_subscription_memory;
+    let memory = |core: &Core, id: ConnId| {
+        core.outputs.connections[id].subscription_memory.as_ref().map_or(0, engine::accounts::Charge::amount)
+    };
+    let attackers: Vec<ConnId> = (0..3).map(|_| enter(core)).collect();
+    for (number, &attacker) in attackers.iter().enumerate() {
+        let path = "t.".repeat(600);
+        let words: String = (0..2000).map(|n| format!("SUB a{number}.{n}.{path}end {n}\r\n")).collect();
+        say(core, attacker, words.as_bytes());
+        assert!(memory(core, attacker) <= at_most / 2);
+        assert!(take(core, attacker).contains("-ERR 'maximum subscriptions exceeded'"), "{number}");
+    }
+    let held: usize = attackers.iter().map(|&id| memory(core, id)).sum();
+    assert!(held <= at_most, "{held}");
+    assert!(core.subjects.trie.nodes() * crate::routing::trie::NODE_BYTES <= at_most);
+    let honest = enter(core);
+    say(core, honest, b"SUB honest.> 1\r\n");
+    assert_eq!(take(core, honest), "", "there is room for who takes little");
+    for &attacker in &attackers {
+        end(core, attacker);
+        assert_eq!(memory(core, attacker), 0, "all of it is given back");
+    }
+}
+
+/// Five hundred streams of another account, which one SUB reaches all: to follow them, and to end it, takes turns.
+#[test]
+fn a_subscription_follows_many_imports_in_turns() {
+    use crate::accounts::identity::{Account, Authorization, Export, Import, Secret, User};
+    const STREAMS: usize = 500;
+    let user = |name: &str| User {
+        user: Some(name.to_owned()),
+        password: Some(Secret::new("x")),
+        ..User::default()
+    };
+    let account =
+        |name: &str| Account { name: name.to_owned(), users: vec![user(name)], ..Account::default() };
+    let export =
+        Export { subject: ">".to_owned(), service: None, accounts: Vec::new(), account_token_position: None };
+    let import = |number: usize| Import {
+        account: "e".to_owned(),
+        subject: format!("s{number}.>"),
+        to: None,
+        prefix: Some("p".to_owned()),
+        is_service: false,
+        share: false,
+    };
+    let accounts = vec![
+        Account { exports: vec![export], ..account("e") },
+        Account { imports: (0..STREAMS).map(import).collect(), ..account("i") },
+    ];
+    let local =
+        crate::fuzzing::cores_of(1, &Authorization { accounts, ..Authorization::default() }).remove(0);
+    let core = &mut *local.core.borrow_mut();
+    let enter_as = |core: &mut Core, user: &str| {
+        let arrival = Arrival::new(core, SocketAddr::from(([127, 0, 0, 1], 1)), Transport::default());
+        let id = core.enter(arrival, Writer::Task, true);
+        let hello = format!("CONNECT {{\"verbose\":false,\"user\":\"{user}\",\"pass\":\"x\"}}\r\n");
+        say(core, id, hello.as_bytes());
+        id
+    };
+    let (attacker, other, exporter) = (enter_as(core, "i"), enter_as(core, "i"), enter_as(core, "e"));
+    let imported = |core: &Core| core.subjects.entries();
+    let nothing = imported(core);
+    let words: String = (0..20).map(|n| format!("SUB p.> {n}\r\n")).collect();
+    let mut answered = 0;
+    let turns = say_and(core, attacker, words.as_bytes(), |core| {
+        say(core, other, b"PING\r\n");
+        answered += 1;
+    });
+    assert!(turns > 5 && answered == turns - 1, "{turns} turns");
+    say(core, exporter, b"PUB s7.x 1\r\nm\r\nPUB s499.x 1\r\nn\r\n");
+    assert_eq!(take(core, attacker).matches("MSG p.s").count(), 40);
+    // One that has had its last message while the others go.
+    say(core, attacker, b"UNSUB 3 3\r\n");
+    let ends: String = (0..20).filter(|n| *n != 3).map(|n| format!("UNSUB {n}\r\n")).collect();
+    let turns = say(core, attacker, ends.as_bytes());
+    assert!(turns > 5, "{turns} turns");
+    say(core, exporter, b"PUB s7.x 1\r\nm\r\n");
+    say(core, attacker, b"PING\r\n");
+    assert_eq!(take(core, attacker).matches("MSG p.s7.x 3").count(), 1);
+    assert_eq!(imported(core), nothing, "nothing stays");
+    assert!(core.outputs.connections[attacker].sids.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Hostile words of all kinds, whoever says them: no turn has more than 64 steps that nobody paid.
+    #[test]
+    fn no_operation_takes_unpaid_steps(
+        words in prop::collection::vec((0_usize..9, 0_u32..40, 1_usize..900, 0_usize..3), 1..60),
+        wild in prop::collection::vec(prop_oneof![3 => Just("a"), 2 => Just("*"), 1 => Just("b")], 900),
+    ) {
+        let local = cores(1).remove(0);
+        let core = &mut *local.core.borrow_mut();
+        core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
+        let clients: Vec<ConnId> = (0..3).map(|_| enter(core)).collect();
+        say(core, clients[0], b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
+        for (kind, number, tokens, who) in words {
+            let pattern = wild[..tokens].join(".");
+            let literal = pattern.replace('*', "a");
+            let text = match kind {
+                0 => format!("SUB {pattern} {number}\r\n"),
+                1 => format!("SUB {pattern} q{} {number}\r\n", number % 3),
+                2 => (0..200).map(|n| format!("SUB {literal} g{n} {number}.{n}\r\n")).collect(),
+                3 => (0..300).map(|n| format!("SUB {literal} q {number}.m.{n}\r\n")).collect(),
+                4 => format!("UNSUB {number}\r\n"),
+                // A group at many patterns, and messages for it that some refuse.
+                7 => {
+                    let patterns = deep(3 + number % 6);
+                    let words: String = (0..).zip(patterns).map(|(n, p)| format!("SUB {p} q {number}.d.{n}\r\n")).collect();
+                    let subject = vec!["a"; 3 + number as usize % 6].join(".");
+                    words + &format!("PUB {subject} 3\r\nabc\r\n").repeat(tokens % 4)
+                }
+                5 => format!("UNSUB {number} 2\r\n"),
+                _ => format!("PUB {literal} 3\r\nabc\r\n").repeat(1 + number as usize % 4),
+            };
+            say(core, clients[who], text.as_bytes());
+            clients.iter().for_each(|&id| drop(take(core, id)));
+        }
+        for id in clients {
+            end(core, id);
+        }
+        prop_assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
+        prop_assert!(core.subjects.trie.marks.is_idle());
+    }
+}
+
+/// A core that stands still: four hundred producers put no more into what is under way to it than a few do, and go on
+/// when it does.
+#[test]
+fn a_core_that_stands_still_is_sent_no_more() {
+    let locals = cores(2);
+    {
+        let far = &mut *locals[1].core.borrow_mut();
+        let consumer = enter(far);
+        far.begin_turn();
+        far.process(consumer, b"SUB s 1\r\n");
+        far.end_turn();
+    }
+    let near = &locals[0];
+    let run = format!("PUB s 1000\r\n{}\r\n", "x".repeat(1000)).repeat(120).into_bytes();
+    let producers: Vec<ConnId> = {
+        let core = &mut *near.core.borrow_mut();
+        near.take_inbox(core);
+        (0..400).map(|_| enter(core)).collect()
+    };
+    let core = &mut *near.core.borrow_mut();
+    let mut held = 0;
+    for &producer in &producers {
+        core.begin_turn();
+        core.process(producer, &run);
+        core.end_turn();
+        held += usize::from(core.outputs.connections[producer].is_held());
+        assert!(core.links.bytes_to(1) <= (8 << 20) + 2 * run.len(), "{} bytes", core.links.bytes_to(1));
+    }
+    assert!(held > 300, "{held} wait");
+}
+
+/// Nobody can tell which sids, subjects or queues lie in one place of a table: each core has a seed of its own.
+#[test]
+fn tables_of_clients_words_are_seeded() {
+    let (one, other) = (crate::routing::trie::Trie::new(), crate::routing::trie::Trie::new());
+    assert_ne!(one.seed(), other.seed());
+    let hash = |trie: &crate::routing::trie::Trie| crate::client::connection::sid_hash(trie.seed(), b"1");
+    assert_ne!(hash(&one), hash(&other));
+    assert_ne!(one.hash_of_name(b"q"), other.hash_of_name(b"q"));
+}

@@ -1,0 +1,16 @@
+//! A message on its way: publishing, what waits for each client, backpressure.
+
+pub(crate) mod backpressure;
+#[cfg(test)]
+pub(crate) mod backpressure_tests;
+pub(crate) mod buffers;
+pub(crate) mod contributions;
+pub(crate) mod free_holds;
+#[cfg(test)]
+pub(crate) mod hot_path_tests;
+pub(crate) mod outbox;
+pub(crate) mod outputs;
+pub(crate) mod publish;
+pub(crate) mod publisher;
+pub(crate) mod victims;
+pub(crate) mod work;

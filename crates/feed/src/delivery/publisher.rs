@@ -1,0 +1,187 @@
+//! What the program publishes itself: in this process, by nobody who connects.
+//!
+//! ```text
+//!   Publisher ── batch of PUB operations ──▶ ring ──▶ core 0: to its subscribers, and across to the other cores'
+//! ```
+//! *Who waits:* nobody. No consumer can hold it back, because it is no connection: one that falls behind is cut off by
+//! its own bounds. *What is bounded:* batches lie in the ring of what the server says now and then, each up to
+//! [`BATCH_BYTES_MAX`]; what finds no room there comes back to the caller. Where a core is so far behind that producers
+//! would be held back for it, messages are dropped, and both the counter `feed_own_lost` and [`Publisher::lost`] say
+//! so.
+
+use std::sync::{
+    Arc, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use engine::cores::mesh;
+use wire::nats::{
+    Progress,
+    client::{self, ClientOp},
+    write,
+};
+
+use crate::{
+    accounts::identity::AccountId,
+    client::connection::ConnId,
+    counters::Counter,
+    delivery::{
+        backpressure::Producer,
+        publish::{Begun, Origin, Run},
+    },
+    mesh::{core::Core, links::Message},
+};
+
+/// Bytes of one batch; a message may go beyond them.
+pub const BATCH_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a subject.
+const SUBJECT_BYTES_MAX: usize = 2048;
+/// Bytes of a payload.
+const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+#[expect(clippy::disallowed_types, reason = "held for a push into a ring; no client's message comes by here")]
+pub(crate) type Outside = std::sync::Mutex<mesh::Sender<Message>>;
+
+/// Publishes into the global account, on any subject, those included that nobody else may use
+/// ([`crate::accounts::identity::Reserved`]).
+pub struct Publisher {
+    outside: Arc<Outside>,
+    batch: Vec<u8>,
+    lost: Arc<AtomicU64>,
+}
+
+/// Whole PUB operations, one after the other.
+pub(crate) struct Batch {
+    operations: Vec<u8>,
+    lost: Arc<AtomicU64>,
+    account: AccountId,
+}
+
+impl Batch {
+    /// One message of the server's own.
+    pub(crate) fn of_server(account: AccountId, subject: &[u8], body: &[u8]) -> Self {
+        let mut operations = Vec::with_capacity(body.len() + subject.len() + 32);
+        write::publish(&mut operations, subject, b"", body);
+        Self { operations, lost: Arc::default(), account }
+    }
+}
+
+/// The ring was full, or the feed has ended: the batch stays, for another try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the feed takes nothing now")]
+pub struct NotTaken;
+
+impl Publisher {
+    pub(crate) fn new(outside: Arc<Outside>) -> Self {
+        Self { outside, batch: Vec::new(), lost: Arc::default() }
+    }
+
+    /// Puts a message into the batch. False: the batch is full, and is to be sent first.
+    ///
+    /// # Panics
+    /// The subject is none, or longer than 2 KiB; the payload is longer than 1 MiB.
+    #[must_use]
+    pub fn add(&mut self, subject: &str, payload: &[u8]) -> bool {
+        assert!(
+            subject.len() <= SUBJECT_BYTES_MAX && payload.len() <= PAYLOAD_BYTES_MAX,
+            "a message of our own is small"
+        );
+        assert!(
+            wire::nats::subject::is_valid_literal(subject.as_bytes()),
+            "a subject of our own: {subject:?}"
+        );
+        if self.batch.len() >= BATCH_BYTES_MAX {
+            return false;
+        }
+        write::publish(&mut self.batch, subject.as_bytes(), b"", payload);
+        true
+    }
+
+    /// Sends the batch, if there is anything in it.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
+    pub fn send(&mut self) -> Result<(), NotTaken> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let batch = Batch {
+            operations: std::mem::take(&mut self.batch),
+            lost: Arc::clone(&self.lost),
+            account: AccountId::GLOBAL,
+        };
+        let outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        // One core for all, so that they stay in order.
+        match outside.send(0, Message::Publish(batch)) {
+            Ok(()) => {
+                outside.flush();
+                Ok(())
+            }
+            Err(Message::Publish(batch)) => {
+                self.batch = batch.operations;
+                Err(NotTaken)
+            }
+            Err(_) => unreachable!("what was not sent comes back"),
+        }
+    }
+
+    /// Messages so far that were taken and yet not handed on.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Core {
+    /// Hands on what the program publishes itself, from `at` on; whether that was all before the turn's work was done.
+    pub(crate) fn publish_own(
+        &mut self,
+        batch: &Batch,
+        at: &mut usize,
+        begun: &mut Option<Box<Begun>>,
+    ) -> bool {
+        if batch.account == AccountId::SYSTEM {
+            self.publish_as_server(batch.account.0, &batch.operations);
+            return true;
+        }
+        // Our own words: what is beyond these is a mistake of ours, and found below.
+        const OWN: client::Limits = client::Limits {
+            control_line_bytes_max: 2 * SUBJECT_BYTES_MAX,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            headers: false,
+        };
+        let root = self.subjects.root_of(AccountId::GLOBAL.0);
+        // No connection has this number, so nobody is held back.
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
+        let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
+        let account = AccountId::GLOBAL.0;
+        // The global account has nothing for others, and takes nothing.
+        let of = Origin::of_nobody(nobody, account, root);
+        let mut rest = &batch.operations[*at..];
+        while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {
+            let run = Run::new(&publish, &rest[..taken]);
+            if begun.is_none() && self.is_turn_over() {
+                return false;
+            }
+            if begun.is_none() && self.links.is_any_full() {
+                self.count(Counter::OwnLost);
+                batch.lost.fetch_add(1, Ordering::Relaxed);
+            } else {
+                if begun.is_none() {
+                    self.count(Counter::MessagesIn);
+                    self.counters.add(Counter::PayloadIn, run.body_bytes as u64);
+                }
+                *begun = self.hand_out(&of, &run, begun.take()).err();
+                self.end_finished();
+                if begun.is_some() {
+                    return false;
+                }
+            }
+            rest = &rest[taken..];
+            *at += taken;
+        }
+        assert!(rest.is_empty(), "a batch of our own has whole messages alone");
+        true
+    }
+}

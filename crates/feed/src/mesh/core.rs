@@ -1,0 +1,406 @@
+//! What one core knows, in three parts, and what a turn of it does at its end.
+//!
+//! ```text
+//!   a connection's task             the inbox' task
+//!     │ read, parse (`session`)       │ batches of other cores (`inbox`)
+//!     └───────────────┬───────────────┘
+//!                     ▼ `publish`: the one place where a message meets all three parts
+//!   ┌─ subjects ──────────────┐  ┌─ outputs ────────────────┐  ┌─ links ──────────────────┐
+//!   │ trie       who wants    │  │ connections  who is here │  │ a batch for each other   │
+//!   │ matches    found before │  │ chunks       lent, back  │  │ core, bytes under way,   │
+//!   │ subscriptions           │  │ marks        who waits   │  │ who waits for room       │
+//!   └──┬──────────────────────┘  └──┬───────────────────────┘  └──────────▲───────────────┘
+//!      │ interest, members          │ hold, release                       │
+//!      └────────────────────────────┴─────────────────────────────────────┘
+//!   end_turn: 1. links: batches leave (what they say of subscriptions before any answer does)
+//!             2. outputs: what got something is written, one write each
+//! ```
+//!
+//! No part calls the one to its left: subjects and outputs tell the links what other cores must know, and neither knows
+//! the other but by a connection's table of sids and a subscription's address, which are passed to it. So a function
+//! that takes one part, or two, says what it can touch; those that take the whole [`Core`] are a client's operations
+//! (`session`), its coming and going (`serve`), a message's way (`publish`) and the turn, here.
+//!
+//! Everything has one owner, this core's thread; a turn borrows it whole and does not wait. Other cores see only what
+//! is sent to them.
+
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
+
+use engine::{
+    accounts::{Accounts, Category, Limit},
+    cores::{clock, fair::Fair, listener::Balance, mesh},
+    heap::Tide,
+    journal::Scribe,
+    meter::CoreCounters,
+    share::Share,
+    tls::session::HANDSHAKE_BYTES_MAX,
+};
+
+use tokio::sync::mpsc;
+use wire::nats::rejection::Rejection;
+
+use crate::{
+    accounts::{
+        identity::{Exchange, Identities, Mappings},
+        mapping::Dice,
+        pending_calls::Requests,
+    },
+    client::{
+        connection::{Closed, ConnId},
+        handshakes::Handshakes,
+        password_checks::Checks,
+        transport::Acceptors,
+    },
+    config::Config,
+    counters::Counter,
+    delivery::{
+        backpressure::Marks,
+        buffers::Buffers,
+        outputs::Outputs,
+        victims::Victim,
+        work::{self, WORK_A_TURN, Work},
+    },
+    leaf::{self, Hubs},
+    mesh::{
+        inbox::Inbox,
+        links::{Links, Message},
+        shared::Shared,
+    },
+    monitor::{snapshot::ConnectionSnapshot, system::Told},
+    routing::{subjects::Subjects, trie::HubMask},
+};
+
+/// Memory of a connection, measured and rounded up, and of its TLS beside that.
+const CONNECTION_BYTES: usize = 2 << 10;
+const TLS_BYTES: usize = 16 << 10;
+/// Memory of a handshake without TLS: a PROXY header, a request for a WebSocket.
+const PLAIN_HANDSHAKE_BYTES: usize = 8 << 10;
+/// Handshakes that are ended in one go for want of memory; each is searched for among all of them.
+const DISPLACED_AT_ONCE: usize = 16;
+/// The memory of subscriptions, among the core's accounts.
+pub(crate) const SUBSCRIPTION_MEMORY: Category = Category(0);
+
+/// What a reload changes.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    pub(crate) identities: Identities,
+    pub(crate) acceptors: Acceptors,
+    /// The hubs of all cores.
+    pub(crate) hubs: Arc<[Arc<leaf::Seed>]>,
+}
+
+/// One core.
+pub(crate) struct Core {
+    pub(crate) subjects: Subjects,
+    pub(crate) outputs: Outputs,
+    pub(crate) links: Links,
+    pub(crate) buffers: Buffers,
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) counters: Rc<CoreCounters<Counter>>,
+    pub(crate) balance: Arc<Balance>,
+    pub(crate) is_lame: bool,
+    /// What accounts have for other subjects; none where no account has anything, so that nobody pays for it.
+    pub(crate) mappings: Option<Rc<HashMap<u16, Mappings>>>,
+    /// What chooses between destinations.
+    pub(crate) dice: Dice,
+    /// Requests to other accounts' services that wait for their answers.
+    pub(crate) requests: Requests,
+    /// Handshakes of TLS and WebSocket under way.
+    pub(crate) handshakes: Handshakes,
+    /// Passwords that helpers compare.
+    pub(crate) checks: Checks,
+    /// What it uses of memory.
+    pub(crate) tide: Tide,
+    /// The memory of this core's connections.
+    connection_share: Share,
+    /// How much may wait for this core's clients.
+    pub(crate) share: Share,
+    /// What subscriptions may take of memory.
+    pub(crate) accounts: Accounts,
+    /// Hubs that are there, of all cores.
+    pub(crate) hubs_up: HubMask,
+    /// Those that this core joins.
+    pub(crate) hubs: Hubs,
+    pub(crate) cores: usize,
+    /// Who answers in the system account.
+    pub(crate) system: mpsc::Sender<Told>,
+    /// Those closed last.
+    pub(crate) closed: VecDeque<ConnectionSnapshot>,
+    /// The monotonic time of this turn.
+    pub(crate) now_ms: u64,
+    /// What was done in it.
+    pub(crate) work: Work,
+    /// What other cores have sent that is not delivered yet.
+    pub(crate) backlog: Backlog,
+}
+
+/// Batches of other cores that wait for their turn.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    /// How many have ever waited, and how many of them do no more.
+    pub(crate) queued: u64,
+    pub(crate) done: u64,
+    /// Batches of which not all has been applied that they say of subscriptions: the last of those that were queued. A
+    /// client whose bytes came after such a batch does not publish before that.
+    pub(crate) unheard: usize,
+    /// Clients that are not read from before those are done which came before what they said.
+    pub(crate) waiting: Vec<ConnId>,
+}
+
+impl Backlog {
+    /// Batches that have ever waited and of which all has been applied that they say of subscriptions.
+    pub(crate) fn heard(&self) -> u64 {
+        self.queued - self.unheard as u64
+    }
+}
+
+/// A core and what it receives from others, for the tasks of its thread.
+pub(crate) struct Local {
+    pub(crate) core: RefCell<Core>,
+    pub(crate) inbox: RefCell<Inbox>,
+    /// Who of those with much to do has a turn.
+    pub(crate) fair: Arc<Fair>,
+}
+
+/// What a core is made from.
+pub(crate) struct CoreSeed {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) sender: mesh::Sender<Message>,
+    pub(crate) receiver: mesh::Receiver<Message>,
+    pub(crate) counters: CoreCounters<Counter>,
+    pub(crate) balance: Arc<Balance>,
+    pub(crate) cores: usize,
+    pub(crate) system: mpsc::Sender<Told>,
+    pub(crate) scribe: Option<Scribe>,
+}
+
+impl Local {
+    pub(crate) fn new(seed: CoreSeed) -> Rc<Self> {
+        let CoreSeed { index, shared, settings, sender, receiver, counters, balance, cores, system, .. } =
+            seed;
+        let scribe = seed.scribe;
+        let limits = &settings.config.limits;
+        let counters = Rc::new(counters);
+        let mut core = Core {
+            subjects: Subjects::new(Rc::clone(&counters), cores),
+            outputs: Outputs::new(index, Marks::of(limits.max_pending), Rc::clone(&counters), scribe),
+            links: Links::new(index, cores, sender, limits.max_pending),
+            buffers: Buffers::new(limits.max_control_line),
+            index,
+            counters,
+            balance,
+            is_lame: false,
+            mappings: settings.identities.all_mappings(),
+            dice: Dice::new(),
+            requests: Requests::new(settings.config.waiting_requests_bytes_max, cores),
+            handshakes: Handshakes::default(),
+            checks: Checks::default(),
+            tide: Tide::default(),
+            connection_share: Share::new(Arc::clone(&shared.connections), usize::MAX / 2, cores),
+            share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
+            accounts: Accounts::new(vec![Limit::of_cores(
+                Arc::clone(&shared.subscription_memory),
+                limits.max_subscription_memory,
+                cores,
+            )]),
+            hubs_up: 0,
+            hubs: Hubs::new(index, cores),
+            cores,
+            shared,
+            system,
+            closed: VecDeque::new(),
+            now_ms: clock::monotonic_ms(),
+            work: Work::of(WORK_A_TURN),
+            backlog: Backlog::default(),
+            settings,
+        };
+        core.take_exchange();
+        Rc::new(Self {
+            core: RefCell::new(core),
+            inbox: RefCell::new(Inbox::new(receiver)),
+            fair: Arc::default(),
+        })
+    }
+}
+
+impl Core {
+    #[inline]
+    pub(crate) fn count(&self, counter: Counter) {
+        self.counters.add(counter, 1);
+    }
+
+    /// A turn begins.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.now_ms = clock::monotonic_ms();
+        self.work = Work::of(WORK_A_TURN);
+    }
+
+    /// Sends what this turn has for other cores, and writes what it has for clients.
+    pub(crate) fn end_turn(&mut self) {
+        if self.links.tellers.is_waiting {
+            self.tell_hubs();
+        }
+        self.work.add(self.outputs.dirty() as u64 * work::WRITE);
+        self.links.flush();
+        self.outputs.flush(&mut self.links);
+        self.counters.set(Counter::MatchesFound, self.subjects.matches.found);
+        self.counters.set(Counter::MatchesMade, self.subjects.matches.made);
+        self.counters.set(Counter::MatchesDropped, self.subjects.matches.dropped);
+        self.counters.set(Counter::MatchesBytes, self.subjects.matches.bytes() as u64);
+        self.bound_sum();
+    }
+
+    /// Cuts off clients that hold much and do not move, in what waits for them or in what has not come whole of them,
+    /// until all hold no more than they may.
+    #[inline]
+    pub(crate) fn bound_sum(&mut self) {
+        while !self.share.allows(self.outputs.held_bytes()) {
+            let Some(Victim { id, is_unfinished }) = self.outputs.choose_victim(self.now_ms) else { return };
+            self.outputs.release_all(id, &mut self.links);
+            if is_unfinished {
+                self.outputs.close(id, Closed::SlowProducer);
+            } else {
+                self.count(Counter::SlowTotal);
+                let subject = self.subjects.a_subject_of(&self.outputs.connections[id]);
+                self.outputs.cut_slow(id, Closed::SlowConsumerPending, &subject);
+            }
+            self.links.flush();
+        }
+        let is_crowded = self.share.is_crowded(self.outputs.held_bytes());
+        self.outputs.marks.crowd(is_crowded);
+    }
+
+    /// Returns whether there is memory for one connection more. A handshake under way counts as the most that it may take.
+    pub(crate) fn has_connection_memory(&mut self) -> bool {
+        self.displace_handshakes(self.bytes_of_a_connection())
+    }
+
+    /// Gives up memory that other cores or servers have come to want, where this core has more than its part.
+    pub(crate) fn give_way(&mut self) {
+        self.accounts.give_way();
+        self.displace_handshakes(0);
+    }
+
+    /// Ends handshakes until connections may take `more` bytes, some at a time. Returns whether they may.
+    fn displace_handshakes(&mut self, more: usize) -> bool {
+        for _ in 0..DISPLACED_AT_ONCE {
+            if self.connection_share.allows(self.connection_bytes() + more) {
+                return true;
+            }
+            if !self.handshakes.make_room() {
+                return false;
+            }
+            self.count(Counter::HandshakesDisplaced);
+        }
+        self.connection_share.allows(self.connection_bytes() + more)
+    }
+
+    /// Returns whether this core has taken memory that others may come to want.
+    pub(crate) fn has_taken_memory(&self) -> bool {
+        self.connection_share.has_taken() || self.share.has_taken() || self.accounts.has_taken()
+    }
+
+    fn connection_bytes(&self) -> usize {
+        let of_handshake =
+            if self.settings.acceptors.has_tls() { HANDSHAKE_BYTES_MAX } else { PLAIN_HANDSHAKE_BYTES };
+        self.clients() * self.bytes_of_a_connection() + self.handshakes.under_way() * of_handshake
+    }
+
+    fn bytes_of_a_connection(&self) -> usize {
+        CONNECTION_BYTES + if self.settings.acceptors.has_tls() { TLS_BYTES } else { 0 }
+    }
+
+    /// Closes this core's share of the connections that are more than there may be now, the newest first.
+    /// (nats-server closes any.)
+    fn close_surplus(&mut self) {
+        let surplus = self.shared.surplus.load(Ordering::Acquire);
+        if surplus == 0 {
+            return;
+        }
+        let own = self.clients();
+        let share = (surplus * own).div_ceil(self.balance.total().max(own).max(1));
+        let open = self.outputs.connections.iter();
+        let open = open.filter(|(_, connection)| connection.closing.is_none() && connection.hub.is_none());
+        let mut open: Vec<(u64, ConnId)> = open.map(|(id, connection)| (connection.cid, id)).collect();
+        open.sort_unstable_by(|one, other| other.cmp(one));
+        for (_, id) in open.into_iter().take(share) {
+            let taken = self
+                .shared
+                .surplus
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |surplus| surplus.checked_sub(1));
+            if taken.is_err() {
+                break;
+            }
+            self.outputs.reject(id, Rejection::ConnectionsExceeded);
+            self.end_turn();
+        }
+    }
+
+    /// Takes over what goes from account to account: services, and what clients that are here have of other accounts'
+    /// streams.
+    fn take_exchange(&mut self) {
+        let Self { subjects, outputs, links, settings, requests, .. } = self;
+        let now = settings.identities.exchange().map(Arc::clone);
+        let Some(before) = subjects.take_exchange(now.as_ref(), &requests.pattern(), links) else { return };
+        requests.close_gone();
+        let streams = |exchange: Option<&Exchange>, account| {
+            exchange
+                .and_then(|exchange| exchange.of(account))
+                .map_or(&[][..], |imports| &imports.streams)
+                .to_vec()
+        };
+        let is_changed = |account| streams(before.as_deref(), account) != streams(now.as_deref(), account);
+        for (_, connection) in outputs.connections.iter_mut() {
+            connection.deals = subjects.abroad.deals(connection.account);
+            if is_changed(connection.account) {
+                subjects.follow_again(connection, links);
+            }
+        }
+        self.hubs_reach_again(is_changed);
+        // What was walked is the operator's, and no client pays for it.
+        _ = self.subjects.trie.take_steps();
+    }
+
+    /// What has changed in the configuration: limits, and who may do what, for those who are connected too.
+    pub(crate) fn reload(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+        self.mappings = self.settings.identities.all_mappings();
+        self.take_exchange();
+        self.leave_hubs_not_configured();
+        self.tell_hubs_what_stands();
+        self.outputs.rounds.stir();
+        let limits = &self.settings.config.limits;
+        self.outputs.marks = Marks::of(limits.max_pending);
+        self.share.resize(self.settings.config.limits.max_pending_total, self.cores);
+        self.accounts.resize(
+            SUBSCRIPTION_MEMORY,
+            self.settings.config.limits.max_subscription_memory,
+            self.cores,
+        );
+        self.close_surplus();
+        for id in 0..self.outputs.connections.end() {
+            if self.outputs.connections.find(id).is_none() {
+                continue;
+            }
+            self.judge_again(id);
+            let connection = &self.outputs.connections[id];
+            if connection.takes_info && connection.closing.is_none() {
+                let info = self.shared.info(&self.settings, &(&**connection).into(), true, self.is_lame);
+                self.outputs.say(id, &info);
+                // Written at once, so that all of them need one chunk and not one each.
+                self.end_turn();
+            }
+        }
+    }
+}

@@ -1,0 +1,601 @@
+//! What cores tell each other: who has subscribers for what, and messages for them.
+//!
+//! ```text
+//!   core A                                   ring                         core B
+//!   SUB, first of its pattern ─▶ [interest] ┐
+//!   PUB, B has subscribers ────▶ [run]      ├─ one batch a turn ─▶ applied and delivered in this order
+//!   a consumer fell behind ────▶ [hold]     ┘                          │
+//!                              ◀──────────── the empty buffer ─────────┘
+//! ```
+//!
+//! *Order.* What one core tells another is applied in the order in which it was told: a producer's messages stay in
+//! order, and a subscription is known before the messages of whoever subscribed. A core looks into its inbox after each
+//! read of a socket and before it parses; batches leave before any answer to a client does. So when a client has its
+//! PONG, every publish that anybody sends because of that finds its subscription, on whatever core.
+//!
+//! *Bounds.* A batch counts as under way until its buffer comes back. Above [`UNDER_WAY_BYTES_MAX`] the reads of those
+//! who write into it are paused, above twice as much those of all who publish; it is never dropped. All links together
+//! hold [`LINKS_BYTES_MAX`]. What is said of a subscription counts for more than its bytes, by the tokens of its pattern
+//! ([`TOKEN_WEIGHT`]), because the other core has to walk them all; and may take a part of a link alone ([`WORDS_SHARE`]), so
+//! that messages find room beside it and wait for little of it. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which
+//! holds more than those and the buffers that come back.
+
+use std::net::SocketAddr;
+
+use engine::cores::mesh;
+
+use crate::{
+    client::connection::ConnId,
+    delivery::{backpressure::Producer, publish::Run},
+    leaf::Tellers,
+    mesh::core::Settings,
+    monitor::inspector::Look,
+    routing::trie::{CoreMask, HubId, HubMask, tokens_of},
+    server::Door,
+};
+
+/// Messages in a ring: batches one way, empty buffers the other, and what the server says now and then.
+pub(crate) const RING_MESSAGES: usize = 1024;
+/// Batches of one core to another that may be under way.
+const BATCHES_UNDER_WAY_MAX: usize = 256;
+/// Bytes of one core to another that may be under way before producers are held back; and at most a sixteenth of
+/// `max_pending`, so that what is under way when a consumer passes its high mark fits below its bound.
+const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
+const UNDER_WAY_SHARE_OF_PENDING: usize = 16;
+/// Bytes of all cores to all others that may be under way before all producers are held back, but no less than
+/// [`UNDER_WAY_BYTES_MIN`] for each.
+const LINKS_BYTES_MAX: usize = 64 << 20;
+const UNDER_WAY_BYTES_MIN: usize = 256 << 10;
+/// What a token of a pattern counts for, in bytes: 65,536 of them may be under way to a core, some milliseconds.
+const TOKEN_WEIGHT: usize = 64;
+/// Part of what may be under way to a core that the weight of patterns may be, before clients that subscribe are paused.
+const WORDS_SHARE: usize = 4;
+/// Buffers kept for batches, per destination.
+const SPARE_MAX: usize = 8;
+/// A buffer that has grown beyond this is not kept.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
+/// What crosses from one core to another, or from outside to a core.
+pub(crate) enum Message {
+    /// Records, see [`Record`].
+    Batch { from: usize, records: Vec<u8>, weight: usize },
+    /// A batch's buffer comes back.
+    Spent { from: usize, buffer: Vec<u8>, bytes: usize, weight: usize },
+    /// A connection to serve.
+    Accept(std::net::TcpStream, SocketAddr, Door),
+    /// What is there now? A part of it.
+    Look(Look),
+    /// Messages that the program publishes itself.
+    Publish(crate::delivery::publisher::Batch),
+    /// The settings have changed.
+    Reload(std::sync::Arc<Settings>),
+}
+
+/// Where messages for another core's subscribers go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Destination<'a> {
+    pub(crate) core: usize,
+    pub(crate) account: u16,
+    /// They came by a service from another account.
+    pub(crate) is_imported: bool,
+    pub(crate) to: To<'a>,
+}
+
+/// Which of the subscribers there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum To<'a> {
+    /// All who are in no group.
+    All,
+    /// One member of a group.
+    Group(GroupOfCore<'a>),
+    /// The hub that this core has joined, with the names of the queue groups there that get it.
+    Hub { hub: HubId, queues: &'a [u8] },
+}
+
+/// A queue group of which a core is to serve one member.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GroupOfCore<'a> {
+    /// The pattern whose member's turn it is.
+    pub(crate) pattern: &'a [u8],
+    pub(crate) queue: &'a [u8],
+    /// A hub has sent the message: it does not go back to hubs.
+    pub(crate) is_from_hub: bool,
+    /// Cores whose members have all refused the message: none of them is asked again.
+    pub(crate) tried: CoreMask,
+    /// Cores that have members as the sender knows; the receiver may not have been told of them yet.
+    pub(crate) known: CoreMask,
+}
+
+/// One record of a batch, as it is read.
+#[derive(Debug)]
+pub(crate) enum Record<'a> {
+    /// The sender has local subscribers of a pattern, or no more.
+    Interest { account: u16, pattern: &'a [u8], has: bool },
+    /// The sender has so many members of a queue group.
+    Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
+    /// Messages, for the subscribers in no group or for one member of a group each.
+    Run { account: u16, is_imported: bool, producer: Producer, group: Option<GroupOfCore<'a>>, run: Run<'a> },
+    /// A producer of the receiver's is held back.
+    Hold(Producer),
+    /// It is let go.
+    Release(Producer),
+    /// A hub that the sender has joined has subscribers of a pattern, or no more.
+    HubInterest { hub: HubId, account: u16, pattern: &'a [u8], has: bool },
+    /// It has so many members of a queue group.
+    HubMembers { hub: HubId, account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
+    /// These hubs of the sender's are there, of those of the mask.
+    HubsUp { mask: HubMask, up: HubMask },
+    /// A connection to a hub, which may be the receiver's, has messages go round.
+    HubLoop { hub: HubId, connection: u64 },
+    /// Messages for a hub that the receiver has joined, and for the queue groups of these names there.
+    ToHub { hub: HubId, queues: &'a [u8], producer: Producer, run: Run<'a> },
+}
+
+const INTEREST: u8 = 1;
+const MEMBERS: u8 = 2;
+const RUN: u8 = 3;
+const HOLD: u8 = 4;
+const RELEASE: u8 = 5;
+const IMPORTED_RUN: u8 = 6;
+const HUB_INTEREST: u8 = 7;
+const HUB_MEMBERS: u8 = 8;
+const HUBS_UP: u8 = 9;
+const HUB_RUN: u8 = 10;
+const HUB_LOOP: u8 = 11;
+const NO_HEADER: u32 = u32::MAX;
+
+/// What one core sends to the others.
+pub(crate) struct Links {
+    index: usize,
+    sender: mesh::Sender<Message>,
+    links: Vec<Link>,
+    /// Some link has records or messages that are not sent yet.
+    is_waiting: bool,
+    /// Connections whose reads are paused until a link has room.
+    paused: Vec<ConnId>,
+    /// Connections whose reads are paused until less is under way of what they say of subscriptions.
+    paused_subscribers: Vec<ConnId>,
+    under_way_bytes_max: usize,
+    /// Some link holds twice as much.
+    is_overfull: bool,
+    /// What hubs are to be told of subscriptions.
+    pub(crate) tellers: Tellers,
+}
+
+#[derive(Default)]
+struct Link {
+    records: Vec<u8>,
+    /// What those count for beyond their bytes.
+    weight: usize,
+    batches_under_way: usize,
+    bytes_under_way: usize,
+    /// Part of these that is the weight of patterns.
+    weight_under_way: usize,
+    spare: Vec<Vec<u8>>,
+    /// Empty buffers that could not go back at once, with the bytes and the weight of what they held.
+    returning: Vec<(Vec<u8>, usize, usize)>,
+}
+
+impl Link {
+    fn is_full(&self, bytes_max: usize) -> bool {
+        self.bytes_under_way + self.records.len() + self.weight > bytes_max
+    }
+}
+
+/// Bytes that may be under way from one core to another; one read of whoever publishes can double them.
+fn under_way_bytes_max(cores: usize) -> usize {
+    (LINKS_BYTES_MAX / pairs(cores) / 2).clamp(UNDER_WAY_BYTES_MIN, UNDER_WAY_BYTES_MAX)
+}
+
+fn pairs(cores: usize) -> usize {
+    cores * cores.saturating_sub(1).max(1)
+}
+
+/// Bytes that may be under way among so many cores in all.
+#[must_use]
+pub fn links_bytes_max(cores: usize) -> usize {
+    if cores < 2 { 0 } else { 2 * pairs(cores) * under_way_bytes_max(cores) }
+}
+
+impl Links {
+    pub(crate) fn new(index: usize, cores: usize, sender: mesh::Sender<Message>, max_pending: usize) -> Self {
+        let links = (0..cores).map(|_| Link::default()).collect();
+        let at_most = under_way_bytes_max(cores);
+        Self {
+            index,
+            sender,
+            links,
+            is_waiting: false,
+            paused: Vec::new(),
+            paused_subscribers: Vec::new(),
+            under_way_bytes_max: at_most.min(max_pending / UNDER_WAY_SHARE_OF_PENDING),
+            is_overfull: false,
+            tellers: Tellers::default(),
+        }
+    }
+
+    /// Whether there are other cores at all.
+    #[inline]
+    pub(crate) fn has_others(&self) -> bool {
+        self.links.len() > 1
+    }
+
+    /// What is under way to a core.
+    #[cfg(test)]
+    pub(crate) fn bytes_to(&self, to: usize) -> usize {
+        let link = &self.links[to];
+        link.bytes_under_way + link.records.len() + link.weight
+    }
+
+    /// Gives a message of the server's to a core; it comes back if that core's ring is full.
+    pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Message> {
+        let given = self.sender.send(to, message);
+        self.sender.flush();
+        given
+    }
+
+    pub(crate) fn interest(&mut self, account: u16, pattern: &[u8], has: bool) {
+        self.tell_all(weight_of(pattern), |out| {
+            out.push(INTEREST);
+            out.push(u8::from(has));
+            out.extend_from_slice(&account.to_le_bytes());
+            put_bytes(out, pattern);
+        });
+    }
+
+    pub(crate) fn members(&mut self, account: u16, pattern: &[u8], queue: &[u8], count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.tell_all(weight_of(pattern), |out| {
+            out.push(MEMBERS);
+            out.extend_from_slice(&account.to_le_bytes());
+            out.extend_from_slice(&count.to_le_bytes());
+            put_bytes(out, pattern);
+            put_bytes(out, queue);
+        });
+    }
+
+    pub(crate) fn hub_interest(&mut self, hub: HubId, account: u16, pattern: &[u8], has: bool) {
+        self.tell_all(weight_of(pattern), |out| {
+            out.extend_from_slice(&[HUB_INTEREST, hub, u8::from(has)]);
+            out.extend_from_slice(&account.to_le_bytes());
+            put_bytes(out, pattern);
+        });
+    }
+
+    pub(crate) fn hub_members(&mut self, hub: HubId, account: u16, pattern: &[u8], queue: &[u8], count: u32) {
+        self.tell_all(weight_of(pattern), |out| {
+            out.extend_from_slice(&[HUB_MEMBERS, hub]);
+            out.extend_from_slice(&account.to_le_bytes());
+            out.extend_from_slice(&count.to_le_bytes());
+            put_bytes(out, pattern);
+            put_bytes(out, queue);
+        });
+    }
+
+    pub(crate) fn hubs_up(&mut self, mask: HubMask, up: HubMask) {
+        self.tell_all(0, |out| {
+            out.push(HUBS_UP);
+            out.extend_from_slice(&mask.to_le_bytes());
+            out.extend_from_slice(&up.to_le_bytes());
+        });
+    }
+
+    pub(crate) fn hub_loop(&mut self, hub: HubId, connection: u64) {
+        self.tell_all(0, |out| {
+            out.extend_from_slice(&[HUB_LOOP, hub]);
+            out.extend_from_slice(&connection.to_le_bytes());
+        });
+    }
+
+    /// Everything that a new or restarted reader of these records needs is in the records; there is no such reader.
+    fn tell_all(&mut self, weight: usize, write: impl Fn(&mut Vec<u8>)) {
+        for (to, link) in self.links.iter_mut().enumerate() {
+            if to != self.index {
+                write(&mut link.records);
+                link.weight += weight;
+                self.is_waiting = true;
+            }
+        }
+    }
+
+    /// Sends messages to a core; false if the producer must be paused.
+    pub(crate) fn run(&mut self, to: Destination<'_>, producer: Producer, run: &Run<'_>) -> bool {
+        let Destination { core, account, is_imported, to } = to;
+        self.is_waiting = true;
+        let link = &mut self.links[core];
+        let out = &mut link.records;
+        let (kind, of, pattern, queue): (_, _, &[u8], &[u8]) = match to {
+            To::All => (if is_imported { IMPORTED_RUN } else { RUN }, account, b"", b""),
+            To::Group(GroupOfCore { pattern, queue, .. }) => {
+                (if is_imported { IMPORTED_RUN } else { RUN }, account, pattern, queue)
+            }
+            To::Hub { hub, queues } => (HUB_RUN, hub.into(), b"", queues),
+        };
+        out.push(kind);
+        out.extend_from_slice(&of.to_le_bytes());
+        put_producer(out, producer);
+        put_bytes(out, pattern);
+        put_bytes(out, queue);
+        if let To::Group(group) = to {
+            out.push(u8::from(group.is_from_hub));
+            out.extend_from_slice(&group.tried.to_le_bytes());
+            out.extend_from_slice(&group.known.to_le_bytes());
+        }
+        put_number(out, run.stride);
+        put_number(out, run.tail_at);
+        put_number(out, run.body_bytes);
+        out.extend_from_slice(&run.header_bytes.map_or(NO_HEADER, number).to_le_bytes());
+        put_bytes(out, run.subject);
+        put_bytes(out, run.shown.unwrap_or_default());
+        put_bytes(out, run.reply);
+        put_bytes(out, run.bytes);
+        let has_room = !link.is_full(self.under_way_bytes_max);
+        if !has_room {
+            self.is_overfull |= link.is_full(2 * self.under_way_bytes_max);
+        }
+        has_room
+    }
+
+    /// Whether so much is under way to some core that nobody may publish, not even to others: whoever publishes once has
+    /// put a run into it.
+    #[inline]
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.is_overfull
+    }
+
+    pub(crate) fn hold(&mut self, producer: Producer) {
+        self.say_to_producer(HOLD, producer);
+    }
+
+    pub(crate) fn release(&mut self, producer: Producer) {
+        self.say_to_producer(RELEASE, producer);
+    }
+
+    fn say_to_producer(&mut self, what: u8, producer: Producer) {
+        self.is_waiting = true;
+        let out = &mut self.links[usize::from(producer.core)].records;
+        out.push(what);
+        put_producer(out, producer);
+    }
+
+    /// Notes that a connection's reads are paused until there is room in all links.
+    pub(crate) fn pause(&mut self, id: ConnId) {
+        self.paused.push(id);
+    }
+
+    /// Whether some link is too full to be written into.
+    pub(crate) fn is_any_full(&self) -> bool {
+        self.links.iter().any(|link| link.is_full(self.under_way_bytes_max))
+    }
+
+    /// Returns whether too much is under way to say more of subscriptions.
+    pub(crate) fn is_full_for_words(&self) -> bool {
+        let weight_max = self.under_way_bytes_max / WORDS_SHARE;
+        self.is_any_full() || self.links.iter().any(|link| link.weight_under_way + link.weight > weight_max)
+    }
+
+    /// Notes that a connection's reads are paused until more may be said of subscriptions.
+    pub(crate) fn pause_subscriber(&mut self, id: ConnId) {
+        self.paused_subscribers.push(id);
+    }
+
+    /// Sends what has gathered: one batch and at most one wake-up a core.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        if self.is_waiting {
+            self.is_waiting = false;
+            self.send_all();
+        }
+    }
+
+    fn send_all(&mut self) {
+        for to in 0..self.links.len() {
+            let link = &mut self.links[to];
+            while let Some((buffer, bytes, weight)) = link.returning.pop() {
+                let message = Message::Spent { from: self.index, buffer, bytes, weight };
+                if let Err(Message::Spent { buffer, bytes, weight, .. }) = self.sender.send(to, message) {
+                    link.returning.push((buffer, bytes, weight));
+                    self.is_waiting = true;
+                    break;
+                }
+            }
+            if link.records.is_empty() {
+                continue;
+            }
+            if link.batches_under_way >= BATCHES_UNDER_WAY_MAX {
+                self.is_waiting = true;
+                continue;
+            }
+            let next = link.spare.pop().unwrap_or_default();
+            let records = std::mem::replace(&mut link.records, next);
+            let weight = std::mem::take(&mut link.weight);
+            let bytes = records.len() + weight;
+            match self.sender.send(to, Message::Batch { from: self.index, records, weight }) {
+                Ok(()) => {
+                    link.batches_under_way += 1;
+                    link.bytes_under_way += bytes;
+                    link.weight_under_way += weight;
+                }
+                Err(Message::Batch { records, weight, .. }) => {
+                    link.records = records;
+                    link.weight = weight;
+                    self.is_waiting = true;
+                }
+                Err(_) => unreachable!("what was not sent comes back"),
+            }
+        }
+        self.sender.flush();
+    }
+
+    /// Gives up spare buffers.
+    pub(crate) fn shrink(&mut self) {
+        self.links.iter_mut().for_each(|link| link.spare = Vec::new());
+    }
+
+    /// Gives the buffer of a batch back to its sender; `weight` is what its records counted for beyond their bytes.
+    pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>, weight: usize) {
+        let bytes = buffer.len() + weight;
+        buffer.clear();
+        self.links[to].returning.push((buffer, bytes, weight));
+        self.is_waiting = true;
+    }
+
+    /// A buffer came back. Whose reads may go on.
+    pub(crate) fn came_back(
+        &mut self,
+        from: usize,
+        buffer: Vec<u8>,
+        (bytes, weight): (usize, usize),
+    ) -> impl Iterator<Item = ConnId> {
+        let link = &mut self.links[from];
+        link.batches_under_way -= 1;
+        link.bytes_under_way -= bytes;
+        link.weight_under_way -= weight;
+        if link.spare.len() < SPARE_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+            link.spare.push(buffer);
+        }
+        self.is_waiting |= !link.records.is_empty();
+        if self.is_overfull {
+            self.is_overfull = self.links.iter().any(|link| link.is_full(2 * self.under_way_bytes_max));
+        }
+        let resumed = if self.is_any_full() { 0 } else { self.paused.len() };
+        let subscribers = if self.is_full_for_words() { 0 } else { self.paused_subscribers.len() };
+        self.paused.drain(..resumed).chain(self.paused_subscribers.drain(..subscribers))
+    }
+}
+
+/// Reads the records of a batch. They are our own, so that what cannot be read is a mistake of ours.
+pub(crate) struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// How many bytes have not been read.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn take(&mut self, bytes: usize) -> &'a [u8] {
+        assert!(bytes <= self.rest.len(), "a batch ends within a record");
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        taken
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N));
+        array
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.array::<1>()[0]
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    fn number(&mut self) -> usize {
+        self.u32() as usize
+    }
+
+    fn bytes(&mut self) -> &'a [u8] {
+        let bytes = self.number();
+        self.take(bytes)
+    }
+
+    fn producer(&mut self) -> Producer {
+        Producer { core: self.u16(), conn: self.u32(), cid: u64::from_le_bytes(self.array()) }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        Some(match self.u8() {
+            INTEREST => {
+                let has = self.u8() != 0;
+                Record::Interest { account: self.u16(), pattern: self.bytes(), has }
+            }
+            MEMBERS => {
+                let (account, count) = (self.u16(), self.u32());
+                Record::Members { account, pattern: self.bytes(), queue: self.bytes(), count }
+            }
+            what @ (RUN | IMPORTED_RUN | HUB_RUN) => {
+                let is_imported = what == IMPORTED_RUN;
+                let (of, producer) = (self.u16(), self.producer());
+                let (pattern, queue) = (self.bytes(), self.bytes());
+                let group = (what != HUB_RUN && !queue.is_empty()).then(|| {
+                    let is_from_hub = self.u8() != 0;
+                    let [tried, known] = [self.array(), self.array()].map(CoreMask::from_le_bytes);
+                    GroupOfCore { pattern, queue, is_from_hub, tried, known }
+                });
+                let (stride, tail_at, body_bytes) = (self.number(), self.number(), self.number());
+                let header_bytes =
+                    Some(self.u32()).filter(|&bytes| bytes != NO_HEADER).map(|bytes| bytes as usize);
+                let (subject, shown) = (self.bytes(), self.bytes());
+                let (reply, bytes) = (self.bytes(), self.bytes());
+                let shown = (!shown.is_empty()).then_some(shown);
+                let run = Run { bytes, stride, tail_at, body_bytes, header_bytes, subject, shown, reply };
+                if what == HUB_RUN {
+                    let hub = HubId::try_from(of).unwrap_or_else(|_| panic!("a batch names hub {of}"));
+                    return Some(Record::ToHub { hub, queues: queue, producer, run });
+                }
+                Record::Run { account: of, is_imported, producer, group, run }
+            }
+            HOLD => Record::Hold(self.producer()),
+            RELEASE => Record::Release(self.producer()),
+            HUB_INTEREST => {
+                let (hub, has) = (self.u8(), self.u8() != 0);
+                Record::HubInterest { hub, account: self.u16(), pattern: self.bytes(), has }
+            }
+            HUB_MEMBERS => {
+                let (hub, account, count) = (self.u8(), self.u16(), self.u32());
+                Record::HubMembers { hub, account, pattern: self.bytes(), queue: self.bytes(), count }
+            }
+            HUB_LOOP => Record::HubLoop { hub: self.u8(), connection: u64::from_le_bytes(self.array()) },
+            HUBS_UP => Record::HubsUp { mask: self.u16(), up: self.u16() },
+            other => panic!("a batch has a record of kind {other}"),
+        })
+    }
+}
+
+/// What is said of a pattern's subscribers counts for so much beyond its bytes.
+fn weight_of(pattern: &[u8]) -> usize {
+    tokens_of(pattern) * TOKEN_WEIGHT
+}
+
+fn number(number: usize) -> u32 {
+    match u32::try_from(number) {
+        Ok(number) => number,
+        Err(_) => panic!("{number} bytes in one record: the read buffer bounds it far below"),
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, of: usize) {
+    out.extend_from_slice(&number(of).to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn put_producer(out: &mut Vec<u8>, producer: Producer) {
+    out.extend_from_slice(&producer.core.to_le_bytes());
+    out.extend_from_slice(&producer.conn.to_le_bytes());
+    out.extend_from_slice(&producer.cid.to_le_bytes());
+}

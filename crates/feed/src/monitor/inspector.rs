@@ -1,0 +1,370 @@
+//! Looking at a running server from outside its loops: what its pages and its system account show.
+//!
+//! ```text
+//!   totals                 read where the loops count: no loop is asked
+//!   lists      Looker ──"from here on, at most so much"──▶ ring ─▶ a loop: one step between two turns
+//!                 ▲──────────────── a piece, and where it ended ───────────┘
+//! ```
+//! A list of a million subscriptions is put together of pieces, so that no loop stands still for it: a step looks at
+//! [`STEP_LOOKED_AT_MAX`] things and [`STEP_TOKENS_MAX`] tokens of theirs and copies [`STEP_COPIED_MAX`] of them at most, and
+//! `feed_monitor_steps` and `feed_monitor_looked_at` count what is done. What comes and goes between two steps may be missing or there twice:
+//! pages show a server that works.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use engine::cores::clock;
+use tokio::sync::oneshot;
+
+use crate::{
+    client::connection::ConnId,
+    counters::Counter,
+    delivery::publisher::Outside,
+    leaf::HubSnapshot,
+    mesh::{
+        core::{Core, Settings},
+        links::Message,
+        shared::Shared,
+    },
+    monitor::snapshot::{self, ConnectionSnapshot, SubscriptionSnapshot, Totals},
+    routing::trie::tokens_of,
+    server::NoAnswer,
+};
+
+/// Connections or subscriptions that a loop looks at in one step.
+const STEP_LOOKED_AT_MAX: u32 = 2048;
+/// Of these, so many are copied: a copy costs a microsecond.
+const STEP_COPIED_MAX: usize = 128;
+/// Tokens of their patterns that are put together and compared in one step; the last pattern may go beyond.
+const STEP_TOKENS_MAX: usize = 4 * STEP_LOOKED_AT_MAX as usize;
+/// How long a core may take for a step.
+const STEP_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// What a core is asked for.
+pub(crate) enum Look {
+    /// The sizes of its tables.
+    Tables(oneshot::Sender<Tables>),
+    /// Open connections, from this number on.
+    Open(ConnId, oneshot::Sender<Piece<(ConnId, ConnectionSnapshot)>>),
+    /// Closed ones, from this place on.
+    Closed(u32, oneshot::Sender<Piece<ConnectionSnapshot>>),
+    /// The hubs that it joins.
+    Hubs(oneshot::Sender<Vec<HubSnapshot>>),
+    /// Subscriptions, from this number on.
+    Subscriptions(u32, Wanted, oneshot::Sender<Piece<Seen>>),
+}
+
+/// Part of a list, and where the next begins.
+pub(crate) struct Piece<T> {
+    things: Vec<T>,
+    /// Those that are wanted, with those that are passed over.
+    matched: usize,
+    next: Option<u32>,
+}
+
+/// The sizes of a core's tables.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tables {
+    pub(crate) trie_nodes: usize,
+    pub(crate) matches_found: u64,
+    pub(crate) matches_made: u64,
+}
+
+/// A subscription with whose it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) cid: u64,
+    pub(crate) account: String,
+    pub(crate) subscription: SubscriptionSnapshot,
+}
+
+/// Which subscriptions are wanted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// Of these connections alone.
+    pub(crate) of: Option<Arc<HashSet<ConnId>>>,
+    /// Of this account alone.
+    pub(crate) account: Option<Arc<str>>,
+    /// Those that get a message to this subject, which is a valid literal.
+    pub(crate) test: Option<Arc<[u8]>>,
+    /// So many are passed over, and then so many taken; the rest is counted.
+    pub(crate) skip: usize,
+    pub(crate) take: usize,
+}
+
+/// Looks at a server, for as long as it runs.
+#[derive(Clone)]
+pub struct Looker {
+    pub(crate) outside: Arc<Outside>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) loops: usize,
+}
+
+impl Looker {
+    /// What all loops have counted. Asks none of them.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let total = |counter| self.shared.counters.total(counter);
+        Totals {
+            server_id: self.shared.server_id.clone(),
+            server_name: self.settings.config.server_name.clone(),
+            server_tags: self.settings.config.server_tags.clone(),
+            address: self.shared.address,
+            started: self.shared.started,
+            now: clock::now_system(),
+            cores: self.loops,
+            connections: total(Counter::Connections),
+            total_connections: total(Counter::Accepted),
+            messages_in: total(Counter::MessagesIn),
+            messages_out: total(Counter::MessagesOut),
+            payload_in_bytes: total(Counter::PayloadIn),
+            payload_out_bytes: total(Counter::PayloadOut),
+            subscriptions: total(Counter::Subscriptions),
+            slow_consumers: [Counter::SlowPending, Counter::SlowHold, Counter::SlowDeadline].map(total),
+            held: total(Counter::ProducersHeld) + total(Counter::ProducersHeldForCores),
+        }
+    }
+
+    /// The sizes of the tables, over all cores.
+    pub(crate) async fn tables(&self) -> Result<Tables, NoAnswer> {
+        let mut all = Tables::default();
+        for core in 0..self.loops {
+            let one = self.ask(core, Look::Tables).await?;
+            all.trie_nodes += one.trie_nodes;
+            all.matches_found += one.matches_found;
+            all.matches_made += one.matches_made;
+        }
+        Ok(all)
+    }
+
+    /// The hubs of all cores; where none is configured, no core is asked.
+    pub(crate) async fn hubs(&self) -> Result<Vec<HubSnapshot>, NoAnswer> {
+        let mut all = Vec::new();
+        let has_any =
+            |core: &usize| self.settings.hubs.iter().any(|seed| usize::from(seed.hub) % self.loops == *core);
+        for core in (0..self.loops).filter(has_any) {
+            all.append(&mut self.ask(core, Look::Hubs).await?);
+        }
+        Ok(all)
+    }
+
+    /// Open connections, with their numbers on their cores.
+    pub(crate) async fn open(&self) -> Result<Vec<(ConnId, ConnectionSnapshot)>, NoAnswer> {
+        let mut all = Vec::new();
+        for core in 0..self.loops {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let mut piece = self.ask(core, |answer| Look::Open(at, answer)).await?;
+                all.append(&mut piece.things);
+                from = piece.next;
+            }
+        }
+        all.sort_by_key(|(_, connection)| connection.cid);
+        Ok(all)
+    }
+
+    /// The connections that were closed last.
+    pub(crate) async fn closed(&self) -> Result<Vec<ConnectionSnapshot>, NoAnswer> {
+        let mut all = Vec::new();
+        for core in 0..self.loops {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let mut piece = self.ask(core, |answer| Look::Closed(at, answer)).await?;
+                all.append(&mut piece.things);
+                from = piece.next;
+            }
+        }
+        all.sort_by_key(|connection| connection.cid);
+        all.dedup_by_key(|connection| connection.cid);
+        Ok(all)
+    }
+
+    /// How many subscriptions are wanted on these cores, and the part of them that is.
+    pub(crate) async fn subscriptions(
+        &self,
+        cores: impl Iterator<Item = usize>,
+        mut wanted: Wanted,
+    ) -> Result<(usize, Vec<Seen>), NoAnswer> {
+        let (mut total, mut all) = (0, Vec::new());
+        for core in cores {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let question = wanted.clone();
+                let mut piece = self.ask(core, |answer| Look::Subscriptions(at, question, answer)).await?;
+                total += piece.matched;
+                wanted.skip = wanted.skip.saturating_sub(piece.matched);
+                wanted.take -= piece.things.len().min(wanted.take);
+                all.append(&mut piece.things);
+                from = piece.next;
+            }
+        }
+        Ok((total, all))
+    }
+
+    async fn ask<T>(
+        &self,
+        core: usize,
+        look: impl FnOnce(oneshot::Sender<T>) -> Look,
+    ) -> Result<T, NoAnswer> {
+        let (answer, to_come) = oneshot::channel();
+        {
+            let outside = self.outside.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            outside.send(core, Message::Look(look(answer))).map_err(|_| NoAnswer)?;
+            outside.flush();
+        }
+        let answered = tokio::time::timeout(STEP_TIME_MAX, to_come).await;
+        answered.map_err(|_| NoAnswer)?.map_err(|_| NoAnswer)
+    }
+}
+
+/// Takes one step. Who asked may have stopped waiting.
+pub(crate) fn step(core: &Core, look: Look) {
+    core.count(Counter::MonitorSteps);
+    match look {
+        Look::Tables(answer) => {
+            let matches = &core.subjects.matches;
+            let tables = Tables {
+                trie_nodes: core.subjects.trie.nodes(),
+                matches_found: matches.found,
+                matches_made: matches.made,
+            };
+            _ = answer.send(tables);
+        }
+        Look::Open(from, answer) => _ = answer.send(open(core, from)),
+        Look::Closed(from, answer) => {
+            let from = from as usize;
+            let things: Vec<_> = core.closed.iter().skip(from).take(STEP_COPIED_MAX).cloned().collect();
+            core.counters.add(Counter::MonitorLookedAt, things.len() as u64);
+            let next = from + things.len();
+            let next = u32::try_from(next).ok().filter(|_| next < core.closed.len());
+            _ = answer.send(Piece { matched: things.len(), things, next });
+        }
+        Look::Hubs(answer) => _ = answer.send(core.hub_snapshots()),
+        Look::Subscriptions(from, wanted, answer) => _ = answer.send(subscriptions(core, from, &wanted)),
+    }
+}
+
+/// The cost of a look at one thing.
+#[derive(Debug, Clone, Copy, Default)]
+struct LookCost {
+    copied: usize,
+    tokens: usize,
+}
+
+/// Walks numbers from `from` on, up to what one step may do; where the next step begins.
+fn walk(core: &Core, from: u32, end: u32, mut one: impl FnMut(u32) -> LookCost) -> Option<u32> {
+    let (mut at, mut sum) = (from, LookCost::default());
+    while at < end
+        && at - from < STEP_LOOKED_AT_MAX
+        && sum.copied < STEP_COPIED_MAX
+        && sum.tokens < STEP_TOKENS_MAX
+    {
+        let LookCost { copied, tokens } = one(at);
+        sum.copied += copied;
+        sum.tokens += tokens;
+        at += 1;
+    }
+    core.counters.add(Counter::MonitorLookedAt, u64::from(at - from));
+    (at < end).then_some(at)
+}
+
+fn open(core: &Core, from: ConnId) -> Piece<(ConnId, ConnectionSnapshot)> {
+    let connections = &core.outputs.connections;
+    let mut things = Vec::new();
+    let next = walk(core, from, connections.end(), |id| {
+        let found = connections.find(id).filter(|one| one.hub.is_none());
+        let copied = found.map(|one| snapshot::of_connection(one, core.index, &core.settings.identities));
+        things.extend(copied.map(|copied| (id, copied)));
+        LookCost { copied: usize::from(found.is_some()), tokens: 0 }
+    });
+    Piece { matched: things.len(), things, next }
+}
+
+fn subscriptions(core: &Core, from: u32, wanted: &Wanted) -> Piece<Seen> {
+    let identities = &core.settings.identities;
+    let account = wanted.account.as_deref();
+    let (mut things, mut matched) = (Vec::new(), 0);
+    let mut pattern = Vec::new();
+    let next = walk(core, from, core.subjects.end(), |sub| {
+        let mut cost = LookCost::default();
+        let Some(subscription) = core.subjects.find_subscription(sub) else { return cost };
+        if wanted.of.as_ref().is_some_and(|of| !of.contains(&subscription.conn)) {
+            return cost;
+        }
+        let Some(connection) = core.outputs.connections.find(subscription.conn) else { return cost };
+        let name = identities.account_name(crate::accounts::identity::AccountId(connection.account));
+        if account.is_some_and(|account| account != name) {
+            return cost;
+        }
+        if let Some(test) = &wanted.test {
+            pattern.clear();
+            core.subjects.trie.append_pattern(subscription.node, &mut pattern);
+            cost.tokens = tokens_of(&pattern);
+            if !wire::nats::subject::matches_valid(&pattern, test) {
+                return cost;
+            }
+        }
+        matched += 1;
+        if matched <= wanted.skip || things.len() >= wanted.take {
+            return cost;
+        }
+        let copy = snapshot::of_subscription(&core.subjects, sub);
+        cost.copied = 1;
+        cost.tokens += tokens_of(copy.subject.as_bytes());
+        things.push(Seen { cid: connection.cid, account: name.to_owned(), subscription: copy });
+        cost
+    });
+    Piece { things, matched, next }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test may fail")]
+
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::{
+        client::{
+            connection::{Transport, Writer},
+            serve::Arrival,
+        },
+        delivery::{hot_path_tests::cores, work::Work},
+    };
+
+    /// All pieces of what is wanted: how many matched, and how many steps that took.
+    fn pieces(core: &Core, wanted: &Wanted) -> (usize, usize) {
+        let (mut from, mut matched, mut steps) = (Some(0), 0, 0);
+        while let Some(at) = from {
+            let (answer, mut to_come) = oneshot::channel();
+            step(core, Look::Subscriptions(at, wanted.clone(), answer));
+            let piece = to_come.try_recv().expect("a step answers at once");
+            (from, matched, steps) = (piece.next, matched + piece.matched, steps + 1);
+        }
+        (matched, steps)
+    }
+
+    /// A hundred patterns as long as a control line has room for: each is compared with as long a subject, or copied.
+    #[test]
+    fn long_patterns_are_looked_at_in_more_steps() {
+        const PATTERNS: usize = 100;
+        const TOKENS: usize = 1900;
+        let local = cores(1).remove(0);
+        let core = &mut *local.core.borrow_mut();
+        let arrival = Arrival::new(core, SocketAddr::from(([127, 0, 0, 1], 1)), Transport::default());
+        let id = core.enter(arrival, Writer::Task, true);
+        core.process(id, b"CONNECT {\"verbose\":false}\r\n");
+        let stars = "*.".repeat(TOKENS - 1);
+        for number in 0..PATTERNS {
+            core.work = Work::of(u64::MAX);
+            core.process(id, format!("SUB {stars}{} {number}\r\n", ["*", "b"][number % 2]).as_bytes());
+        }
+        let test = vec!["a"; TOKENS].join(".").into_bytes();
+        let steps_min = PATTERNS * TOKENS / (STEP_TOKENS_MAX + TOKENS);
+        let counted = Wanted { test: Some(test.into()), ..Wanted::default() };
+        let (matched, steps) = pieces(core, &counted);
+        assert!(matched == PATTERNS / 2 && steps >= steps_min, "{matched} in {steps} steps");
+        let (matched, steps) = pieces(core, &Wanted { take: PATTERNS, ..Wanted::default() });
+        assert!(matched == PATTERNS && steps >= steps_min, "{matched} in {steps} steps");
+    }
+}

@@ -1,0 +1,343 @@
+//! The system account: what the server itself answers there and tells, as nats-server's tools ask it.
+//!
+//! ```text
+//!   request, on a loop ─try_send─▶ QUESTIONS_MAX wait ─▶ thread "feed-system": pages (`answers`) ─▶ ring ─▶ that loop
+//!   a client of an account comes or goes, on its loop ─▶ an advisory, if anybody listens (`advisories`)
+//!   every ten seconds, while the system account has a subscription: STATSZ
+//! ```
+//! A loop only looks whether a subject is one of these; what is asked for is put together elsewhere, by the same steps
+//! as the monitoring pages ([`crate::monitor::inspector`]). A question for which there is no room is answered so at once, and counted
+//! (`feed_system_refused`).
+
+mod advisories;
+mod answers;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use wire::nats::{
+    Progress,
+    client::{self, ClientOp},
+    write,
+};
+
+pub(crate) use answers::answer_all;
+
+use crate::{
+    accounts::identity::AccountId,
+    client::connection::{ConnId, Connection},
+    counters::Counter,
+    delivery::{
+        backpressure::Producer,
+        publish::{Origin, Run},
+        work::Work,
+    },
+    mesh::core::Core,
+    monitor::snapshot::Totals,
+};
+
+/// Questions that wait for the thread that answers them, of all loops.
+pub(crate) const QUESTIONS_MAX: usize = 64;
+/// Bytes of a question's options; a longer one is answered as a wrong one, and counted (`feed_system_too_long`).
+const OPTIONS_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of one answer.
+pub(crate) const ANSWER_BYTES_MAX: usize = 32 << 20;
+
+/// What a question is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// This server: what follows `$SYS.REQ.SERVER.PING.`, or that with its own number.
+    Server(Page),
+    /// An account: what follows its name.
+    Account(Page),
+    /// All accounts: `$SYS.REQ.ACCOUNT.PING.STATZ`.
+    Accounts,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Page {
+    Statsz,
+    Idz,
+    Varz,
+    Connz,
+    Subsz,
+    Routez,
+    Gatewayz,
+    Leafz,
+    Accountz,
+    Jsz,
+    Healthz,
+    /// An account's numbers.
+    Statz,
+    /// The same in an older form.
+    Conns,
+    /// An account's configuration.
+    Info,
+    /// What nats-server answers and we do not.
+    NotDone,
+}
+
+impl Page {
+    fn of_server(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"STATSZ" => Self::Statsz,
+            b"IDZ" => Self::Idz,
+            b"VARZ" => Self::Varz,
+            b"CONNZ" => Self::Connz,
+            b"SUBSZ" => Self::Subsz,
+            b"ROUTEZ" => Self::Routez,
+            b"GATEWAYZ" => Self::Gatewayz,
+            b"LEAFZ" => Self::Leafz,
+            b"ACCOUNTZ" => Self::Accountz,
+            b"JSZ" => Self::Jsz,
+            b"HEALTHZ" => Self::Healthz,
+            b"PROFILEZ" | b"EXPVARZ" | b"KICK" | b"LDM" | b"RELOAD" => Self::NotDone,
+            _ => return None,
+        })
+    }
+
+    fn of_account(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"CONNZ" => Self::Connz,
+            b"SUBSZ" => Self::Subsz,
+            b"LEAFZ" => Self::Leafz,
+            b"JSZ" => Self::Jsz,
+            b"INFO" => Self::Info,
+            b"STATZ" => Self::Statz,
+            b"CONNS" => Self::Conns,
+            _ => return None,
+        })
+    }
+}
+
+/// A question to the server.
+pub(crate) struct Question {
+    pub(crate) about: Subject,
+    /// The account's name, where it is about one.
+    pub(crate) account: String,
+    /// What was sent with it: an object in JSON, or nothing.
+    pub(crate) options: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
+    /// The loop that was asked.
+    pub(crate) core: usize,
+}
+
+/// What a loop tells the thread that answers.
+pub(crate) enum Told {
+    Asked(Question),
+    /// The system account has a subscriber: STATSZ may be wanted.
+    Subscribed,
+}
+
+/// What a subject asks of the server with this number, and the account that it names.
+fn question_of<'a>(subject: &'a [u8], server_id: &str) -> Option<(Subject, &'a [u8])> {
+    let rest = subject.strip_prefix(b"$SYS.REQ.")?;
+    let mut tokens = rest.split(|byte| *byte == b'.');
+    let (kind, whose, page) = (tokens.next()?, tokens.next()?, tokens.next());
+    if tokens.next().is_some() {
+        return None;
+    }
+    match (kind, whose, page) {
+        (b"SERVER", b"PING", None) => Some((Subject::Server(Page::Statsz), b"")),
+        (b"SERVER", whose, Some(page)) if whose == b"PING" || whose == server_id.as_bytes() => {
+            Some((Subject::Server(Page::of_server(page)?), b""))
+        }
+        (b"ACCOUNT", b"PING", Some(b"STATZ")) => Some((Subject::Accounts, b"")),
+        (b"ACCOUNT", b"PING", _) => None,
+        (b"ACCOUNT", name, Some(page)) => Some((Subject::Account(Page::of_account(page)?), name)),
+        _ => None,
+    }
+}
+
+impl Core {
+    /// Passes a question to the server on; false if this is none.
+    #[cold]
+    pub(crate) fn ask_system(&mut self, run: &Run<'_>) -> bool {
+        let Some((about, account)) = question_of(run.subject, &self.shared.server_id) else { return false };
+        let account = String::from_utf8_lossy(account).into_owned();
+        for at in 0..run.count() {
+            let one = run.one(at);
+            let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
+            let options = &body[one.header_bytes.unwrap_or(0).min(body.len())..];
+            if options.len() > OPTIONS_BYTES_MAX {
+                self.count(Counter::SystemTooLong);
+            }
+            let question = Question {
+                about,
+                account: account.clone(),
+                // One byte more than may be: it is found to be too long where it is read.
+                options: options[..options.len().min(OPTIONS_BYTES_MAX + 1)].to_vec(),
+                reply: run.reply.to_vec(),
+                core: self.index,
+            };
+            if let Err(mpsc::error::TrySendError::Full(_)) = self.system.try_send(Told::Asked(question)) {
+                self.count(Counter::SystemRefused);
+                let refused = json!({
+                    "server": server_info(&self.totals_of_server(), 0),
+                    "error": {"code": 503, "description": "too many questions wait for an answer"},
+                });
+                self.say_in_system(run.reply, &to_bytes(&refused));
+            }
+        }
+        true
+    }
+
+    /// What `$SYS.REQ.USER.INFO` asks, in whatever account: who one is.
+    #[cold]
+    pub(crate) fn answer_user_info(&mut self, id: ConnId, run: &Run<'_>) -> bool {
+        if run.subject != b"$SYS.REQ.USER.INFO" {
+            return false;
+        }
+        let connection = &self.outputs.connections[id];
+        let account = connection.account;
+        let answer = json!({
+            "server": server_info(&self.totals_of_server(), 0),
+            "data": {
+                "user": user_of(connection).as_deref().unwrap_or_default(),
+                "account": self.settings.identities.account_name(AccountId(account)),
+            },
+        });
+        let answer = to_bytes(&answer);
+        for _ in 0..run.count() {
+            self.say_as_server(account, run.reply, &answer);
+        }
+        true
+    }
+
+    /// Publishes in the system account.
+    pub(crate) fn say_in_system(&mut self, subject: &[u8], body: &[u8]) {
+        self.say_as_server(AccountId::SYSTEM.0, subject, body);
+    }
+
+    /// Publishes as nobody in particular: no consumer can hold that back. Where another core has fallen behind it is
+    /// lost, and counted.
+    fn say_as_server(&mut self, account: u16, subject: &[u8], body: &[u8]) {
+        let mut bytes = Vec::with_capacity(body.len() + subject.len() + 32);
+        write::publish(&mut bytes, subject, b"", body);
+        self.publish_as_server(account, &bytes);
+    }
+
+    /// The same with whole PUB operations.
+    pub(crate) fn publish_as_server(&mut self, account: u16, operations: &[u8]) {
+        const OWN: client::Limits = client::Limits {
+            control_line_bytes_max: 64 << 10,
+            payload_bytes_max: ANSWER_BYTES_MAX,
+            headers: false,
+        };
+        let root = self.subjects.root_of(account);
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 cores")]
+        let nobody = Producer { core: self.index as u16, conn: ConnId::MAX, cid: 0 };
+        let deals = self.subjects.abroad.deals(account);
+        let of = Origin { deals, ..Origin::of_nobody(nobody, account, root) };
+        let mut rest = operations;
+        while let Ok(Progress::Complete(ClientOp::Publish(publish), taken)) = client::parse(rest, &OWN) {
+            let run = Run::new(&publish, &rest[..taken]);
+            rest = &rest[taken..];
+            if self.links.is_any_full() {
+                self.count(Counter::OwnLost);
+                continue;
+            }
+            self.hand_out_at_once(&of, &run);
+            self.end_finished();
+        }
+    }
+
+    /// Whether anybody on any core would get a message in the system account.
+    fn is_heard_in_system(&mut self, subject: &[u8]) -> bool {
+        let root = self.subjects.root_of(AccountId::SYSTEM.0);
+        let mut work = Work::of(u64::MAX);
+        let (slot, matched) = self.subjects.matches.take(&self.subjects.trie, root, subject, &mut work);
+        let is_heard = !matched.is_empty();
+        self.subjects.matches.put_back(slot, matched);
+        is_heard
+    }
+
+    fn totals_of_server(&self) -> Server {
+        Server {
+            name: self.settings.config.server_name.clone(),
+            host: self.shared.address.ip().to_string(),
+            id: self.shared.server_id.clone(),
+            tags: self.settings.config.server_tags.clone(),
+        }
+    }
+}
+
+/// What every message of the server begins with.
+pub(crate) struct Server {
+    name: String,
+    host: String,
+    id: String,
+    tags: Vec<String>,
+}
+
+impl From<&Totals> for Server {
+    fn from(of: &Totals) -> Self {
+        Self {
+            name: of.server_name.clone(),
+            host: of.address.ip().to_string(),
+            id: of.server_id.clone(),
+            tags: of.server_tags.clone(),
+        }
+    }
+}
+
+fn server_info(server: &Server, seq: u64) -> Value {
+    let mut info = json!({
+        "name": server.name,
+        "host": server.host,
+        "id": server.id,
+        "ver": crate::mesh::shared::PROTOCOL_VERSION,
+        "jetstream": false,
+        "flags": 0,
+        "seq": seq,
+        "time": crate::monitor::moment(engine::cores::clock::now_system()),
+    });
+    if !server.tags.is_empty() {
+        info["tags"] = server.tags.clone().into();
+    }
+    info
+}
+
+fn user_of(connection: &Connection) -> Option<Arc<str>> {
+    connection.identity.as_ref().and_then(|identity| identity.name.clone())
+}
+
+fn to_bytes(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_else(|error| panic!("an answer cannot be written: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_that_ask_the_server() {
+        let asked = |subject: &str| {
+            question_of(subject.as_bytes(), "NID")
+                .map(|(about, account)| (about, String::from_utf8_lossy(account).into_owned()))
+        };
+        for (subject, about, account) in [
+            ("$SYS.REQ.SERVER.PING", Subject::Server(Page::Statsz), ""),
+            ("$SYS.REQ.SERVER.PING.VARZ", Subject::Server(Page::Varz), ""),
+            ("$SYS.REQ.SERVER.NID.CONNZ", Subject::Server(Page::Connz), ""),
+            ("$SYS.REQ.SERVER.NID.KICK", Subject::Server(Page::NotDone), ""),
+            ("$SYS.REQ.ACCOUNT.$G.INFO", Subject::Account(Page::Info), "$G"),
+            ("$SYS.REQ.ACCOUNT.PING.STATZ", Subject::Accounts, ""),
+        ] {
+            assert_eq!(asked(subject), Some((about, account.to_owned())), "{subject}");
+        }
+        for subject in [
+            "$SYS.REQ.SERVER.NOTME.VARZ",
+            "$SYS.REQ.SERVER.PING.NOSUCH",
+            "$SYS.REQ.SERVER.PING.VARZ.X",
+            "$SYS.REQ.ACCOUNT.PING.CONNZ",
+            "$SYS.REQ.ACCOUNT.A",
+            "$SYS.REQ",
+            "a.b",
+        ] {
+            assert_eq!(asked(subject), None, "{subject}");
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Who gets a message to a subject, remembered from one message to the next.
+//!
+//! A feed's traffic is many messages to few subjects, so what the trie found is kept in a small table by subject, until
+//! anything in the trie changes. The lists keep their memory: in steady state nothing is allocated. What they take of it is
+//! counted and bounded, for a subject and in sum: one client may be in tens of thousands of groups at one subject, and publish
+//! to thousands of subjects.
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{
+    delivery::work::{LISTED, Work},
+    routing::{
+        overlap::OverlapGroup,
+        trie::{CoreMask, Group, HubId, HubMask, NodeId, OpenLookup, Part, SubId, Trie},
+    },
+};
+
+/// Subjects remembered.
+const SLOTS: usize = 1024;
+/// Bytes of a subject beside its slot, at most. One that takes more is not remembered: it has as many groups or subscribers, each of
+/// which gets its messages, so that looking them up again is little beside that.
+const SUBJECT_BYTES_MAX: usize = 256 << 10;
+/// Bytes of all remembered subjects of a core beside their slots, at most. When they would take more, all are forgotten.
+const BYTES_MAX: usize = 4 << 20;
+/// Below this, subjects of before a change of the trie are left where they are: their lists are used again.
+const STALE_BYTES_MAX: usize = BYTES_MAX / 4;
+
+/// So many groups of the first pattern are listed for a unit of work. A group of a further one costs a unit and one for each
+/// entry of its sums.
+const GROUPS_A_STEP: usize = 4;
+
+/// Who gets a message.
+#[derive(Debug, Default)]
+pub(crate) struct Match {
+    root: NodeId,
+    subject: SmallVec<[u8; 48]>,
+    generation: u64,
+    /// Bytes on the heap, as they were when it was filled.
+    heap_bytes: usize,
+    /// Local subscribers in no group.
+    pub(crate) subscribers: Vec<SubId>,
+    /// Groups, of each of which one member gets it: the first part of each.
+    pub(crate) groups: SmallVec<[Part; 2]>,
+    /// Where names are at several patterns.
+    overlap: Option<Box<Overlap>>,
+    /// Other cores with subscribers in no group.
+    pub(crate) cores: CoreMask,
+    /// Hubs with such.
+    pub(crate) hubs: HubMask,
+    /// Some of the groups have members at a hub.
+    pub(crate) has_groups_at_hubs: bool,
+}
+
+/// Groups that have members at several of the patterns.
+#[derive(Debug, Default)]
+struct Overlap {
+    groups: Vec<OverlapGroup>,
+    /// Places in [`Match::groups`] by the names' hashes, of those that are not at the first pattern.
+    by_name: HashTable<u32>,
+}
+
+/// A queue group of a match.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MatchedGroup<'a> {
+    pub(crate) first: Part,
+    /// Where it is at several patterns: its members at all of them.
+    pub(crate) overlap: Option<&'a OverlapGroup>,
+}
+
+impl MatchedGroup<'_> {
+    /// A group at one pattern alone.
+    pub(crate) fn at(first: Part) -> Self {
+        Self { first: Part { overlap: Part::ALONE, ..first }, overlap: None }
+    }
+
+    /// Returns whether the group has members at a hub.
+    pub(crate) fn is_at_hub(self, trie: &Trie, hub: HubId) -> bool {
+        match self.overlap {
+            Some(overlap) => overlap.has_hub(hub),
+            None => trie.group(self.first).is_some_and(|group| group.hubs.iter().any(|&(of, _)| of == hub)),
+        }
+    }
+}
+
+impl Match {
+    /// A group by its place in [`Self::groups`].
+    #[inline]
+    pub(crate) fn group(&self, place: usize) -> Option<MatchedGroup<'_>> {
+        let first = *self.groups.get(place)?;
+        let overlap = match first.overlap {
+            Part::ALONE => None,
+            at => self.overlap.as_ref().map(|overlap| &overlap.groups[at as usize]),
+        };
+        Some(MatchedGroup { first, overlap })
+    }
+
+    /// The group of a name.
+    pub(crate) fn group_of_name(&self, trie: &Trie, name: &[u8]) -> Option<MatchedGroup<'_>> {
+        let hash = trie.hash_of_name(name);
+        let place = self.place_of(trie, name, hash)?;
+        self.group(place)
+    }
+
+    /// The place of a group in [`Self::groups`]. Those of the first pattern lie in its order: its own table finds them.
+    fn place_of(&self, trie: &Trie, name: &[u8], hash: u32) -> Option<usize> {
+        let is_it = |&place: &u32| is_group(trie, self.groups[place as usize], name, hash);
+        let at_first = trie.more(self.groups.first()?.node).and_then(|more| more.place_of(name, hash));
+        let at_first = at_first
+            .filter(|&place| self.groups.get(place).is_some_and(|&part| is_group(trie, part, name, hash)));
+        let by_name = || self.overlap.as_ref()?.by_name.find(spread(hash), is_it);
+        at_first.or_else(|| by_name().map(|&place| place as usize))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.subscribers.is_empty() && self.groups.is_empty() && self.cores == 0 && self.hubs == 0
+    }
+
+    fn begin(&mut self, trie: &Trie, root: NodeId, subject: &[u8]) {
+        self.root = root;
+        self.subject.clear();
+        self.subject.extend_from_slice(subject);
+        self.generation = trie.generation();
+        self.subscribers.clear();
+        self.groups.clear();
+        self.overlap = None;
+        self.cores = 0;
+        self.hubs = 0;
+        self.has_groups_at_hubs = false;
+    }
+
+    /// Bytes beside the slot, the spare room of its lists included.
+    fn count_heap_bytes(&self) -> usize {
+        let mut bytes = self.subscribers.capacity() * size_of::<SubId>();
+        if self.subject.spilled() {
+            bytes += self.subject.capacity();
+        }
+        if self.groups.spilled() {
+            bytes += self.groups.capacity() * size_of::<Part>();
+        }
+        if let Some(overlap) = &self.overlap {
+            bytes += size_of::<Overlap>() + overlap.by_name.allocation_size();
+            bytes += overlap.groups.capacity() * size_of::<OverlapGroup>();
+            // A subject that takes too much already is not summed up: that would be a walk through all of its groups.
+            if bytes <= SUBJECT_BYTES_MAX {
+                bytes += overlap.groups.iter().map(OverlapGroup::heap_bytes).sum::<usize>();
+            }
+        }
+        bytes
+    }
+
+    /// Adds the subscribers at a node, and its groups from a place on, and pays for them. The place from which it goes on
+    /// when the turn's work is done before.
+    #[inline]
+    fn add(&mut self, trie: &Trie, id: NodeId, from: usize, work: &mut Work) -> Option<usize> {
+        if from == 0 {
+            let subscribers = trie.subscribers(id);
+            self.subscribers.extend_from_slice(subscribers);
+            work.add((subscribers.len() / LISTED) as u64);
+        }
+        let more = trie.more(id)?;
+        self.cores |= more.remote;
+        self.hubs |= more.hubs;
+        self.has_groups_at_hubs |= more.at_hubs > 0;
+        if more.groups.is_empty() {
+            return None;
+        }
+        self.add_groups(trie, id, from, work)
+    }
+
+    fn add_groups(&mut self, trie: &Trie, id: NodeId, from: usize, work: &mut Work) -> Option<usize> {
+        let more = trie.more(id)?;
+        let is_first = self.groups.first().is_none_or(|first| first.node == id);
+        for (place, group) in more.groups.iter().enumerate().skip(from) {
+            if place > from && work.is_over(0) {
+                return Some(place);
+            }
+            let part = Part { node: id, group: number(place), hash: group.hash, overlap: Part::ALONE };
+            if is_first {
+                self.groups.push(part);
+                if place % GROUPS_A_STEP == GROUPS_A_STEP - 1 {
+                    work.step();
+                }
+            } else {
+                work.step();
+                if !group.name.is_empty() {
+                    work.pay(self.add_part(trie, part, group) as u64);
+                }
+            }
+        }
+        None
+    }
+
+    /// Adds a group of a further pattern: to the one of its name, if there is one. How many entries that made.
+    #[cold]
+    fn add_part(&mut self, trie: &Trie, part: Part, state: &Group) -> usize {
+        let known = self.place_of(trie, &state.name, state.hash);
+        let Self { groups, overlap, .. } = self;
+        let Overlap { groups: overlapping, by_name } = &mut **overlap.get_or_insert_with(Box::default);
+        let Some(place) = known else {
+            let place = number(groups.len());
+            groups.push(part);
+            by_name.insert_unique(spread(part.hash), place, |&place| spread(groups[place as usize].hash));
+            return 0;
+        };
+        let first = &mut groups[place];
+        let mut entries = 0;
+        if first.overlap == Part::ALONE {
+            let mut group = OverlapGroup::default();
+            entries += trie.group(*first).map_or(0, |state| group.add(*first, state));
+            first.overlap = number(overlapping.len());
+            overlapping.push(group);
+        }
+        entries + overlapping[first.overlap as usize].add(part, state)
+    }
+}
+
+/// Returns whether a part is still there, and of the group of a name.
+fn is_group(trie: &Trie, part: Part, name: &[u8], hash: u32) -> bool {
+    part.hash == hash && trie.group(part).is_some_and(|group| *group.name == *name)
+}
+
+/// The hash of a name for a table: all bits count there.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Parts are groups of patterns that somebody has subscribed to: there are fewer than subscriptions.
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or_else(|_| panic!("four thousand million groups of one subject"))
+}
+
+/// The subjects of late.
+#[derive(Debug)]
+pub(crate) struct Matches {
+    slots: Vec<Match>,
+    /// What is open of the subject that was asked for last: nothing, unless the turn's work was done before.
+    open: OpenLookup,
+    /// Bytes of the slots' lists.
+    bytes: usize,
+    /// The trie's generation when old subjects were last forgotten.
+    swept: u64,
+    pub(crate) found: u64,
+    pub(crate) made: u64,
+    /// Subjects that were not remembered, or not any more, because they took too much.
+    pub(crate) dropped: u64,
+}
+
+impl Matches {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| Match::default()).collect(),
+            open: OpenLookup::default(),
+            bytes: 0,
+            swept: 0,
+            found: 0,
+            made: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Bytes of memory that the remembered subjects take beside their slots.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes out who gets a message to `subject`, now; [`Self::put_back`] takes it back. Where the turn's work is done
+    /// before all are found, [`Self::take_open`] has the rest.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        trie: &Trie,
+        root: NodeId,
+        subject: &[u8],
+        work: &mut Work,
+    ) -> (usize, Match) {
+        let slot = slot_of(trie.seed(), root, subject);
+        let mut taken = std::mem::take(&mut self.slots[slot]);
+        self.bytes -= taken.heap_bytes;
+        if taken.generation == trie.generation() && taken.root == root && taken.subject[..] == *subject {
+            self.found += 1;
+            return (slot, taken);
+        }
+        self.made += 1;
+        self.fill(&mut taken, trie, root, subject, work);
+        (slot, taken)
+    }
+
+    #[inline]
+    pub(crate) fn put_back(&mut self, slot: usize, mut taken: Match) {
+        if taken.heap_bytes > SUBJECT_BYTES_MAX || self.bytes + taken.heap_bytes > BYTES_MAX {
+            self.make_room(&mut taken);
+        }
+        // A message that needed several turns comes back to where another subject is by now.
+        self.bytes = self.bytes + taken.heap_bytes - self.slots[slot].heap_bytes;
+        self.slots[slot] = taken;
+    }
+
+    /// Forgets what is too large to be remembered, or all others: before they take as much again, each is looked up anew.
+    #[cold]
+    fn make_room(&mut self, taken: &mut Match) {
+        self.dropped += 1;
+        if taken.heap_bytes > SUBJECT_BYTES_MAX {
+            *taken = Match::default();
+        } else {
+            self.forget_slots(|_| true);
+        }
+    }
+
+    /// Forgets what was found before the trie changed, if it takes much.
+    pub(crate) fn forget_stale(&mut self, generation: u64) {
+        if self.bytes > STALE_BYTES_MAX && self.swept != generation {
+            self.swept = generation;
+            self.forget_slots(|of| of.generation != generation);
+        }
+    }
+
+    /// Forgets who was found, and gives back what that took.
+    pub(crate) fn forget(&mut self) {
+        self.forget_slots(|_| true);
+        self.open = OpenLookup::default();
+    }
+
+    fn forget_slots(&mut self, is_forgotten: impl Fn(&Match) -> bool) {
+        for slot in self.slots.iter_mut().filter(|slot| is_forgotten(slot)) {
+            self.bytes -= slot.heap_bytes;
+            *slot = Match::default();
+        }
+    }
+
+    /// Whether all were found of the subject that was asked for last.
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// What is not looked through yet; nothing is open any more here.
+    pub(crate) fn take_open(&mut self) -> OpenLookup {
+        std::mem::take(&mut self.open)
+    }
+
+    fn fill(&mut self, into: &mut Match, trie: &Trie, root: NodeId, subject: &[u8], work: &mut Work) {
+        into.begin(trie, root, subject);
+        trie.look_for(root, subject, &mut self.open);
+        go_on(into, &mut self.open, trie, subject, work);
+    }
+}
+
+/// Goes on to find who gets a message to `subject`, until nothing is open or the turn's work is done.
+pub(crate) fn go_on(into: &mut Match, open: &mut OpenLookup, trie: &Trie, subject: &[u8], work: &mut Work) {
+    trie.go_on(open, subject, work, |id, from, work| into.add(trie, id, from, work));
+    into.heap_bytes = into.count_heap_bytes();
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low bits choose the slot")]
+fn slot_of(seed: u64, root: NodeId, subject: &[u8]) -> usize {
+    xxh3_64_with_seed(subject, seed ^ u64::from(root)) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trie with so many groups at each pattern.
+    fn trie_of(patterns: [(&[u8], u32); 3]) -> (Trie, NodeId) {
+        let mut trie = Trie::new();
+        let root = trie.add_root();
+        for (pattern, names) in patterns {
+            let node = trie.insert(root, pattern);
+            for number in 0..names {
+                let name = format!("q{number}").into_bytes();
+                let hash = trie.hash_of_name(&name);
+                let more = trie.more_mut(node);
+                let place = more.place_or_new(&name, hash);
+                more.groups[place].members.push(number);
+            }
+        }
+        (trie, root)
+    }
+
+    fn exact(matches: &Matches) -> usize {
+        matches.slots.iter().map(Match::count_heap_bytes).sum()
+    }
+
+    fn publish(matches: &mut Matches, trie: &Trie, root: NodeId, subject: &str) -> usize {
+        let (slot, matched) = matches.take(trie, root, subject.as_bytes(), &mut Work::of(u64::MAX));
+        let groups = matched.groups.len();
+        matches.put_back(slot, matched);
+        groups
+    }
+
+    /// Thirty thousand groups of everything, and messages to fifty subjects: 24 MB of groups.
+    #[test]
+    fn what_is_remembered_of_groups_is_bounded() {
+        let (trie, root) = trie_of([(b">", 30_000), (b"two.*", 200), (b"*.of", 200)]);
+        let mut matches = Matches::new();
+        for number in 0..50 {
+            assert_eq!(publish(&mut matches, &trie, root, &format!("s{number}")), 30_000);
+            assert_eq!(matches.bytes(), exact(&matches));
+        }
+        assert!(matches.bytes() <= BYTES_MAX && matches.dropped == 50, "{} bytes", matches.bytes());
+    }
+
+    #[test]
+    fn all_remembered_subjects_have_one_bound() {
+        let (mut trie, root) = trie_of([(b"two.>", 100), (b"*.of.>", 100), (b">", 25)]);
+        let mut matches = Matches::new();
+        for number in 0..SLOTS {
+            // A message that comes to its end in another turn: into a slot that has another subject by then.
+            let (slot, matched) = matches.take(&trie, root, b"two.of.0", &mut Work::of(u64::MAX));
+            publish(&mut matches, &trie, root, "two.of.0");
+            publish(&mut matches, &trie, root, &format!("two.of.{number}"));
+            matches.put_back(slot, matched);
+            assert!(matches.bytes() <= BYTES_MAX, "{} bytes", matches.bytes());
+            if number % 64 == 0 {
+                assert_eq!(matches.bytes(), exact(&matches));
+            }
+        }
+        let found = matches.found;
+        publish(&mut matches, &trie, root, "two.of.0");
+        assert_eq!(matches.found, found + 1, "the last one is remembered");
+        assert!(matches.dropped > 0, "there is more than is remembered");
+        while matches.bytes() <= STALE_BYTES_MAX {
+            let subject = format!("two.of.x{}", matches.made);
+            publish(&mut matches, &trie, root, &subject);
+        }
+        trie.insert(root, b"new");
+        matches.forget_stale(trie.generation());
+        assert_eq!((matches.bytes(), exact(&matches)), (0, 0), "all of it was from before");
+    }
+}

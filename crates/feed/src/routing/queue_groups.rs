@@ -1,0 +1,362 @@
+//! Queue groups: one member gets each message, whichever core it is on.
+//!
+//! ```text
+//!   producer's core: whose turn is it, of all members on all cores, at all patterns that match?
+//!        ├─ one of ours ─▶ our members take turns
+//!        └─ one of core B's ─▶ across ─▶ B: its members take turns
+//! ```
+//!
+//! One name is one group, at however many of the matching patterns it has members (nats-server's rule). Each core counts
+//! turns for itself, over all members: every member's share is the same, whatever the cores of producers and members,
+//! and exactly so for each producer's core. As in nats-server, members at a hub get what nobody here takes.
+//!
+//! A member may refuse a message: it was cut off a moment ago, wrote the message itself and wants no echo, or is denied
+//! the subject. Then the next member gets it; when all members of a core have refused, the next core that has some, and
+//! each core once; last of all a hub.
+
+use std::cell::Cell;
+
+use smallvec::smallvec;
+
+use crate::{
+    delivery::{
+        publish::{Origin, Run, send_across},
+        work::Work,
+    },
+    mesh::{
+        core::Core,
+        links::{Destination, GroupOfCore, To},
+    },
+    routing::{
+        matching::MatchedGroup,
+        overlap::OverlapGroup,
+        subjects::Subjects,
+        trie::{CoreMask, Group, HubId, HubMask, Part, SubId},
+    },
+};
+
+/// Who gets the next message of a group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Turn {
+    /// A member of this core.
+    Own,
+    /// A member of another core, at a pattern.
+    Core(usize, Part),
+    /// There is no member on a core that was not tried.
+    Nobody,
+}
+
+impl Subjects {
+    /// Whose turn it is, of all members of a group on all cores but those that were tried. `own` is this core's bit.
+    pub(crate) fn whose_turn(&mut self, group: MatchedGroup<'_>, own: CoreMask, tried: CoreMask) -> Turn {
+        if let Some(overlap) = group.overlap {
+            return self.whose_turn_at_several(group.first, overlap, own, tried);
+        }
+        let Some(state) = self.trie.part_mut(group.first) else { return Turn::Nobody };
+        if tried == 0 { turn_of(state, group.first) } else { turn_of_untried(state, group.first, own, tried) }
+    }
+
+    #[cold]
+    fn whose_turn_at_several(
+        &mut self,
+        first: Part,
+        overlap: &OverlapGroup,
+        own: CoreMask,
+        tried: CoreMask,
+    ) -> Turn {
+        let here = if tried & own == 0 { overlap.own.total() } else { 0 };
+        let others = || overlap.cores.iter().filter(|&&(core, _)| tried & 1 << core == 0);
+        let elsewhere: usize = others().map(|(_, sums)| sums.total()).sum();
+        if here + elsewhere == 0 {
+            return Turn::Nobody;
+        }
+        let turn = self.count_turn(first, &overlap.turn, |state| &mut state.turn);
+        let turn = turn as usize % (here + elsewhere);
+        if turn < here {
+            return Turn::Own;
+        }
+        let mut beyond = turn - here;
+        for (core, sums) in others() {
+            match sums.at(beyond) {
+                Some((part, _)) => return Turn::Core(usize::from(*core), part),
+                None => beyond -= sums.total(),
+            }
+        }
+        Turn::Nobody
+    }
+
+    /// Counts a turn of a group at several patterns: at its first part, or where that has gone in the message's own list.
+    fn count_turn(&mut self, first: Part, seen: &Cell<u32>, turn: impl Fn(&mut Group) -> &mut u32) -> u32 {
+        let mut now = seen.get();
+        if let Some(state) = self.trie.part_mut(first) {
+            let turn = turn(state);
+            now = *turn;
+            *turn = now.wrapping_add(1);
+        }
+        seen.set(now.wrapping_add(1));
+        now
+    }
+
+    /// The member of this core whose turn it is. `None`: it has left since the group was looked up.
+    pub(crate) fn next_own_member(&mut self, group: MatchedGroup<'_>) -> Option<SubId> {
+        if let Some(overlap) = group.overlap {
+            let turn = self.count_turn(group.first, &overlap.own_turn, |state| &mut state.own_turn);
+            let number = (turn as usize).checked_rem(overlap.own.total())?;
+            let (part, place) = overlap.own.at(number)?;
+            return self.trie.group(part)?.members.get(place).copied();
+        }
+        let state = self.trie.part_mut(group.first)?;
+        let at = (state.own_turn as usize).checked_rem(state.members.len())?;
+        state.own_turn = state.own_turn.wrapping_add(1);
+        Some(state.members[at])
+    }
+
+    /// The other cores that have members of a group.
+    fn cores_of_group(&self, group: MatchedGroup<'_>) -> CoreMask {
+        if let Some(overlap) = group.overlap {
+            return overlap.core_mask();
+        }
+        let remote = self.trie.group(group.first).map_or(&[][..], |state| &state.remote);
+        remote.iter().fold(0, |mask, &(core, _)| mask | 1 << core)
+    }
+
+    /// How many members of a group are on this core.
+    pub(crate) fn own_members(&self, group: MatchedGroup<'_>) -> usize {
+        match group.overlap {
+            Some(overlap) => overlap.own.total(),
+            None => self.trie.group(group.first).map_or(0, |state| state.members.len()),
+        }
+    }
+
+    /// The hub that gets a message of a group which nobody of ours takes, and where the group is: hubs take turns as their
+    /// members would.
+    pub(crate) fn hub_of_group(&mut self, group: MatchedGroup<'_>, up: HubMask) -> Option<(HubId, Part)> {
+        if let Some(overlap) = group.overlap {
+            let there = || overlap.hubs.iter().filter(|&&(hub, _)| up & 1 << hub != 0);
+            let members: usize = there().map(|(_, sums)| sums.total()).sum();
+            if members == 0 {
+                return None;
+            }
+            let turn = self.count_turn(group.first, &overlap.turn, |state| &mut state.turn);
+            let mut turn = turn as usize % members;
+            for (hub, sums) in there() {
+                match sums.at(turn) {
+                    Some((part, _)) => return Some((*hub, part)),
+                    None => turn -= sums.total(),
+                }
+            }
+            return None;
+        }
+        let state = self.trie.part_mut(group.first)?;
+        let there = || state.hubs.iter().filter(|&&(hub, _)| up & 1 << hub != 0);
+        let members = there().fold(0, |sum: u32, &(_, count)| sum.saturating_add(count));
+        let mut turn = state.turn.checked_rem(members)?;
+        let found = there().find(|&&(_, count)| {
+            let is_there = turn < count;
+            turn = turn.saturating_sub(count);
+            is_there
+        });
+        let hub = found.map(|&(hub, _)| hub);
+        state.turn = state.turn.wrapping_add(1);
+        hub.map(|hub| (hub, group.first))
+    }
+}
+
+/// [`turn_of`] without the cores that were tried.
+#[cold]
+fn turn_of_untried(state: &mut Group, part: Part, own: CoreMask, tried: CoreMask) -> Turn {
+    let here = if tried & own == 0 { state.members.len() } else { 0 };
+    let others = || state.remote.iter().filter(|&&(core, _)| tried & 1 << core == 0);
+    let elsewhere: usize = others().map(|&(_, count)| count as usize).sum();
+    let Some(turn) = (state.turn as usize).checked_rem(here + elsewhere) else { return Turn::Nobody };
+    if turn < here {
+        state.turn = state.turn.wrapping_add(1);
+        return Turn::Own;
+    }
+    let mut beyond = turn - here;
+    let there = others().find_map(|&(core, count)| {
+        let is_there = beyond < count as usize;
+        beyond = beyond.saturating_sub(count as usize);
+        is_there.then_some(usize::from(core))
+    });
+    state.turn = state.turn.wrapping_add(1);
+    there.map_or(Turn::Nobody, |core| Turn::Core(core, part))
+}
+
+/// Whose turn it is in a group at one pattern, of the members on all cores.
+#[inline]
+fn turn_of(state: &mut Group, part: Part) -> Turn {
+    let (own, everywhere) = (state.members.len(), state.members_everywhere());
+    let Some(turn) = (state.turn as usize).checked_rem(everywhere) else { return Turn::Nobody };
+    state.turn = state.turn.wrapping_add(1);
+    if turn < own {
+        return Turn::Own;
+    }
+    let mut beyond = turn - own;
+    let there = state.remote.iter().find_map(|&(core, count)| {
+        let is_there = beyond < count as usize;
+        beyond = beyond.saturating_sub(count as usize);
+        is_there.then_some(usize::from(core))
+    });
+    there.map_or(Turn::Own, |core| Turn::Core(core, part))
+}
+
+/// Members and cores of a group that have refused a message so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct GroupRefusals {
+    /// Members of this core, of the pattern or patterns that are looked at.
+    members: usize,
+    /// Cores of which all members have.
+    cores: CoreMask,
+    /// On the core that another one has passed the message on to: all members of the pattern whose turn it was have.
+    is_beyond_pattern: bool,
+}
+
+impl GroupRefusals {
+    /// Whether somebody has refused the message.
+    pub(crate) fn has_begun(self) -> bool {
+        self.members > 0 || self.cores != 0
+    }
+}
+
+/// Outcome of giving a message to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GroupDelivery {
+    /// A member has it, or another core gives it to one.
+    Taken,
+    /// No member takes it.
+    Refused,
+    /// The turn is over before somebody was found who takes it.
+    Over,
+}
+
+impl Core {
+    /// Gives one message to a member of a group, on this core or by another one.
+    pub(crate) fn deliver_to_group(
+        &mut self,
+        group: MatchedGroup<'_>,
+        of: &Origin,
+        run: &Run<'_>,
+        refused: &mut GroupRefusals,
+    ) -> GroupDelivery {
+        self.deliver_to_untried(group, of, run, refused, 0)
+    }
+
+    fn deliver_to_untried(
+        &mut self,
+        group: MatchedGroup<'_>,
+        of: &Origin,
+        run: &Run<'_>,
+        refused: &mut GroupRefusals,
+        known: CoreMask,
+    ) -> GroupDelivery {
+        let own = 1 << self.index;
+        loop {
+            // Where some of this core's members have refused, it is still this core's turn.
+            let turn = match refused.members {
+                0 => self.subjects.whose_turn(group, own, refused.cores),
+                _ => Turn::Own,
+            };
+            match turn {
+                Turn::Nobody => return GroupDelivery::Refused,
+                Turn::Core(to, part) => {
+                    let known = known | self.subjects.cores_of_group(group);
+                    let (pattern, queue) = self.subjects.words_of_part(part, group.first);
+                    let tried = refused.cores;
+                    let group = GroupOfCore { pattern, queue, is_from_hub: of.is_from_hub, tried, known };
+                    let to = Destination {
+                        core: to,
+                        account: of.account,
+                        is_imported: of.is_imported,
+                        to: To::Group(group),
+                    };
+                    let Self { outputs, links, .. } = self;
+                    send_across(outputs, links, of.producer.conn, to, of.producer, run);
+                    return GroupDelivery::Taken;
+                }
+                Turn::Own => match self.deliver_to_own_member(group, of, run, &mut refused.members) {
+                    GroupDelivery::Refused => {
+                        refused.members = 0;
+                        refused.cores |= own;
+                    }
+                    given => return given,
+                },
+            }
+        }
+    }
+
+    /// Gives a message that another core has passed on to one of this core's members: of the pattern whose turn it is, else
+    /// of the others that match. When all of them refuse or have left, the next core gets it. Whether that was all before
+    /// the turn's work was done.
+    pub(crate) fn deliver_to_group_of_core(
+        &mut self,
+        to: GroupOfCore<'_>,
+        of: &Origin,
+        run: &Run<'_>,
+        refused: &mut GroupRefusals,
+    ) -> bool {
+        let GroupOfCore { pattern, queue, tried, known, .. } = to;
+        if !refused.is_beyond_pattern {
+            if let Some(part) = self.subjects.find_group(of.root, pattern, queue) {
+                match self.deliver_to_own_member(MatchedGroup::at(part), of, run, &mut refused.members) {
+                    GroupDelivery::Taken => return true,
+                    GroupDelivery::Over => return false,
+                    GroupDelivery::Refused => {}
+                }
+            }
+            *refused = GroupRefusals { is_beyond_pattern: true, members: 0, cores: tried };
+        }
+        // All of it in one step, after which the turn is over if it was much.
+        let mut work = Work::of(u64::MAX);
+        let (slot, matched) =
+            self.subjects.matches.take(&self.subjects.trie, of.root, run.subject, &mut work);
+        self.work.add(work.done());
+        let group = matched.group_of_name(&self.subjects.trie, queue);
+        let given = group
+            .map_or(GroupDelivery::Refused, |group| self.deliver_to_untried(group, of, run, refused, known));
+        let tried = tried | 1 << self.index;
+        let untried = known & !tried;
+        if given != GroupDelivery::Refused {
+        } else if untried != 0 {
+            // What its members have said to the sender is under way to here.
+            let core = untried.trailing_zeros() as usize;
+            let group = To::Group(GroupOfCore { tried, ..to });
+            let to = Destination { core, account: of.account, is_imported: of.is_imported, to: group };
+            send_across(&mut self.outputs, &mut self.links, of.producer.conn, to, of.producer, run);
+        } else if let Some(group) = group.filter(|_| !of.is_from_hub)
+            && let Some(hub) = self.subjects.hub_of_group(group, self.hubs_up)
+        {
+            self.send_to_hubs(of, run, 0, &smallvec![hub]);
+        }
+        self.subjects.matches.put_back(slot, matched);
+        given != GroupDelivery::Over
+    }
+
+    /// Offers a message to this core's members, of whom so many have refused it.
+    fn deliver_to_own_member(
+        &mut self,
+        group: MatchedGroup<'_>,
+        of: &Origin,
+        run: &Run<'_>,
+        refused: &mut usize,
+    ) -> GroupDelivery {
+        let members = self.subjects.own_members(group);
+        while *refused < members {
+            // The first is paid for by whoever hands out.
+            if *refused > 0 {
+                if self.is_turn_over() {
+                    return GroupDelivery::Over;
+                }
+                self.work.step();
+            }
+            let member = self.subjects.next_own_member(group);
+            let delivered = member.map_or(0, |member| self.deliver(member, of, run));
+            if delivered > 0 {
+                self.count_out(delivered, run);
+                return GroupDelivery::Taken;
+            }
+            *refused += 1;
+        }
+        GroupDelivery::Refused
+    }
+}
