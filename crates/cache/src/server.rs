@@ -29,38 +29,48 @@ use tokio::sync::oneshot;
 use wire::http1::head::HeadLimits;
 
 use crate::{
-    abroad::{Among, Invalidate},
-    accept,
-    bans::{Ban, BanSeen},
-    client_memory::ClientMemory,
-    coding_pool::{self, CodingPool},
+    admin::{
+        explain,
+        explanation::{ExplainError, Explanation, RequestOf},
+        listing,
+        objects::{Objects, ObjectsError},
+        operator_port::Outside,
+    },
+    body::growing::PassingBudget,
+    client::{
+        accept, http1,
+        limits::client_memory::ClientMemory,
+        listener::{Bound, Listener, Listening, SocketFile},
+        tls_terms::{Kinds, TlsTerms},
+    },
     config::{Config, PeerAt},
-    core::{Beginning, Core, Message, Unasked, with_core},
+    core::{
+        Beginning, Core, Message, Unasked, housekeeping,
+        memory_need::TooLittleMemory,
+        store_file::{self, OfCore, OpenFile, Opened, open_store},
+        with_core,
+    },
     counters::Counter,
-    explain,
-    explanation::{ExplainError, Explanation, RequestOf},
+    encoding::{
+        codec_pool::{self, CodingPool},
+        encoded_variants,
+    },
     fetch,
-    growing::PassingBudget,
-    heard, housekeeping, http1,
-    in_force::InForce,
-    invalidations::{Table, What},
-    key,
-    listener::{Bound, Listener, Listening, SocketFile},
-    listing,
-    memory_need::TooLittleMemory,
-    objects::{Objects, ObjectsError},
+    head::response_head::{Identity, InvalidName},
     origin::{ByHand, MemberSaid, NameCounter, Names, Servers, SetUpError},
-    outside::Outside,
-    peers::{PeerSeen, Peers},
-    purge,
-    purge_book::{Book, PurgesError},
-    put,
-    response_head::{Identity, InvalidName},
+    peers::{
+        PeerSeen, Peers,
+        purge_broadcast::{Among, Invalidate},
+    },
+    purging::{
+        bans::{Ban, BanSeen},
+        invalidations::{Table, What},
+        purge_log::{Book, PurgesError},
+        spread,
+    },
+    request::{active_config::InForce, key},
     site::{SiteTable, SitesError},
-    spread,
-    store_file::{self, OfCore, OpenFile, Opened, open_store},
-    tls_terms::{Kinds, TlsTerms},
-    twins,
+    states::{head_validation, purge, put},
 };
 
 #[expect(clippy::disallowed_types, reason = "the operator's path: a reload, a purge, a question")]
@@ -176,7 +186,7 @@ struct Seed {
     listeners: Vec<Bound>,
     shard: Shard,
     file: Option<OfCore>,
-    coding: coding_pool::OfCore,
+    coding: codec_pool::OfCore,
     purged: Table,
     sender: Sender<Message>,
     receiver: Receiver<Message>,
@@ -614,7 +624,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
     let messages = tokio::spawn(receive_messages(receiver));
     let housekeeping = tokio::spawn(housekeeping::keep_house());
     let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
-    let coded = tokio::spawn(twins::settle(coded));
+    let coded = tokio::spawn(encoded_variants::settle(coded));
     let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
     shared.ready.fetch_add(1, Ordering::AcqRel);
     context.shutdown.requested().await;
@@ -667,8 +677,8 @@ fn receive(core: &Core, message: Message) {
     match message {
         Message::Fetch(want) => fetch::begin(core, *want),
         Message::Put(put) => put::store(core, &put),
-        Message::Code(to_code) => twins::begin(core, *to_code),
-        Message::Heard(heard) => heard::judge(core, &heard),
+        Message::Code(to_code) => encoded_variants::begin(core, *to_code),
+        Message::Heard(heard) => head_validation::judge(core, &heard),
         Message::Accept(stream, arrival) => {
             accept::take_over(core, stream, arrival);
         }

@@ -6,7 +6,7 @@
 //! ```
 //! A tag is kept as its hash, seeded by the store (`docs/formats/store.md`, *Extra*): a purge compares numbers, and
 //! what an object costs does not depend on how long its tags are. Clients do not get the fields
-//! ([`append_origin_head`](crate::response_head::append_origin_head) cuts them).
+//! ([`append_origin_head`](crate::head::response_head::append_origin_head) cuts them).
 
 use engine::{store::Hash, sys::span::Span};
 

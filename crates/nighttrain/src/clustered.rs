@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cache::{Abroad, Among, Invalidate, PeerAt, PurgeError, Telling, membership::Membership};
+use cache::{Abroad, Among, Invalidate, PeerAt, PurgeError, Telling, lease::Membership};
 use cluster::{
     CarriesOut, Cluster, Config, Hears, Look, NotCarried, Outcome, Purge, Refused, Scope, Vault, What,
 };

@@ -7,8 +7,8 @@ use wire::http1::{head::RequestHead, url::Scheme};
 use super::with_request;
 use crate::{
     config::{Config, Origin, SiteRules},
-    key,
     policy::invalidate::{Base, same_origin_path},
+    request::key,
     site::SiteTable,
 };
 

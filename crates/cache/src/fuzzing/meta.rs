@@ -3,7 +3,7 @@
 use engine::store::META_WORDS;
 
 use super::cut::Cut;
-use crate::response_head::StoredMeta;
+use crate::head::response_head::StoredMeta;
 
 /// Bits that mean nothing yet, in each word.
 const UNUSED: [u64; META_WORDS] = [0, 0xfc << 56, 0xffc0, 0, 0, 0, 0, 0];

@@ -44,7 +44,7 @@ fn with_response<'b, T>(bytes: &'b [u8], look: impl FnOnce(&ResponseHead<'b, '_>
 
 /// The file of purges; see `purge_book/fuzzed.rs`.
 pub fn purges_file(bytes: &[u8]) {
-    crate::purge_book::fuzzed::purges_file(bytes);
+    crate::purging::purge_log::fuzzed::purges_file(bytes);
 }
 
 #[cfg(test)]

@@ -12,6 +12,10 @@ use super::{cut::Cut, with_request, with_response};
 use crate::{
     config::{ClientRule, Coding, Compress, CookieRule},
     error_page,
+    head::response_head::{
+        BLANK, CodedHead, For, LeftOut, StoredMeta, append_not_modified, append_origin_head, append_partial,
+        stored_values,
+    },
     policy::{
         Freshness, PassReason, Recv, RequestFacts, ResponseFacts, Reuse, Storable, StoreRules, Times,
         Validators, Verdict,
@@ -22,10 +26,6 @@ use crate::{
         directives::{RequestDirectives, ResponseDirectives, Seconds},
         evaluate, invalidate, may_reuse, may_share, recv, storable,
         vary::{VARY_NAMES_MAX, Vary, VaryFault, secondary_key},
-    },
-    response_head::{
-        BLANK, CodedHead, For, LeftOut, StoredMeta, append_not_modified, append_origin_head, append_partial,
-        stored_values,
     },
 };
 

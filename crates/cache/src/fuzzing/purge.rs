@@ -2,9 +2,9 @@
 
 use super::with_request;
 use crate::{
-    bans::{Ban, Bans, Subject, Verdict},
+    head::response_head::{BLANK, StoredMeta},
     policy::purge::{Asked, TAGS_ASKED_MAX, What, asked},
-    response_head::{BLANK, StoredMeta},
+    purging::bans::{Ban, Bans, Subject, Verdict},
     tags::TAG_FIELDS,
 };
 

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     config::Limits,
+    log::transaction::{Draft, Trace},
     request::Wanted,
-    transaction::{Draft, Trace},
 };
 
 /// Bytes of the heads of interim responses that are told on, for one answer; what comes beyond is not.

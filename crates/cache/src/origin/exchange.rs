@@ -25,7 +25,7 @@ use super::{
     request_half::{Part, RequestHalf},
     upstream::{Permit, Pools},
 };
-use crate::{config::Limits, peers::Peer, transaction::Draft};
+use crate::{config::Limits, log::transaction::Draft, peers::Peer};
 
 /// What came of sending a part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,16 +13,18 @@ use super::{
     mark::{FIELD, How, Mac},
 };
 use crate::{
-    block::strong_tag,
+    body::slice::strong_tag,
     core::{Core, OfCore, with_core, with_core_of},
     counters::Counter,
-    fetch::Leader,
-    in_flight::{Reply, Want},
+    fetch::{
+        Leader,
+        in_flight::{Reply, Want},
+        revalidate::Known,
+    },
     origin::{
         self, Arrived, Asked, Client, MemberId, OriginError, Pools, SendError, Tried, Upstream, Upstreams,
     },
     request::{Request, Wanted},
-    revalidate::Known,
 };
 use engine::cores::clock;
 

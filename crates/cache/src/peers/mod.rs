@@ -11,7 +11,7 @@
 //! ```
 //! *Where the data live:* the table of peers is replaced as a whole; what is counted of each is atomic words that misses
 //! write. A hit does not look here. *No loops:* a request of a peer is answered from the store, a fetch of ours, or the
-//! origin; it does not join a fetch that waits for a peer ([`in_flight`](crate::in_flight)). *Purges:* see [`Asking`].
+//! origin; it does not join a fetch that waits for a peer ([`in_flight`](crate::fetch::in_flight)). *Purges:* see [`Asking`].
 //!
 //! *Bounds:* [`PEERS_MAX`](crate::config::PEERS_MAX) peers; to each of them a core's connections (`connections_max`), with no
 //! queue; requests of theirs that are answered at once (`requests_max`); processes that we remember
@@ -19,8 +19,10 @@
 
 mod ask;
 mod choice;
+pub mod lease;
 pub(crate) mod mark;
 mod peer;
+pub(crate) mod purge_broadcast;
 mod resume;
 mod said;
 

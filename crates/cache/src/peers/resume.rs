@@ -10,7 +10,7 @@ use wire::http1::{
 };
 
 use crate::{
-    block::strong_tag,
+    body::slice::strong_tag,
     core::{OfSite, with_core, with_core_of},
     counters::Counter,
     fetch::Leader,

@@ -2,7 +2,7 @@ use engine::meter::CounterSet;
 use proptest::prelude::*;
 
 use super::{ask::is_usable, *};
-use crate::{config::PeerSecret, membership::Membership};
+use crate::{config::PeerSecret, peers::lease::Membership};
 
 fn names() -> Names {
     Names::new(&[], CounterSet::new(1))

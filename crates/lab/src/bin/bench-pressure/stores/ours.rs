@@ -4,7 +4,7 @@
 //!   look ─▶ memory ─▶ hit
 //!        └▶ directory of the file ─▶ helper reads ─▶ restored in memory ─▶ hit
 //! ```
-//! The same steps as the accelerator's miss takes (`crates/cache/src/cold.rs`), without its requests and its sockets.
+//! The same steps as the accelerator's miss takes (`crates/cache/src/body/cold.rs`), without its requests and its sockets.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,0 +1,68 @@
+//! Whether what visitors with cookies share is the same for all of them.
+//!
+//! By `--cookies safe` an answer that says only `max-age` is shared although it was asked for with a cookie, because
+//! pictures and scripts are fetched with cookies and say no more. An origin that says so of a page with its visitor's
+//! name in it shows it to others. Nobody can know that from one answer: so a sample of such addresses is compared each
+//! time they are fetched anew. Where two fetches in a row, each by another visitor, bring something else than the one
+//! before, the log names the address, once a site.
+//!
+//! Bounds: [`SAMPLES`](crate::admin::cookie_samples::SAMPLES) addresses a core; of a body that has no validator
+//! [`COMPARED_BYTES_MAX`] are compared, at most once for each fetch.
+
+use std::sync::atomic::Ordering;
+
+use engine::store::{Hash, Lookup, Object};
+use wire::http1::known::KnownHeader;
+
+use crate::{
+    admin::cookie_samples::Sample,
+    body::copy::copy_body,
+    core::{Core, store_s},
+    counters::Counter,
+    head::response_head::StoredMeta,
+    request::{Request, key},
+};
+
+/// Bytes of a body that are compared, where no entity tag tells.
+const COMPARED_BYTES_MAX: u64 = 64 << 10;
+
+/// Compares an answer that a visitor with a cookie was given, and that all others get now, with the one before it. Runs
+/// on the owner's core, after the answer was stored under this hash and key.
+pub(crate) fn compare(core: &Core, request: &Request, hash: Hash, key: &[u8]) {
+    let head = request.head();
+    let Some(cookie) = head.known(KnownHeader::Cookie).map(|cookie| core.store.hash(cookie)) else { return };
+    let turn = core.reader.turn();
+    let Lookup::Hit(object) = turn.lookup(hash, key) else { return };
+    let Some(content) = content_of(core, &object) else { return };
+    let fetched_s = store_s(engine::cores::clock::unix_s());
+    let sample = Sample { cookie: cookie.word(), content, fetched_s };
+    if !core.samples.borrow_mut().differs(hash.word(), sample) {
+        return;
+    }
+    core.count(Counter::SharedPagesDiffer);
+    if core.sites.is_told_of_shared_pages(request.site).swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let primary = request.primary();
+    // A query may hold what is nobody's business.
+    let path = key::path(primary).split(|&b| b == b'?').next().unwrap_or_default();
+    tracing::warn!(
+        host = %String::from_utf8_lossy(key::authority(primary)),
+        path = %String::from_utf8_lossy(path),
+        "visitors with different cookies are answered differently, and by its max-age all of them share one answer: \
+         if it is personal, let the origin say private, or use --cookies strict (said once a site)"
+    );
+}
+
+/// A number that two contents share by chance alone: of the entity tag, or of the first bytes.
+fn content_of(core: &Core, object: &Object<'_>) -> Option<u64> {
+    let meta = StoredMeta::unpack(&object.meta())?;
+    let mut bytes = Vec::new();
+    if meta.etag_bytes > 0 {
+        let etag = meta.etag_at as usize..meta.etag_at as usize + usize::from(meta.etag_bytes);
+        object.head().slice(etag).copy_to(&mut bytes);
+    } else if !object.is_in_parts() {
+        copy_body(object, 0..object.body_bytes().min(COMPARED_BYTES_MAX), &mut bytes);
+    }
+    Some(core.store.hash(&bytes).word())
+}

@@ -1,0 +1,223 @@
+//! Freshness written out: `lifetime 600 s (max-age) - age 42 s (32 s since its Date + 10 s that it had then) = fresh for
+//! 558 s more`.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::{
+    head::response_head::{Flags, StoredMeta},
+    policy::{
+        ResponseFacts, Source,
+        directives::Seconds,
+        freshness::{is_heuristically_cacheable, lifetime},
+    },
+};
+
+/// What says for how long a stored answer is fresh, by its head as it is stored; `None`: another configuration, or
+/// another head, gave it the lifetime that it has.
+pub(super) fn source(
+    facts: &ResponseFacts,
+    meta: &StoredMeta,
+    default_ttl_s: u32,
+    path_ttl_s: Option<u32>,
+) -> Option<Source> {
+    if facts.directives.no_cache {
+        return (meta.lifetime_s == 0).then_some(Source::NoCache);
+    }
+    // An operator's lifetime counts from the arrival.
+    let is_of = |ttl_s: u32| ttl_s.saturating_add(u32::from(meta.arrived_age_s)) == meta.lifetime_s;
+    if path_ttl_s.is_some_and(is_of) {
+        return Some(Source::Path);
+    }
+    let by_status = is_heuristically_cacheable(facts.status) || facts.directives.public;
+    let found =
+        lifetime(&facts.directives, &facts.dates, !facts.targeted, by_status, default_ttl_s, meta.date_s);
+    let found =
+        found.filter(
+            |(lifetime_s, source)| {
+                if source.is_operators() { is_of(*lifetime_s) } else { *lifetime_s == meta.lifetime_s }
+            },
+        );
+    found.map(|(_, source)| source)
+}
+
+/// The sum; `meta` is as it was stored, `lifetime_s` what a purge has left of it.
+pub(super) fn sum(meta: &StoredMeta, source: Option<Source>, lifetime_s: u32, now_s: u64) -> String {
+    let by = match source {
+        None => "as it was decided then".to_owned(),
+        Some(source) if source.is_operators() && meta.arrived_age_s > 0 => {
+            let ttl_s = meta.lifetime_s - u32::from(meta.arrived_age_s).min(meta.lifetime_s);
+            format!("{}, {ttl_s} s from its arrival", source.name())
+        }
+        Some(source) => source.name().to_owned(),
+    };
+    let ended = match lifetime_s == meta.lifetime_s {
+        true => String::new(),
+        false => format!(", ended by a purge after {lifetime_s} s"),
+    };
+    let age_s = meta.age_s(now_s);
+    // Its age was 0 when it was made: before its Date where a cache before us had it, or the origin took long.
+    let of_it = match (meta.date_s.checked_sub(meta.born_s), now_s.checked_sub(meta.date_s)) {
+        (Some(before_s), Some(since_s)) if before_s > 0 => {
+            format!(" ({since_s} s since its Date + {before_s} s that it had then)")
+        }
+        _ => String::new(),
+    };
+    let left = match u64::from(lifetime_s).checked_sub(age_s).filter(|left_s| *left_s > 0) {
+        Some(left_s) => format!("fresh for {left_s} s more"),
+        None => format!("stale for {} s", age_s - u64::from(lifetime_s)),
+    };
+    let left = if meta.was_late() { format!("{left}; it had expired on arrival") } else { left };
+    format!("lifetime {} s ({by}){ended} - age {age_s} s{of_it} = {left}", meta.lifetime_s)
+}
+
+/// Until when it may be shown stale, and why; with the section or knob.
+pub(super) fn may_be_shown_stale(
+    facts: Option<&ResponseFacts>,
+    meta: &StoredMeta,
+) -> (&'static str, String, &'static str) {
+    let window = |s: u32, said: Option<Seconds>, directive: &str, knob: &str| {
+        let by = if said.and_then(Seconds::said) == Some(s) { directive } else { knob };
+        let until = date(meta.fresh_until_s() + u64::from(s));
+        (s > 0).then(|| format!("until {until} ({by}, {s} s)"))
+    };
+    let directives = facts.map(|facts| &facts.directives);
+    let while_fetched = window(
+        meta.stale_while_revalidate_s,
+        directives.map(|said| said.stale_while_revalidate),
+        "stale-while-revalidate",
+        "knob grace",
+    );
+    let if_error = window(
+        meta.stale_if_error_s,
+        directives.map(|said| said.stale_if_error),
+        "stale-if-error",
+        "knob stale-if-error",
+    );
+    match (while_fetched, if_error) {
+        (None, None) if meta.flags.has(Flags::MUST_REVALIDATE) => {
+            ("never", "it is never shown stale".to_owned(), "RFC 9111 §4.2.4")
+        }
+        (None, None) => {
+            ("never", "nothing says that it may be shown stale".to_owned(), "knobs grace, stale-if-error")
+        }
+        (Some(while_fetched), None) => {
+            ("allowed", format!("it is shown while it is fetched anew, {while_fetched}"), "RFC 5861 §3")
+        }
+        (None, Some(if_error)) => {
+            ("allowed", format!("it is shown if the origin fails, {if_error}"), "RFC 5861 §4")
+        }
+        (Some(while_fetched), Some(if_error)) => (
+            "allowed",
+            format!(
+                "it is shown while it is fetched anew, {while_fetched}, and if the origin fails, {if_error}"
+            ),
+            "RFC 5861 §3, §4",
+        ),
+    }
+}
+
+/// A time as HTTP writes it.
+pub(super) fn date(s: u64) -> String {
+    // An HTTP date has a year of four digits.
+    const YEAR_9999_END_S: u64 = 253_402_300_799;
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(s.min(YEAR_9999_END_S)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{head::response_head::BLANK, policy::test_heads::with_response};
+
+    const BORN_S: u64 = 1_800_000_000;
+
+    #[test]
+    fn the_sum_is_written_out() {
+        let stored = StoredMeta { born_s: BORN_S, date_s: BORN_S, lifetime_s: 600, status: 200, ..BLANK };
+        let aged = StoredMeta { date_s: BORN_S + 10, ..stored };
+        let ahead = StoredMeta { date_s: BORN_S + 99, ..stored };
+        for (meta, source, lifetime_s, age_s, want) in [
+            (
+                stored,
+                Some(Source::MaxAge),
+                600,
+                42,
+                "lifetime 600 s (max-age) - age 42 s = fresh for 558 s more",
+            ),
+            (
+                aged,
+                Some(Source::Expires),
+                600,
+                42,
+                "lifetime 600 s (expires) - age 42 s (32 s since its Date + 10 s that it had then) \
+                 = fresh for 558 s more",
+            ),
+            (
+                ahead,
+                Some(Source::MaxAge),
+                600,
+                42,
+                "lifetime 600 s (max-age) - age 42 s = fresh for 558 s more",
+            ),
+            (
+                stored,
+                None,
+                600,
+                599,
+                "lifetime 600 s (as it was decided then) - age 599 s = fresh for 1 s more",
+            ),
+            (stored, Some(Source::MaxAge), 600, 600, "lifetime 600 s (max-age) - age 600 s = stale for 0 s"),
+            (
+                stored,
+                Some(Source::MaxAge),
+                20,
+                42,
+                "lifetime 600 s (max-age), ended by a purge after 20 s - age 42 s = stale for 22 s",
+            ),
+        ] {
+            assert_eq!(sum(&meta, source, lifetime_s, BORN_S + age_s), want);
+        }
+    }
+
+    #[test]
+    fn what_says_so_is_found_in_the_stored_head() {
+        let meta = StoredMeta { date_s: BORN_S, lifetime_s: 60, status: 200, ..BLANK };
+        let date = date(BORN_S);
+        for (lines, default_ttl_s, want) in [
+            ("Cache-Control: max-age=60", 0, Some(Source::MaxAge)),
+            ("Cache-Control: max-age=5, s-maxage=60", 0, Some(Source::SMaxAge)),
+            ("CDN-Cache-Control: max-age=60\nCache-Control: no-store", 0, Some(Source::MaxAge)),
+            ("", 60, Some(Source::DefaultTtl)),
+            // The knob was another one then.
+            ("", 10, None),
+            ("Cache-Control: max-age=61", 0, None),
+            ("Cache-Control: no-cache", 0, None),
+        ] {
+            let found = with_response("200 OK", &format!("Date: {date}\n{lines}"), |head| {
+                source(&ResponseFacts::of(head, true), &meta, default_ttl_s, None)
+            });
+            assert_eq!(found, want, "{lines}");
+        }
+    }
+
+    #[test]
+    fn until_when_it_may_be_stale_and_why() {
+        let meta = StoredMeta { born_s: BORN_S, lifetime_s: 60, status: 200, ..BLANK };
+        let said = |meta: StoredMeta| {
+            with_response("200 OK", "Cache-Control: max-age=60, stale-while-revalidate=30", |head| {
+                may_be_shown_stale(Some(&ResponseFacts::of(head, true)), &meta)
+            })
+        };
+        assert_eq!(said(meta).0, "never");
+        let (_, words, section) = said(StoredMeta { flags: Flags::MUST_REVALIDATE, ..meta });
+        assert_eq!((&*words, section), ("it is never shown stale", "RFC 9111 §4.2.4"));
+        let (_, words, _) = said(StoredMeta { stale_while_revalidate_s: 30, stale_if_error_s: 600, ..meta });
+        let (first, second) = (date(BORN_S + 90), date(BORN_S + 660));
+        assert_eq!(
+            words,
+            format!(
+                "it is shown while it is fetched anew, until {first} (stale-while-revalidate, 30 s), and if the \
+                 origin fails, until {second} (knob stale-if-error, 600 s)"
+            )
+        );
+    }
+}

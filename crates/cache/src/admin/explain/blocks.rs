@@ -1,0 +1,40 @@
+//! What is said of an object in blocks.
+
+use engine::store::{Hash, Object, Shard};
+
+use crate::{
+    body::slice::{BLOCK_BYTES, Version},
+    core::Core,
+    head::response_head::StoredMeta,
+    request::key,
+};
+
+/// Blocks that are looked for, 14 GiB: more would take the loop's time.
+const LOOKED_FOR_MAX: u32 = 32_768;
+
+/// How many of its blocks are in memory, in words. Runs on the owner's core.
+pub(super) fn in_words(
+    core: &Core,
+    shard: &Shard,
+    (object, hash): (&Object<'_>, Hash),
+    meta: &StoredMeta,
+) -> String {
+    let blocks =
+        meta.body_bytes.filter(|bytes| *bytes > 0).map_or(0, |bytes| Version::number_at(bytes - 1) + 1);
+    let looked_for = blocks.min(LOOKED_FOR_MAX);
+    let mut of_object = Vec::new();
+    object.key().copy_to(&mut of_object);
+    let there = (0..looked_for).filter(|number| {
+        let mut key = of_object.clone();
+        key::append_block(&mut key, object.sequence(), *number);
+        let own = key::hash_of_variant(hash, core.store.hash(&key));
+        shard.peek(own, &key).is_some()
+    });
+    let there = there.count();
+    let kib = BLOCK_BYTES >> 10;
+    if looked_for < blocks {
+        format!("its content in {blocks} blocks of {kib} KiB, {there} of the first {looked_for} in memory")
+    } else {
+        format!("its content in {blocks} blocks of {kib} KiB, {there} of them in memory")
+    }
+}

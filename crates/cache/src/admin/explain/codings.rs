@@ -1,0 +1,121 @@
+//! In which coding a request gets a stored object, and why not in another.
+
+use engine::store::{Hash, Object, Shard};
+use wire::http1::{
+    head::{HeadLimits, HeaderSlots, Headers, Progress, parse_response},
+    known::KnownHeader,
+};
+
+use crate::{
+    coding::Coding,
+    core::Core,
+    encoding::encoded_variants::{self, Seen},
+    head::response_head::{Flags, StoredMeta},
+    policy::{LeftAlone, accept::Accepted, codable},
+};
+
+/// Why an object is left as it is; `None`: by what is set now it would not be.
+fn left_alone(core: &Core, object: &Object<'_>, head: &[u8]) -> Option<LeftAlone> {
+    let head = [head, b"\r\n"].concat();
+    let limits = HeadLimits { line_bytes_max: head.len(), head_bytes_max: head.len() };
+    let mut slots = HeaderSlots::new();
+    let Ok(Progress::Complete((head, _))) = parse_response(&head, &mut slots, &limits) else { return None };
+    let bytes = (!object.is_in_parts()).then(|| object.body_bytes());
+    codable(&head, bytes, &core.config.compress).err()
+}
+
+const NEGOTIATED: &str = "RFC 9110 §12.5.3";
+
+/// What is decided, in words, and where the rule is written.
+pub(super) fn of_hit(
+    core: &Core,
+    shard: &Shard,
+    (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    stored_head: &[u8],
+    headers: &Headers<'_, '_>,
+) -> (&'static str, String, &'static str) {
+    if !object.tail().is_empty() {
+        return alone(LeftAlone::Trailers);
+    }
+    if encoded_variants::is_decodable(core, object, meta) {
+        return of_decodable(core, shard, (object, meta, hash), headers);
+    }
+    if let Some(why) = left_alone(core, object, stored_head) {
+        return alone(why);
+    }
+    if !meta.flags.has(Flags::MAY_BE_CODED) || object.is_in_parts() {
+        let words =
+            "it is not compressed: when it was stored that was not to be, or it is on the file in parts";
+        return ("left-alone", words.to_owned(), "knob compress");
+    }
+    if headers.has(KnownHeader::Range) {
+        let words =
+            "a part of what is not compressed is sent, unless If-Range names a part of something else";
+        return ("plain", words.to_owned(), "RFC 9110 §14.2");
+    }
+    if encoded_variants::says_no_transform(headers) {
+        let words = "the client wants it as the origin made it: it says no-transform";
+        return (LeftAlone::NoTransform.name(), words.to_owned(), "RFC 9111 §5.2.1.6");
+    }
+    let Some(coding) = Accepted::of(headers).best(&core.config.compress.codings) else {
+        let words = "the client accepts no coding that is made here, or likes none better than none";
+        return ("not-accepted", words.to_owned(), NEGOTIATED);
+    };
+    let name = coding.token();
+    match encoded_variants::peek(core, shard, (object, hash), coding) {
+        Seen::There(bytes) => {
+            let words =
+                format!("it is sent as {name}: {bytes} bytes in the place of {}", object.body_bytes());
+            ("coded", words, NEGOTIATED)
+        }
+        Seen::NotToBeHad => {
+            let words = format!("it is sent as it is: as {name} it does not shrink by a twentieth");
+            ("does-not-shrink", words, "")
+        }
+        Seen::NotThere => {
+            let words = format!("it is sent as it is, and {name} is made of it for those who come later");
+            ("to-be-made", words, NEGOTIATED)
+        }
+    }
+}
+
+/// The same of what its origin sent in a coding that may be undone.
+fn of_decodable(
+    core: &Core,
+    shard: &Shard,
+    (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    headers: &Headers<'_, '_>,
+) -> (&'static str, String, &'static str) {
+    let name = meta.coding.token();
+    if !encoded_variants::wants_decoded(headers, meta.coding) {
+        let words = format!(
+            "it is sent as {name}, as its origin sent it: the client accepts that, or nothing else that is had"
+        );
+        return ("as-sent", words, NEGOTIATED);
+    }
+    match encoded_variants::peek(core, shard, (object, hash), Coding::Decoded) {
+        Seen::There(bytes) => {
+            let words = format!(
+                "it is sent without the {name} of its origin, which the client does not accept: {bytes} bytes in the \
+                 place of {}",
+                object.body_bytes()
+            );
+            ("decoded", words, NEGOTIATED)
+        }
+        Seen::NotToBeHad => {
+            let words = format!(
+                "it is sent as {name}, which the client does not accept: it is damaged, or too long when it is decoded"
+            );
+            ("not-to-be-decoded", words, "knob compress-bytes-max")
+        }
+        Seen::NotThere => {
+            let words =
+                format!("the client does not accept {name}: it is decoded first, and the request waits");
+            ("to-be-decoded", words, NEGOTIATED)
+        }
+    }
+}
+
+fn alone(why: LeftAlone) -> (&'static str, String, &'static str) {
+    (why.name(), format!("it is not compressed: {}", why.words()), why.section())
+}

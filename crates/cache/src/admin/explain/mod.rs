@@ -1,0 +1,653 @@
+//! Why a request is, or is not, answered from the store: the walk of [`hit`](crate::states::hit) with words instead of an
+//! answer.
+//!
+//! ```text
+//!  admin ─ RequestOf ─▶ Message::Explain ─▶ the core that owns the key: site ▸ recv ▸ key ▸ variant ▸ store ▸ head ▸ purges
+//!        ◀───────────── Explanation ◀─────                             ▸ freshness ▸ stale ▸ coding ▸ note ▸ now
+//! ```
+//! The same pure functions decide, so that what is said is what would be done. It is no visit: nothing is counted,
+//! written, read from the file or fetched. *Bounds:* those of a request's head, and the admin's of questions at once.
+
+mod arithmetic;
+mod blocks;
+mod codings;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use engine::{
+    cores::clock,
+    store::{Hash, Object, Shard, Store},
+};
+use wire::http1::{
+    forwarded,
+    framing::{Framing, request_framing},
+    head::{HeadLimits, HeaderSlots, Progress, RequestHead, parse_response},
+    known::KnownHeader,
+    url::Scheme,
+};
+
+use crate::{
+    admin::{
+        explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step},
+        last_clients::Asker,
+        operator_port::Outside,
+    },
+    body::slice::{NO_RANGES, VERSIONS_DIFFER},
+    config::{CookieRule, SiteRules},
+    core::{Core, Message, Unasked, store_s},
+    fetch::{hit_for_miss, revalidate},
+    head::{
+        response_head::{Flags, StoredMeta},
+        sent_fields::SentFields,
+    },
+    policy::{
+        self, Recv, RequestFacts, ResponseFacts, Reuse,
+        directives::RequestDirectives,
+        vary::{VARY_SPEC_BYTES_MAX, secondary_key},
+    },
+    purging::invalidations::Verdict,
+    request::{client_ip::Visitor, key, lookup_key::Keyed},
+    site::{SiteId, SiteTable},
+    states::{hit::CLOCK_BACK_S_MAX, pipe},
+};
+
+/// What of a stored head decides what becomes of it.
+const TELLING: [&str; 7] =
+    ["cache-control", "cdn-cache-control", "expires", "date", "last-modified", "etag", "vary"];
+
+/// Asks the core that owns the key, from a thread that may wait.
+///
+/// # Errors
+/// It is no request that would be taken, or there was no answer.
+pub(crate) fn ask_from_outside(
+    store: &Store,
+    cores: usize,
+    sites: &SiteTable,
+    limits: &HeadLimits,
+    request: &RequestOf,
+    outside: &Outside,
+) -> Result<Explanation, ExplainError> {
+    let head = request.head(limits)?;
+    let mut key = Vec::new();
+    head.with(limits, |head| key::of_request(head, sites, &mut key))?;
+    let owner = store.owner(store.hash(&key));
+    let question = |reply| Message::Explain(Box::new(Question { head, limits: *limits, reply }));
+    let explained = outside.ask(owner, question).map_err(|Unasked| ExplainError::NoAnswer)?;
+    let Explained { mut explanation, object } = explained;
+    if let Some(hash) = object {
+        // A core that does not answer has noted nothing.
+        let noted = |core| outside.ask(core, |reply| Message::Asker { hash, reply }).ok().flatten();
+        let asked = asked((0..cores).filter_map(noted).max_by_key(|asker| asker.at_s));
+        // The last is the outcome.
+        explanation.steps.insert(explanation.steps.len().saturating_sub(1), asked);
+    }
+    Ok(explanation)
+}
+
+/// Who had it last.
+fn asked(asker: Option<Asker>) -> Step {
+    let (decision, words) = match asker {
+        Some(Asker { at_s, address }) => {
+            ("last", format!("it last answered {address}, on {}", arithmetic::date(at_s)))
+        }
+        None => ("nobody", "it answered nobody lately, from the store".to_owned()),
+    };
+    let mut step = Step { state: "asked", decision, words, section: "", figures: Vec::new() };
+    if let Some(Asker { at_s, address }) = asker {
+        step.number("at_s", at_s).text("address", address.to_string());
+    }
+    step
+}
+
+/// Answers a question. Runs on the owner's core.
+pub(crate) fn answer(core: &Core, Question { head, limits, reply }: Question) {
+    if let Ok(explanation) = head.with(&limits, |head| explain(core, head)) {
+        // Who asked may have given up.
+        let _ = reply.send(explanation);
+    }
+}
+
+fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explained {
+    let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
+    let mut key = Vec::new();
+    let site = key::of_request(head, &core.sites.table, &mut key);
+    // Nobody has connected: it is explained as to a client with a certificate, where there can be no other.
+    let is_known = core.sites.rules(site).client_certificates.as_ref().is_some_and(|asks| asks.is_required);
+    let keyed = Keyed { hash: core.store.hash(&key), primary_bytes: key.len(), site, is_known };
+    let facts = core.facts(head, has_body, keyed, &key);
+    let now_s = clock::unix_s();
+    let mut walk =
+        Walk { core, head, site, facts, only_if_cached: false, now_s, object: None, steps: Vec::new() };
+    walk.site();
+    if walk.recv() {
+        walk.visitor();
+        walk.key(&key);
+        walk.owner(&key);
+        walk.lookup(key);
+    }
+    Explained { explanation: Explanation { steps: walk.steps }, object: walk.object }
+}
+
+/// What is stored under its key.
+struct Stored<'a> {
+    object: Object<'a>,
+    meta: StoredMeta,
+    hash: Hash,
+    head: Vec<u8>,
+}
+
+/// A request on its way through the states.
+struct Walk<'a> {
+    core: &'a Core,
+    head: &'a RequestHead<'a, 'a>,
+    site: SiteId,
+    facts: RequestFacts,
+    only_if_cached: bool,
+    now_s: u64,
+    steps: Vec<Step>,
+    /// What is stored for it, in memory.
+    object: Option<Hash>,
+}
+
+impl Walk<'_> {
+    fn say(
+        &mut self,
+        state: &'static str,
+        decision: &'static str,
+        words: impl Into<String>,
+        section: &'static str,
+    ) -> &mut Step {
+        self.steps.push(Step { state, decision, words: words.into(), section, figures: Vec::new() });
+        let last = self.steps.len() - 1;
+        &mut self.steps[last]
+    }
+
+    /// Which site it is for, and which of its rules for paths, where there are any.
+    fn site(&mut self) {
+        let (table, site) = (&self.core.sites.table, self.site);
+        let names = table.names(site);
+        if !self.core.config.sites.is_empty() {
+            let words = match (site == SiteId::DEFAULT, self.facts.ruled.is_misdirected) {
+                (true, true) => {
+                    "no site is for this host, and there is no origin for hosts that none is for".to_owned()
+                }
+                (true, false) => "no site is for this host: what is set for all others holds".to_owned(),
+                (false, _) => format!("the site for {names}"),
+            };
+            let decision = if site == SiteId::DEFAULT { "default" } else { "named" };
+            self.say("site", decision, words, "knob site").text("hosts", names);
+        }
+        if let Some((at, rule)) =
+            self.facts.ruled.path.and_then(|at| Some((at, table.rules(site).paths.get(at)?)))
+        {
+            let words = format!("the rule for {} is the first of the site's that is about it", rule.path);
+            self.say("site", "path", words, "knob path").number("rule", at as u64 + 1);
+        }
+    }
+
+    /// Whether it is looked up.
+    fn recv(&mut self) -> bool {
+        if self.core.sites.rules(self.site).https_only && key::scheme_of(self.head) == Scheme::Http {
+            self.say(
+                "recv",
+                "synth",
+                "the site takes https alone: who comes by http is sent there",
+                "knob https-only",
+            );
+            self.say("now", "synth", "it is answered 301 or 308; nothing is looked up", "");
+            return false;
+        }
+        if pipe::is_asked_for(self.head) {
+            self.say("recv", "pipe", "the request asks for a WebSocket", "RFC 6455 §4.1");
+            let words = format!("it goes to the origin, {}, and if that agrees, all bytes do", self.origin());
+            self.say("now", "pipe", words, "");
+            return false;
+        }
+        match policy::recv(&self.facts) {
+            Recv::Lookup { must_fetch, only_if_cached } => {
+                self.only_if_cached = only_if_cached;
+                let (words, section) = match (must_fetch, only_if_cached) {
+                    (true, _) => (
+                        "it is looked up, but the request wants nothing that the origin was not asked about",
+                        "RFC 9111 §5.2.1.4",
+                    ),
+                    (false, true) => ("it is answered from the store, or with 504", "RFC 9111 §5.2.1.7"),
+                    (false, false) => ("GET and HEAD may be answered from the store", "RFC 9111 §4"),
+                };
+                self.say("recv", "lookup", words, section);
+                return true;
+            }
+            Recv::Pass(reason) => {
+                self.say("recv", "pass", reason.words(), reason.section()).text("reason", reason.name());
+                let origin = self.origin();
+                let words =
+                    format!("it goes to the origin, {origin}; nothing is looked up and nothing stored");
+                self.say("now", "pass", words, "");
+            }
+            Recv::Purge => {
+                self.say("recv", "purge", "the request asks to have something purged", "");
+                self.say(
+                    "now",
+                    "purge",
+                    "it is done for the networks that are listed, else 403",
+                    "knob purge-from",
+                );
+            }
+            Recv::Synth(fault) => {
+                let words =
+                    format!("answered {} without the origin: {}", fault.status(), fault.words().title);
+                self.say("recv", "synth", fault.words().what.to_owned(), "");
+                self.say("now", "synth", words, "").number("status", fault.status());
+            }
+        }
+        false
+    }
+
+    /// What the request shows of its visitor, and of what it wishes, as far as that matters later.
+    fn visitor(&mut self) {
+        if RequestDirectives::of(&self.head.headers) != self.facts.directives {
+            let words = "what the request says in Cache-Control and Pragma does not count";
+            self.say("recv", "ignored", words, "knob client-cache-control");
+        }
+        if self.facts.certificate {
+            let words = "the site demands a client's certificate, of which its origin is told: what answers is stored only if \
+                         that says public or s-maxage, and what is stored without saying so answers nobody";
+            self.say("recv", "certificate", words, "knob tls-client");
+        }
+        if self.facts.authorization {
+            let words = "it carries credentials: what answers it is stored only if that says public, must-revalidate or \
+                         s-maxage";
+            self.say("recv", "credentials", words, "RFC 9111 §3.5");
+        }
+        if self.facts.ruled.is_without_cookies && self.head.headers.has(KnownHeader::Cookie) {
+            let words = "none of its cookies is of a visitor who is known: they do not count, and the origin is sent none";
+            self.say("recv", "cookies-ignored", words, "knob bypass-cookies");
+        }
+        if self.facts.ruled.is_alone {
+            self.say("recv", "alone", "it waits for nobody else's fetch", "knob path, join");
+        }
+        if self.facts.cookie {
+            let (words, section) = match self.core.config.cookies {
+                CookieRule::Safe => (
+                    "it carries a cookie: what answers it is stored only if that says for how long it is fresh, and what \
+                     was stored on a guess does not answer it",
+                    "knob cookies=safe",
+                ),
+                CookieRule::Strict => (
+                    "it carries a cookie: only what says that it is for all is stored for it and answers it",
+                    "knob cookies=strict",
+                ),
+                CookieRule::Rfc => ("it carries a cookie, which makes no difference", "knob cookies=rfc"),
+            };
+            self.say("recv", "cookie", words, section);
+        }
+    }
+
+    fn key(&mut self, key: &[u8]) {
+        let scheme = if key::scheme(key) == Scheme::Https { "https" } else { "http" };
+        let authority = String::from_utf8_lossy(key::authority(key)).into_owned();
+        let path = String::from_utf8_lossy(key::path(key)).into_owned();
+        let (origin, core) = (self.origin(), self.core.index as u64);
+        let words = format!("{scheme}://{authority}{path}, of the site whose origin is {origin}");
+        let step = self.say("key", "primary", words, "RFC 9111 §4.1");
+        step.text("scheme", scheme).text("authority", authority).text("path", &path).number("core", core);
+        let rules = self.core.sites.rules(self.site);
+        let mut asked_for = Vec::new();
+        key::append_target(self.head, &SiteRules::default(), &mut asked_for);
+        let asked_for = String::from_utf8_lossy(&asked_for);
+        if asked_for != path {
+            let words = format!("by the site's rules, parameters of {asked_for} are left out or sorted");
+            self.say("key", "query", words, "knob ignore-query, sort-query");
+        }
+        if let Some(host) = &rules.host {
+            self.say("key", "host", format!("the origin is sent {host} as its host"), "knob host");
+        }
+    }
+
+    /// Which of the accelerators that share keys has this one.
+    fn owner(&mut self, key: &[u8]) {
+        let Some(peers) = &self.core.peers else { return };
+        let Some(peer) = peers.owner(key) else { return };
+        let (decision, words) = if *peer.name == peers.rules.name {
+            ("own", "the key is of this accelerator: the others ask it before the origin".to_owned())
+        } else {
+            (
+                "peer",
+                format!("the key is of {}, which is asked before the origin, at {}", peer.name, peer.address),
+            )
+        };
+        self.say("owner", decision, words, "").text("name", &*peer.name);
+    }
+
+    /// The address, and the variant for this request where it has variants.
+    fn lookup(&mut self, mut key: Vec<u8>) {
+        let core = self.core;
+        // Not by `shard_mut`: nothing is changed.
+        let shard = core.shard.borrow();
+        let address = core.store.hash(&key);
+        let primary_bytes = key.len();
+        let mut hash = address;
+        let found = |hash, key: &[u8]| {
+            let object = shard.peek(hash, key)?;
+            Some((object, StoredMeta::unpack(&object.meta())?))
+        };
+        let mut stored = found(hash, &key);
+        if let Some((spec, meta)) = stored
+            && meta.flags.has(Flags::VARY_SPEC)
+        {
+            hash = self.variant(&spec, &meta, address, &mut key);
+            stored = found(hash, &key);
+        }
+        let primary = &key[..primary_bytes];
+        match stored {
+            Some((object, meta)) => {
+                let mut head = Vec::new();
+                object.head().copy_to(&mut head);
+                self.object = Some(hash);
+                let stored = Stored { object, meta, hash, head };
+                let until_s = shard.on_file_until_s(hash, store_s(self.now_s));
+                self.stored(&shard, &stored, until_s.is_some());
+                self.use_of(&shard, &stored, (address, primary));
+            }
+            None => self.not_in_memory(&shard, hash, primary),
+        }
+    }
+
+    /// Makes `key` that of the variant, as a hit does.
+    fn variant(&mut self, spec: &Object<'_>, meta: &StoredMeta, address: Hash, key: &mut Vec<u8>) -> Hash {
+        let mut names = vec![0; (meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
+        spec.head().slice(0..names.len()).copy_to_slice(&mut names);
+        let fields = self.fields();
+        let mut words = Vec::new();
+        for name in names.split(|&b| b == b',') {
+            let mut value = Vec::new();
+            secondary_key(name, &fields, &mut value);
+            let value = String::from_utf8_lossy(&value).into_owned();
+            let name = String::from_utf8_lossy(name);
+            words.push(match value.strip_prefix(['+', '=']) {
+                Some(value) => format!("{name}: {}", value.trim_end()),
+                None => format!("{name} is absent"),
+            });
+        }
+        let words = format!("it differs by what the request says of {}", words.join("; "));
+        let generation = spec.sequence();
+        self.say("variant", "vary", words, "RFC 9111 §4.1").number("generation", generation);
+        key::append_variant(key, generation, &names, &self.fields());
+        key::hash_of_variant(address, self.core.store.hash(key))
+    }
+
+    /// The fields that the origin would be sent. No client has connected: the visitor is the one that the request
+    /// names, or this machine.
+    fn fields(&self) -> SentFields<'_> {
+        let this_machine = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let named = forwarded::client(
+            this_machine,
+            self.head.headers("x-forwarded-for"),
+            self.head.headers("forwarded"),
+            |_| true,
+        );
+        let manner = self.core.manner(self.site);
+        SentFields { head: self.head, visitor: Visitor::alone(named), manner }
+    }
+
+    fn not_in_memory(&mut self, shard: &Shard, hash: Hash, primary: &[u8]) {
+        if let Some(until_s) = shard.on_file_until_s(hash, store_s(self.now_s)) {
+            let until = arithmetic::date(u64::from(until_s));
+            let words = format!("it is on the store's file alone, kept until {until}");
+            self.say("store", "file", words, "knob store").number("kept_until_s", until_s);
+            let words = "it is read from the file, and then judged as what is in memory";
+            self.say("now", "read", words, "");
+            return;
+        }
+        let words = if shard.is_warming() {
+            "nothing in memory; the store's file is still being read"
+        } else {
+            "nothing is stored under this key"
+        };
+        self.say("store", "nowhere", words, "");
+        self.missed(shard, primary, None);
+    }
+
+    /// What is stored, where, and what its head says.
+    fn stored(&mut self, shard: &Shard, Stored { object, meta, hash, head }: &Stored<'_>, is_on_file: bool) {
+        let bytes = meta.content_bytes(object).unwrap_or(0);
+        let place = match (object.is_in_parts(), is_on_file) {
+            _ if meta.flags.has(Flags::IN_BLOCKS) => {
+                ("blocks", blocks::in_words(self.core, shard, (object, *hash), meta))
+            }
+            (true, _) => ("file-in-parts", "its body on the file, in parts".to_owned()),
+            (false, true) => ("memory-and-file", "in memory and on the file".to_owned()),
+            (false, false) => ("memory", "in memory".to_owned()),
+        };
+        let tags = crate::tags::stored(object.extra()).map_or(0, |tags| tags.len()) as u64;
+        let kept_until = arithmetic::date(u64::from(object.expires_s()));
+        let words = format!(
+            "status {}, {bytes} bytes, {}; {tags} tags; the origin took {} ms; kept until {kept_until}",
+            meta.status, place.1, meta.origin_ms
+        );
+        let step = self.say("store", place.0, words, "");
+        step.number("status", meta.status).number("body_bytes", bytes).number("tags", tags);
+        step.number("origin_ms", meta.origin_ms).number("kept_until_s", object.expires_s());
+        let lines: Vec<_> = head.split(|&b| b == b'\n').filter_map(telling).collect();
+        self.say("head", "says", lines.join("; "), "").text("lines", lines.join("\n"));
+    }
+
+    /// What purges, freshness and the request make of what is stored.
+    fn use_of(&mut self, shard: &Shard, stored: &Stored<'_>, (address, primary): (Hash, &[u8])) {
+        let (now_s, config) = (self.now_s, &*self.core.config);
+        let mut meta = stored.meta;
+        let hashes = (stored.hash, address);
+        match self.core.invalidations.judge(
+            &stored.object,
+            &mut meta,
+            hashes,
+            Some(&self.head.headers),
+            now_s,
+        ) {
+            Verdict::Valid => self.say("purges", "valid", "nothing that was purged since is about it", ""),
+            Verdict::Soft(_) => {
+                let since = arithmetic::date(meta.fresh_until_s());
+                self.say(
+                    "purges",
+                    "soft",
+                    format!("purged softly: it is stale, since {since} at the latest"),
+                    "",
+                )
+            }
+            Verdict::Hard => {
+                self.say("purges", "hard", "it was purged since, and counts as not there", "");
+                return self.missed(shard, primary, None);
+            }
+        };
+        let mut head = stored.head.clone();
+        head.extend_from_slice(b"\r\n");
+        let limits = HeadLimits { line_bytes_max: head.len(), head_bytes_max: head.len() };
+        let mut slots = HeaderSlots::new();
+        let facts = match parse_response(&head, &mut slots, &limits) {
+            Ok(Progress::Complete((head, _))) => Some(ResponseFacts::of(&head, config.cdn_cache_control)),
+            Ok(Progress::NeedMore) | Err(_) => None,
+        };
+        let default_ttl_s = store_s(self.core.sites.rules(self.site).default_ttl.as_secs());
+        let path_ttl_s = self.facts.ruled.ttl_s;
+        let source = facts
+            .as_ref()
+            .and_then(|facts| arithmetic::source(facts, &stored.meta, default_ttl_s, path_ttl_s));
+        let words = arithmetic::sum(&stored.meta, source, meta.lifetime_s, now_s);
+        let decision = if meta.fresh_until_s() > now_s { "fresh" } else { "stale" };
+        let section = source.map_or("RFC 9111 §4.2", policy::Source::section);
+        let step = self.say("freshness", decision, words, section);
+        step.number("lifetime_s", meta.lifetime_s).number("age_s", meta.age_s(now_s));
+        step.number("fresh_until_s", meta.fresh_until_s());
+        let (decision, words, section) = arithmetic::may_be_shown_stale(facts.as_ref(), &meta);
+        self.say("stale", decision, words, section);
+        self.outcome(shard, stored, &meta, primary);
+    }
+
+    /// As [`hit`](crate::states::hit) decides; `meta` is what purges have left of the stored one.
+    fn outcome(&mut self, shard: &Shard, stored: &Stored<'_>, meta: &StoredMeta, primary: &[u8]) {
+        let core = self.core;
+        let asked = stored.meta.has_validator().then_some(stored);
+        if stored.object.expires_s() <= store_s(self.now_s) {
+            self.say("reuse", "no", "the time that the store keeps it is over", "knob keep");
+            return self.missed(shard, primary, None);
+        }
+        if meta.born_s > self.now_s + CLOCK_BACK_S_MAX {
+            self.say("reuse", "no", "it was stored later than now: the clock was set back", "");
+            return self.missed(shard, primary, asked);
+        }
+        if !core.among.membership.may_serve() {
+            let words = "its origin is asked first: what other accelerators have purged is not known now";
+            self.say("reuse", "no", words, "knob cluster-lease");
+            return self.missed(shard, primary, asked);
+        }
+        if self.facts.certificate && !meta.flags.has(Flags::FOR_ALL) {
+            let words = "it does not say that everybody may have it, and the client has shown a certificate";
+            self.say("reuse", "no", words, "knob tls-client");
+            return self.missed(shard, primary, asked);
+        }
+        if !policy::may_share(!meta.flags.has(Flags::NOT_FOR_COOKIES), self.facts.cookie, core.config.cookies)
+        {
+            let words = "it was stored for visitors without cookies";
+            self.say("reuse", "no", words, "knob cookies");
+            return self.missed(shard, primary, asked);
+        }
+        let now_ms = clock::monotonic_ms();
+        let is_failing =
+            core.lately.has(stored.hash, now_ms) || core.sites.group(self.site).is_failing(now_ms);
+        match policy::may_reuse(meta.stored(self.now_s), &self.facts.directives) {
+            Reuse::Fresh { ttl_s } => {
+                self.say("reuse", "fresh", format!("it is fresh for {ttl_s} s"), "RFC 9111 §4.2");
+                self.hit(shard, stored, meta);
+            }
+            Reuse::StaleAccepted { stale_s } => {
+                let words = format!("it is stale for {stale_s} s, and the request accepts that");
+                self.say("reuse", "max-stale", words, "RFC 9111 §5.2.1.2");
+                self.hit(shard, stored, meta);
+            }
+            Reuse::StaleWhileRevalidate { stale_s } => {
+                let words =
+                    format!("it is stale for {stale_s} s, and shown while one request fetches it anew");
+                self.say("reuse", "stale-while-revalidate", words, "RFC 5861 §3");
+                self.hit(shard, stored, meta);
+            }
+            Reuse::StaleIfError { stale_s } if is_failing => {
+                let words = format!("it is stale for {stale_s} s, and shown because the origin fails");
+                self.say("reuse", "stale-if-error", words, "RFC 5861 §4");
+                self.hit(shard, stored, meta);
+            }
+            Reuse::StaleIfError { stale_s } => {
+                let words = format!("it is stale for {stale_s} s, and shown only if the origin fails");
+                self.say("reuse", "no", words, "RFC 5861 §4");
+                self.missed(shard, primary, asked);
+            }
+            Reuse::No(reason) => {
+                self.say("reuse", "no", reason.words(), reason.section()).text("reason", reason.name());
+                self.missed(shard, primary, asked);
+            }
+        }
+    }
+
+    fn hit(&mut self, shard: &Shard, Stored { object, hash, head, .. }: &Stored<'_>, meta: &StoredMeta) {
+        let headers = &self.head.headers;
+        let (decision, words, section) =
+            codings::of_hit(self.core, shard, (object, meta, *hash), head, headers);
+        self.say("coding", decision, words, section);
+        let complete = meta.content_bytes(object);
+        let is_get = self.head.method == "GET";
+        let validators = meta.validators(head);
+        let (words, section) =
+            match policy::evaluate(&self.head.headers, is_get, meta.status, &validators, complete) {
+                policy::Verdict::Whole => ("it is answered from the store".to_owned(), ""),
+                policy::Verdict::NotModified => (
+                    "it is answered from the store with 304: the client has it".to_owned(),
+                    "RFC 9110 §13.2.2",
+                ),
+                policy::Verdict::Partial { first, last, .. } => (
+                    format!("it is answered from the store with 206, bytes {first} to {last}"),
+                    "RFC 9110 §14.2",
+                ),
+                policy::Verdict::Several { .. } => {
+                    ("it is answered from the store with 206, several parts".to_owned(), "RFC 9110 §15.3.7.2")
+                }
+                policy::Verdict::Unsatisfiable { complete } => {
+                    let words = format!("it is answered with 416: there are {complete} bytes");
+                    (words, "RFC 9110 §15.5.17")
+                }
+            };
+        self.say("now", "hit", words, section);
+    }
+
+    /// What becomes of a request that the store does not answer. `asked`: what the origin is asked about.
+    fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&Stored<'_>>) {
+        let origin = self.origin();
+        let note = hit_for_miss::peek(self.core, shard, primary, (&self.facts, &self.fields()), self.now_s);
+        if let Some(note) = note {
+            let until = arithmetic::date(note.until_s);
+            let why = policy::Why::ALL.iter().find(|why| why.name() == note.reason);
+            let (words, section) = match (why, note.reason) {
+                (Some(why), _) => (why.words(), why.section()),
+                (None, NO_RANGES) => ("The origin does not send parts as it said", "RFC 9110 §14.3"),
+                (None, VERSIONS_DIFFER) => {
+                    ("The servers of the origin have different versions, so that its blocks do not fit", "")
+                }
+                (None, _) => ("The answer is larger than the store takes", "bound"),
+            };
+            let is_waited_for = why == Some(&policy::Why::Expired);
+            let mut words =
+                format!("the last answer was not to be stored, which holds until {until}: {words}");
+            if why == Some(&policy::Why::NoFreshness) {
+                words.push_str(" (default-ttl says how long such answers are)");
+            }
+            let decision = match (is_waited_for, note.is_due) {
+                (true, _) => "expired-on-arrival",
+                (false, true) => "over",
+                (false, false) => "not-stored",
+            };
+            if is_waited_for {
+                words = "the last answer had expired on arrival: it took its origin longer than it is fresh. Those who \
+                         waited got it, and nobody who came later (default-ttl and a path's ttl count from the arrival)"
+                    .to_owned();
+            }
+            let step = self.say("note", decision, words, section);
+            step.text("reason", note.reason).number("until_s", note.until_s);
+            if !note.is_due && !is_waited_for && !self.only_if_cached {
+                let words = format!("it goes to the origin, {origin}, at once and beside all others");
+                self.say("now", "pass", words, section);
+                return;
+            }
+        }
+        if self.only_if_cached {
+            self.say("now", "synth", "it is answered with 504", "RFC 9111 §5.2.1.7").number("status", 504u16);
+        } else if let Some(Stored { meta, head, .. }) = asked {
+            let conditions = in_words(&revalidate::conditions(meta, head));
+            let words = format!("the origin, {origin}, is asked whether it is still the same: {conditions}");
+            self.say("now", "revalidate", words, "RFC 9111 §4.3");
+        } else {
+            let words =
+                format!("it is fetched from the origin, {origin}, and stored if its answer allows that");
+            self.say("now", "miss", words, "RFC 9111 §3");
+        }
+    }
+
+    fn origin(&self) -> String {
+        let config = &self.core.config;
+        let origin = match self.site.index().checked_sub(1) {
+            None => config.origin.as_ref(),
+            Some(at) => config.sites.get(at).map(|site| &site.origin),
+        };
+        origin.map_or_else(|| "none".to_owned(), ToString::to_string)
+    }
+}
+
+/// Lines of a head, one behind the other.
+fn in_words(lines: &[u8]) -> String {
+    String::from_utf8_lossy(lines).trim_end().replace("\r\n", "; ")
+}
+
+/// A line of a stored head, if it decides what becomes of it.
+fn telling(line: &[u8]) -> Option<String> {
+    let line = line.trim_ascii();
+    let name = &line[..memchr::memchr(b':', line)?];
+    let is_telling = TELLING.iter().any(|telling| name.eq_ignore_ascii_case(telling.as_bytes()));
+    is_telling.then(|| String::from_utf8_lossy(line).into_owned())
+}

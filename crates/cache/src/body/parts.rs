@@ -1,0 +1,302 @@
+//! A body that is on the file in parts, sent to a client: one part is read while the one before it is sent.
+//!
+//! ```text
+//!  hit: the list is in memory ─▶ room for two parts? ─▶ are all of its segments there? ─▶ the first part is read
+//!                                  │ no: passed             │ no: fetched anew              │ broken: fetched anew
+//!                                                                                            ▼
+//!         head, part 0 ── while part 1 is read ─▶ part 1 ── while part 2 is read ─▶ …   broken: the connection is closed
+//! ```
+//! Nothing but the parts that a range needs is read, and one that several clients need at once is read once
+//! ([`parts_in_memory`](crate::body::parts_in_memory)). *Which memory:* two parts for each answer at most, one where room is
+//! scarce; what they take together is bounded for each core ([`FileReads::parts_max`](crate::core::FileReads)), and is
+//! in the [account](crate::client::limits::request_tasks) of the client. Where others want room, an answer of the client that has most
+//! gives way: the answer is read no more ahead, or it is cut. A client for whom there is no room is answered by the
+//! origin. All three are counted.
+
+use std::{ops::Range, sync::Arc, time::Duration};
+
+use engine::{
+    accounts::{ClientKey, Refusal},
+    store::{
+        Hash,
+        tier::{Cold, PartsList},
+    },
+};
+
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    body::{
+        cold::{self, Unread},
+        parts_in_memory::Payload,
+    },
+    client::limits::request_tasks::PartsRoom,
+    core::{Core, Message, with_core},
+    counters::Counter,
+};
+
+/// The time that an answer waits for room, and then for a buffer to read its first part into, before it is passed to the
+/// origin.
+const FIRST_READ_WAIT_MAX: Duration = Duration::from_millis(100);
+/// How long it waits for one when its head has been sent, before it is cut: as long as for the disk
+/// ([`ReadPoolConfig::wait_ms_max`](engine::io::ReadPoolConfig)).
+const READ_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long to wait for a buffer before the part is asked for again all the same: too many reads may have waited.
+const READ_PAUSE: Duration = Duration::from_millis(100);
+
+/// A body that is on the file in parts, as a lookup found it.
+pub(crate) struct InParts {
+    /// Where the parts are.
+    pub(crate) list: PartsList,
+    /// The bytes of the body that are wanted; at least one.
+    pub(crate) range: Range<u64>,
+    /// What follows the body.
+    pub(crate) trailers: Vec<u8>,
+    /// How long the origin took for it.
+    pub(crate) origin_ms: u32,
+    /// The bytes are sent; else it is only asked whether they could be.
+    pub(crate) is_sent: bool,
+}
+
+/// Why it is no answer.
+pub(crate) enum Unsent {
+    /// A part is not there, or damaged: the object has been dropped.
+    Lost,
+    /// Not now.
+    Refused,
+}
+
+/// A body in parts, of which one is in memory.
+pub(crate) struct Parts {
+    list: PartsList,
+    range: Range<u64>,
+    trailers: Vec<u8>,
+    room: Room,
+    number: usize,
+    payload: Option<Payload>,
+    hash: Hash,
+    key: Vec<u8>,
+}
+
+/// Makes sure that the answer can be given before its head is sent: there is room in memory, all parts are on the file,
+/// and the first is read. Nothing is sent where only the head was asked for; then the parts need but be there.
+pub(crate) async fn open(
+    found: InParts,
+    client: ClientKey,
+    hash: Hash,
+    key: &[u8],
+) -> Result<Option<Parts>, Unsent> {
+    let InParts { list, range, trailers, origin_ms, is_sent } = found;
+    let number = list.number_at(range.start);
+    let are_there = with_core(|core| {
+        let Some(log) = core.file.as_ref().and_then(|file| file.log.get()) else { return false };
+        (number..=list.number_at(range.end - 1))
+            .all(|number| list.part(number).is_some_and(|part| log.segment_of(part.cold.location).is_some()))
+    });
+    if !are_there {
+        lost(hash, key, list.id());
+        return Err(Unsent::Lost);
+    }
+    if !is_sent {
+        count(&list, &(0..0), origin_ms);
+        return Ok(None);
+    }
+    let Some(room) = Room::reserve(client).await else {
+        with_core(|core| core.count(Counter::PartsRefused));
+        return Err(Unsent::Refused);
+    };
+    match read_part(&list, number, FIRST_READ_WAIT_MAX).await {
+        Ok(payload) => {
+            count(&list, &range, origin_ms);
+            let payload = Some(payload);
+            Ok(Some(Parts { list, range, trailers, room, number, payload, hash, key: key.to_vec() }))
+        }
+        Err(Unread::Damaged) => {
+            lost(hash, key, list.id());
+            Err(Unsent::Lost)
+        }
+        Err(Unread::Refused) => {
+            with_core(|core| core.count(Counter::PartsRefused));
+            Err(Unsent::Refused)
+        }
+    }
+}
+
+/// Counts a request that is answered from parts.
+fn count(list: &PartsList, range: &Range<u64>, origin_ms: u32) {
+    let bytes = range.end - range.start;
+    with_core(|core| {
+        core.count(Counter::Hits);
+        if bytes > 0 && bytes < list.body_bytes() {
+            core.count(Counter::HitsRange);
+        }
+        core.add(Counter::BytesSaved, bytes);
+        core.add(Counter::MillisSaved, u64::from(origin_ms));
+    });
+}
+
+impl Parts {
+    /// Bytes of the whole body that are sent.
+    pub(crate) fn range(&self) -> &Range<u64> {
+        &self.range
+    }
+
+    /// What follows the body.
+    pub(crate) fn trailers(&self) -> &[u8] {
+        &self.trailers
+    }
+
+    /// The bytes of the part in memory that are wanted.
+    pub(crate) fn current(&self) -> &[u8] {
+        let Self { list, range, number, payload, .. } = self;
+        let payload = payload.as_ref().map_or(&[][..], Payload::bytes);
+        let (part, body) = list.part(*number).zip(list.body_of(*number, payload)).unwrap_or_else(|| {
+            unreachable!("a part was compared when it was read");
+        });
+        let within =
+            |at: u64| usize::try_from(at.saturating_sub(part.first)).unwrap_or(usize::MAX).min(body.len());
+        &body[within(range.start)..within(range.end)]
+    }
+
+    /// Whether it is the last that is wanted.
+    pub(crate) fn is_last(&self) -> bool {
+        self.number == self.list.number_at(self.range.end - 1)
+    }
+
+    /// Whether there is room to read a part while the one before it is sent.
+    pub(crate) fn reads_ahead(&self) -> bool {
+        self.room.0.is_for_two()
+    }
+
+    /// Waits until the answer has to give way to other clients.
+    pub(crate) async fn cut(&self) {
+        self.room.0.cut().await;
+    }
+
+    /// Gives way to other clients: no part is read ahead from now on. Returns false if that is not enough, and the answer
+    /// has to end.
+    pub(crate) fn narrow(&mut self) -> bool {
+        let goes_on = self.room.0.narrow();
+        with_core(|core| {
+            core.count(if goes_on { Counter::PartsSlowed } else { Counter::PartsGaveWay });
+            core.tell_of_parts_room();
+        });
+        goes_on
+    }
+
+    /// Lets go of the part in memory, which was sent.
+    pub(crate) fn forget(&mut self) {
+        self.payload = None;
+    }
+
+    /// Reads the part that comes next.
+    pub(crate) async fn read_next(&self) -> Result<Payload, Unread> {
+        let read = read_part(&self.list, self.number + 1, READ_WAIT_MAX).await;
+        if matches!(read, Err(Unread::Damaged)) {
+            lost(self.hash, &self.key, self.list.id());
+        }
+        read
+    }
+
+    /// Goes on to it.
+    pub(crate) fn go_on(&mut self, payload: Payload) {
+        self.number += 1;
+        self.payload = Some(payload);
+    }
+}
+
+/// Reads a part and checks that it is the one that the list names. All answers share a few buffers to read into: the
+/// read waits for a free one, at most for `wait_max`.
+async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Result<Payload, Unread> {
+    let Some(part) = list.part(number) else { return Err(Unread::Damaged) };
+    let since = Instant::now();
+    loop {
+        match read_once(part.cold).await {
+            Ok(payload) => {
+                return if list.body_of(number, payload.bytes()).is_some() {
+                    Ok(payload)
+                } else {
+                    Err(Unread::Damaged)
+                };
+            }
+            Err(Unread::Damaged) => return Err(Unread::Damaged),
+            Err(Unread::Refused) => {
+                let room = with_core(|core| {
+                    let file = core.file.as_ref()?;
+                    let log = file.log.get()?;
+                    log.segment_of(part.cold.location).is_some().then(|| file.reads.room())
+                });
+                let Some(room) = room else { return Err(Unread::Damaged) };
+                let left = wait_max.saturating_sub(since.elapsed());
+                if left.is_zero() {
+                    return Err(Unread::Refused);
+                }
+                // Whether a buffer became free or the pause ended makes no difference: the part is asked for once more.
+                let _ = timeout(left.min(READ_PAUSE), room).await;
+            }
+        }
+    }
+}
+
+/// Reads a record's payload, unless it is there or on its way for somebody else.
+async fn read_once(cold: Cold) -> Result<Payload, Unread> {
+    let place = with_core(|core| {
+        let file = core.file.as_ref()?;
+        let (cell, is_shared) = file.parts.borrow_mut().place(cold.location);
+        if is_shared {
+            core.count(Counter::PartsShared);
+        }
+        Some(cell)
+    });
+    let cell = place.ok_or(Unread::Refused)?;
+    // Whoever reads may fail or go away; then the next of those who wait reads.
+    cell.get_or_try_init(|| cold::read(cold)).await?;
+    Ok(Payload(cell))
+}
+
+/// Tells the owner that the object has lost a part.
+fn lost(hash: Hash, key: &[u8], id: u64) {
+    with_core(|core| {
+        let owner = core.store.owner(hash);
+        if owner == core.index {
+            core.shard_mut().lost_part(hash, key, id);
+        } else if core.give(owner, Message::LostPart { hash, key: key.to_vec(), id }).is_err() {
+            // The next one who asks finds it lost again.
+            core.count(Counter::CoreRingFull);
+        }
+    });
+}
+
+/// Room for the parts of one answer, while it is sent.
+struct Room(PartsRoom);
+
+impl Room {
+    /// Reserves room in the client's account. Waits a moment where another client's answer has to give way first.
+    async fn reserve(client: ClientKey) -> Option<Self> {
+        let reserved = timeout(FIRST_READ_WAIT_MAX, async {
+            loop {
+                let reserved = with_core(|core| {
+                    let file = core.file.as_ref()?;
+                    Some(match PartsRoom::new(&core.accounts, client, file.parts_max) {
+                        // Nobody else runs on this thread between the refusal and the wait.
+                        Err(Refusal::Full) => Err(Arc::clone(&file.parts_freed).notified_owned()),
+                        reserved => Ok(reserved.ok().map(Self)),
+                    })
+                });
+                match reserved {
+                    None => return None,
+                    Some(Ok(reserved)) => return reserved,
+                    Some(Err(freed)) => freed.await,
+                }
+            }
+        });
+        reserved.await.ok().flatten()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // The charge goes after this, and whoever is woken looks in a later turn.
+        with_core(Core::tell_of_parts_room);
+    }
+}

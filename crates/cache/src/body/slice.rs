@@ -1,0 +1,258 @@
+//! A block of an object: which bytes of it, what its origin is asked, and whether what came is that.
+//!
+//! An object that its origin lets us read in parts, and whose versions a strong validator tells apart, need not be fetched
+//! as one ([`takes`]). What is stored under its key is its head alone; its content is in blocks of [`BLOCK_BYTES`], each an
+//! object of its own under the key of that very head ([`key::append_block`](crate::request::key::append_block)), fetched when it is
+//! first asked for, and thrown away when it is not any more. So no two versions are ever mixed: another head has other
+//! keys, and what comes for a block says by its entity tag of which version it is (RFC 9110 §14.4, §15.3.7).
+
+use std::ops::Range;
+
+use engine::store::Hash;
+use wire::http1::{
+    fields::{ContentRange, EntityTag, append_field, list},
+    framing::Framing,
+    head::{Headers, ResponseHead},
+    known::KnownHeader,
+};
+
+use crate::{
+    head::response_head::{Flags, StoredMeta},
+    request::key,
+};
+
+/// Bytes of a block; the last of an object has what is left. With the longest key and its record around it, it is read
+/// from the file by one read of a helper ([`READ_BYTES_MAX`](engine::io::READ_BYTES_MAX)).
+pub(crate) const BLOCK_BYTES: u64 = 448 << 10;
+
+/// A block is kept for this long at least, whatever is left of its object's time: the object may be found to be the same,
+/// and goes on with it.
+const KEPT_S_MIN: u32 = 24 * 60 * 60;
+
+/// Why what has a strong validator and a length is not fetched in blocks: its origin does not send parts as it said.
+pub(crate) const NO_RANGES: &str = "no-ranges";
+
+/// The reason why an object is passed for a while and not fetched in blocks: its blocks came again and again in another
+/// version than the object.
+pub(crate) const VERSIONS_DIFFER: &str = "versions-differ";
+
+/// Whether an answer that is stored is to be fetched in blocks: it is long, its version can be recognised byte for byte
+/// (RFC 9110 §8.8.1), and its origin says that it sends parts (§14.3).
+pub(crate) fn takes(head: &ResponseHead<'_, '_>, length: Option<u64>, bytes_min: u64) -> bool {
+    head.status == 200
+        && length.is_some_and(|bytes| bytes >= bytes_min)
+        && strong_tag(&head.headers).is_some()
+        && head.headers("accept-ranges").flat_map(list).any(|unit| unit.eq_ignore_ascii_case(b"bytes"))
+}
+
+/// The only entity tag, if it is a strong one.
+pub(crate) fn strong_tag<'b>(headers: &Headers<'b, '_>) -> Option<EntityTag<'b>> {
+    let etag = headers.known(KnownHeader::Etag).filter(|_| !headers.is_repeated(KnownHeader::Etag));
+    etag.and_then(EntityTag::parse).filter(|etag| !etag.weak)
+}
+
+/// An object in blocks, as much as each of its blocks needs to know of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Version {
+    /// The number of the object, which is in the keys of its blocks.
+    pub(crate) sequence: u64,
+    /// Its strong entity tag, as it came.
+    pub(crate) etag: Box<[u8]>,
+    /// Bytes of all blocks.
+    pub(crate) complete: u64,
+    pub(crate) meta: StoredMeta,
+    /// Until when it is kept.
+    pub(crate) expires_s: u32,
+}
+
+impl Version {
+    /// The block with a byte.
+    pub(crate) fn number_at(byte: u64) -> u32 {
+        u32::try_from(byte / BLOCK_BYTES).unwrap_or_else(|_| unreachable!("a length is below 2^48"))
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes_of(&self, number: u32) -> Range<u64> {
+        let start = u64::from(number) * BLOCK_BYTES;
+        start..(start + BLOCK_BYTES).min(self.complete)
+    }
+}
+
+/// A block, as it is asked for.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) of: Version,
+    /// Hash of the object's key.
+    pub(crate) object: Hash,
+    pub(crate) number: u32,
+}
+
+/// What an answer is to who asked for a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// It.
+    Block,
+    /// Of another version, or the sign that there is one.
+    OtherVersion,
+    /// The origin does not send it as such a part: it never will.
+    NoRanges,
+    /// Something else: a failure.
+    Other,
+}
+
+impl Block {
+    /// Which of its object it is.
+    pub(crate) fn bytes(&self) -> Range<u64> {
+        self.of.bytes_of(self.number)
+    }
+
+    /// What is asked, as lines (RFC 9110 §14.2, §13.1.5): of another version there is no part to be had.
+    pub(crate) fn conditions(&self) -> Vec<u8> {
+        let Range { start, end } = self.bytes();
+        let mut out = Vec::new();
+        append_field(&mut out, "Range", format!("bytes={start}-{}", end - 1).as_bytes());
+        append_field(&mut out, "If-Range", &self.of.etag);
+        out
+    }
+
+    /// What the answer is.
+    pub(crate) fn fit(&self, head: &ResponseHead<'_, '_>, framing: Framing) -> Fit {
+        let Range { start, end } = self.bytes();
+        let ours = EntityTag::parse(&self.of.etag);
+        let is_same =
+            ours.zip(strong_tag(&head.headers)).is_some_and(|(ours, theirs)| ours.strongly_equals(&theirs));
+        let mut ranges = head.headers("content-range");
+        let range = ranges.next().and_then(ContentRange::parse).filter(|_| ranges.next().is_none());
+        let is_whole = framing == Framing::Length(end - start);
+        let has_tag = head.headers.has(KnownHeader::Etag);
+        match head.status {
+            206 if is_same => match range {
+                Some(ContentRange { complete: Some(complete), .. }) if complete != self.of.complete => {
+                    Fit::OtherVersion
+                }
+                Some(ContentRange { first, last, complete: Some(_) })
+                    if is_whole && (first, last + 1) == (start, end) =>
+                {
+                    Fit::Block
+                }
+                Some(_) | None => Fit::NoRanges,
+            },
+            200 if is_same => Fit::NoRanges,
+            206 if !has_tag => Fit::NoRanges,
+            200 | 206 | 404 | 410 | 412 | 416 => Fit::OtherVersion,
+            _ => Fit::Other,
+        }
+    }
+
+    /// The key of its object; `key` is its own.
+    pub(crate) fn key_of_object<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        key::object_of_block(key)
+    }
+
+    /// Until when it is kept.
+    pub(crate) fn kept_until_s(&self, now_s: u32) -> u32 {
+        self.of.expires_s.max(now_s.saturating_add(KEPT_S_MIN))
+    }
+
+    /// What is stored of it beside its bytes: it has no head, is found as long as its object is, and is never stale by
+    /// itself. `bans` is the youngest purge that was known when its fetch began.
+    pub(crate) fn meta(&self, bans: u64) -> StoredMeta {
+        let Range { start, end } = self.bytes();
+        StoredMeta {
+            body_bytes: Some(end - start),
+            flags: Flags::NONE,
+            lifetime_s: u32::MAX,
+            head_bytes: 0,
+            etag_at: 0,
+            etag_bytes: 0,
+            bans,
+            ..self.of.meta
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{head::response_head::BLANK, policy::test_heads::with_response};
+
+    const COMPLETE: u64 = 3 * BLOCK_BYTES + 7;
+
+    fn block(number: u32) -> Block {
+        let meta = StoredMeta { status: 200, ..BLANK };
+        let of = Version { sequence: 1, etag: (*b"\"v\"").into(), complete: COMPLETE, meta, expires_s: 5 };
+        Block { of, object: Hash::seeded(b"x", 0), number }
+    }
+
+    #[test]
+    fn blocks_cover_every_byte_once() {
+        let of = block(0).of;
+        let mut next = 0;
+        for number in 0..=Version::number_at(COMPLETE - 1) {
+            let bytes = of.bytes_of(number);
+            assert_eq!(bytes.start, next);
+            assert!(
+                (bytes.start..bytes.end).all(|byte| byte % 4096 != 0 || Version::number_at(byte) == number)
+            );
+            next = bytes.end;
+        }
+        assert_eq!(next, COMPLETE);
+    }
+
+    #[test]
+    fn what_is_asked_names_the_bytes_and_the_version() {
+        let said = String::from_utf8(block(3).conditions()).expect("text");
+        assert_eq!(said, format!("Range: bytes={}-{}\r\nIf-Range: \"v\"\r\n", 3 * BLOCK_BYTES, COMPLETE - 1));
+    }
+
+    #[test]
+    fn nothing_but_the_block_itself_is_the_block() {
+        let (first, last) = (BLOCK_BYTES, 2 * BLOCK_BYTES - 1);
+        let right = format!("Content-Range: bytes {first}-{last}/{COMPLETE}");
+        let longer = format!("Content-Range: bytes {first}-{last}/{}", COMPLETE + 1);
+        let shorter = format!("Content-Range: bytes {first}-{}/{COMPLETE}", last - 1);
+        let whole = Framing::Length(BLOCK_BYTES);
+        for (status, fields, framing, want) in [
+            ("206 x", format!("ETag: \"v\"\n{right}"), whole, Fit::Block),
+            ("206 x", format!("ETag: \"v\"\n{right}"), Framing::Length(BLOCK_BYTES - 1), Fit::NoRanges),
+            ("206 x", format!("ETag: \"v\"\n{right}"), Framing::Chunked, Fit::NoRanges),
+            ("206 x", format!("ETag: \"v\"\n{shorter}"), whole, Fit::NoRanges),
+            ("206 x", format!("ETag: \"v\"\n{right}\n{right}"), whole, Fit::NoRanges),
+            ("206 x", format!("ETag: \"v\"\nContent-Range: bytes {first}-{last}/*"), whole, Fit::NoRanges),
+            ("206 x", "ETag: \"v\"".to_owned(), whole, Fit::NoRanges),
+            ("206 x", right.clone(), whole, Fit::NoRanges),
+            ("206 x", format!("ETag: \"v\"\n{longer}"), whole, Fit::OtherVersion),
+            ("206 x", format!("ETag: W/\"v\"\n{right}"), whole, Fit::OtherVersion),
+            ("206 x", format!("ETag: \"w\"\n{right}"), whole, Fit::OtherVersion),
+            ("206 x", format!("ETag: \"v\"\nETag: \"v\"\n{right}"), whole, Fit::OtherVersion),
+            ("200 x", "ETag: \"v\"".to_owned(), whole, Fit::NoRanges),
+            ("200 x", "ETag: \"w\"".to_owned(), whole, Fit::OtherVersion),
+            ("200 x", String::new(), whole, Fit::OtherVersion),
+            ("404 x", String::new(), whole, Fit::OtherVersion),
+            ("416 x", String::new(), whole, Fit::OtherVersion),
+            ("503 x", "ETag: \"v\"".to_owned(), whole, Fit::Other),
+            ("429 x", String::new(), whole, Fit::Other),
+        ] {
+            let got = with_response(status, &fields, |head| block(1).fit(head, framing));
+            assert_eq!(got, want, "{status} {fields}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_no_object_in_blocks() {
+        let takes = |fields: &str, status: &str, length| {
+            with_response(status, fields, |head| super::takes(head, length, 100))
+        };
+        let fields = "ETag: \"v\"\nAccept-Ranges: bytes";
+        assert!(takes(fields, "200 OK", Some(100)));
+        assert!(takes("ETag: \"v\"\nAccept-Ranges: x, BYTES", "200 OK", Some(100)));
+        assert!(!takes(fields, "200 OK", Some(99)));
+        assert!(!takes(fields, "200 OK", None));
+        assert!(!takes(fields, "203 x", Some(100)));
+        for not in ["ETag: \"v\"", "Accept-Ranges: bytes", "ETag: W/\"v\"\nAccept-Ranges: bytes"] {
+            assert!(!takes(not, "200 OK", Some(100)), "{not}");
+        }
+        assert!(!takes("ETag: \"v\"\nAccept-Ranges: none", "200 OK", Some(100)));
+        assert!(!takes("ETag: \"v\"\nETag: \"w\"\nAccept-Ranges: bytes", "200 OK", Some(100)));
+    }
+}

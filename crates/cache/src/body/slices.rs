@@ -1,0 +1,302 @@
+//! An object in blocks, sent to a client: each block from memory, from the file, or from the origin, where it is then
+//! stored for all.
+//!
+//! ```text
+//!  hit: a head with the flag ─▶ open: the first block that is wanted ─ there? pinned ─ else its owner: file, or origin
+//!                                 │ other version: the object is dropped, asked for anew
+//!                                 │ no part to be had: passed
+//!                                 ▼
+//!         head, block 3 ── meanwhile block 4 is asked for, held by nobody ─▶ block 4 ─▶ …   lost: the connection is cut
+//! ```
+//! *Which memory:* what a client holds is the one block that it is sent, pinned in the store or followed while it comes;
+//! the one behind it is asked for and left in the store, so a slow client holds one and not two. *Bounds:* those of the
+//! store, of the table of fetches and of the origin's permits; a block that the store does not take is read by its client
+//! alone, through a window.
+
+use std::{ops::Range, sync::Arc};
+
+use engine::{
+    cores::clock,
+    store::{Hash, Lookup, Object, PinnedObject, Turn},
+};
+
+use crate::{
+    body::{
+        growing::Cursor,
+        slice::{BLOCK_BYTES, Block, Fit, Version},
+    },
+    core::{Core, store_s, with_core},
+    counters::Counter,
+    deliver::downstream::{Broken, Downstream},
+    fetch::{
+        self,
+        arriving::{self, Content},
+        in_flight::Start,
+    },
+    head::response_head::StoredMeta,
+    origin::OriginError,
+    request::{Request, key},
+    states::full_duplex::Onward,
+};
+
+/// How often a block is looked for again that was said to be there.
+const LOOKS_MAX: usize = 3;
+/// Missing blocks that a request for several ranges may have fetched, however few bytes of them it asks for.
+const WIDE_BLOCKS_MAX: usize = 4;
+/// With more missing blocks than [`WIDE_BLOCKS_MAX`]: how many times the bytes asked for these blocks may have
+/// together.
+const WIDE_TIMES: u64 = 4;
+/// Whether all blocks are there is not asked beyond so many: it would take the turn of others.
+const LOOKED_FOR_MAX: u32 = 64;
+
+/// An object in blocks, as a lookup found it.
+pub(crate) struct InBlocks {
+    pub(crate) version: Version,
+    /// The bytes of the body that are wanted; at least one.
+    pub(crate) range: Range<u64>,
+}
+
+impl InBlocks {
+    /// As an object's head says; `None` if it has no entity tag any more.
+    pub(crate) fn of(object: &Object<'_>, meta: &StoredMeta, complete: u64, head: &[u8]) -> Option<Self> {
+        let etag = meta.etag_of(head)?.into();
+        let (sequence, expires_s) = (object.sequence(), object.expires_s());
+        let version = Version { sequence, etag, complete, meta: *meta, expires_s };
+        Some(Self { version, range: 0..complete })
+    }
+}
+
+/// Why a block cannot be had.
+pub(crate) enum Missing {
+    /// The origin has another version by now; what was stored of this one is dropped.
+    OtherVersion,
+    /// Not as a block.
+    Refused,
+    /// The client wants nothing from the origin.
+    OnlyIfCached,
+    /// The origin failed.
+    Failed(OriginError),
+}
+
+/// A block at hand.
+pub(crate) enum AtHand {
+    /// In the store.
+    Stored(PinnedObject),
+    /// On its way.
+    Arriving(Cursor),
+    /// A copy.
+    Copied(Vec<u8>),
+}
+
+/// A body in blocks, of which one is at hand.
+pub(crate) struct Blocks {
+    /// Under the key of the object.
+    request: Arc<Request>,
+    version: Version,
+    range: Range<u64>,
+    number: u32,
+    at_hand: Option<AtHand>,
+}
+
+/// An answer's body, and whether its first block was in the store.
+pub(crate) struct Opened {
+    pub(crate) blocks: Blocks,
+    pub(crate) was_stored: bool,
+}
+
+/// Makes sure that the answer can be given before its head is sent: its first block is at hand, or on its way.
+pub(crate) async fn open(
+    found: InBlocks,
+    request: &Arc<Request>,
+    only_if_cached: bool,
+) -> Result<Opened, Missing> {
+    let InBlocks { version, range } = found;
+    let number = Version::number_at(range.start);
+    let mut blocks = Blocks { request: Arc::clone(request), version, range, number, at_hand: None };
+    if only_if_cached && !with_core(|core| blocks.are_all_stored(core)) {
+        return Err(Missing::OnlyIfCached);
+    }
+    blocks.fill().await?;
+    let was_stored = matches!(blocks.at_hand, Some(AtHand::Stored(_)));
+    if was_stored {
+        with_core(|core| {
+            core.count(Counter::Hits);
+            if blocks.range.end - blocks.range.start < blocks.version.complete {
+                core.count(Counter::HitsRange);
+            }
+            core.add(Counter::MillisSaved, u64::from(blocks.version.meta.origin_ms));
+        });
+    }
+    Ok(Opened { blocks, was_stored })
+}
+
+/// Returns whether the ranges lie so far apart that the missing blocks have many times the bytes that are asked for: 32
+/// ranges of a byte each would have 14 MB fetched.
+pub(crate) fn are_wide(found: &InBlocks, ranges: &[Range<u64>], request: &Arc<Request>) -> bool {
+    let InBlocks { version, range } = found;
+    let (version, range, request) = (version.clone(), range.clone(), Arc::clone(request));
+    let blocks = Blocks { request, version, range, number: 0, at_hand: None };
+    let mut numbers: Vec<u32> = ranges
+        .iter()
+        .flat_map(|range| Version::number_at(range.start)..=Version::number_at(range.end - 1))
+        // The bound is enough: a range with that many blocks asks for their bytes, and is not wide.
+        .take(LOOKED_FOR_MAX as usize)
+        .collect();
+    numbers.dedup();
+    let now_s = clock::unix_s();
+    let missing = with_core(|core| {
+        let turn = core.reader.turn();
+        numbers.iter().filter(|number| blocks.find(&turn, **number, now_s).is_none()).count()
+    });
+    let asked_bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    missing > WIDE_BLOCKS_MAX && missing as u64 * BLOCK_BYTES > WIDE_TIMES * asked_bytes
+}
+
+impl Blocks {
+    /// The block at hand, which is sent now, and which of its bytes are wanted. The one behind it is asked for meanwhile.
+    pub(crate) fn take(&mut self) -> Option<(AtHand, Range<u64>)> {
+        let at_hand = self.at_hand.take()?;
+        let bytes = self.version.bytes_of(self.number);
+        let wanted = self.range.start.max(bytes.start)..self.range.end.min(bytes.end);
+        with_core(|core| {
+            if matches!(at_hand, AtHand::Stored(_)) {
+                core.count(Counter::BlocksStored);
+                core.add(Counter::BytesSaved, wanted.end - wanted.start);
+            }
+            if self.range.end > bytes.end {
+                self.ask_ahead(core, self.number + 1);
+            }
+        });
+        Some((at_hand, wanted.start - bytes.start..wanted.end - bytes.start))
+    }
+
+    /// Goes on to the next block; false: that was the last.
+    pub(crate) async fn go_on(&mut self) -> Result<bool, Missing> {
+        if self.number == Version::number_at(self.range.end - 1) {
+            return Ok(false);
+        }
+        self.number += 1;
+        self.fill().await.map(|_| true)
+    }
+
+    /// Makes another range the one that is wanted.
+    pub(crate) async fn seek(&mut self, range: Range<u64>) -> Result<(), Missing> {
+        if self.range != range {
+            self.number = Version::number_at(range.start);
+            self.range = range;
+            self.fill().await?;
+        }
+        Ok(())
+    }
+
+    /// Gets the current block.
+    async fn fill(&mut self) -> Result<(), Missing> {
+        for _ in 0..LOOKS_MAX {
+            if let Some(stored) = with_core(|core| self.stored(core)) {
+                self.at_hand = Some(AtHand::Stored(stored));
+                return Ok(());
+            }
+            let request = Arc::new(with_core(|core| self.asked(core, self.number)));
+            self.at_hand = Some(match Box::pin(fetch::ask(&request, false, false, &mut Nobody)).await {
+                Some(Start::Body { cursor, .. }) => AtHand::Arriving(cursor),
+                // It was on the file; or it came for somebody else meanwhile.
+                Some(Start::Again) => continue,
+                Some(Start::Alone) => alone(&request).await?,
+                Some(Start::OtherVersion) => return Err(Missing::OtherVersion),
+                Some(Start::Failed(error)) => return Err(Missing::Failed(error)),
+                Some(Start::NoBlock | Start::Validated { .. } | Start::StandIn) | None => {
+                    return Err(Missing::Refused);
+                }
+            });
+            return Ok(());
+        }
+        Err(Missing::Refused)
+    }
+
+    /// The request for a block.
+    fn asked(&self, core: &Core, number: u32) -> Request {
+        let mut key = self.request.key.clone();
+        let hash = self.place(&mut key, number, |key| core.store.hash(key));
+        self.request.of_block(
+            &key,
+            hash,
+            Block { of: self.version.clone(), object: self.request.hash, number },
+        )
+    }
+
+    /// Makes the key of the object that of a block; the block's hash, which has the object's owner.
+    fn place(&self, key: &mut Vec<u8>, number: u32, hash: impl Fn(&[u8]) -> Hash) -> Hash {
+        key::append_block(key, self.version.sequence, number);
+        key::hash_of_variant(self.request.hash, hash(key))
+    }
+
+    fn find<'t>(&self, turn: &'t Turn<'_>, number: u32, now_s: u64) -> Option<Object<'t>> {
+        let mut key = self.request.key.clone();
+        let hash = self.place(&mut key, number, |key| turn.hash(key));
+        let bytes = self.version.bytes_of(number);
+        match turn.lookup(hash, &key) {
+            Lookup::Hit(block)
+                if block.body_bytes() == bytes.end - bytes.start && block.expires_s() > store_s(now_s) =>
+            {
+                Some(block)
+            }
+            Lookup::Hit(_) | Lookup::Miss | Lookup::Contended => None,
+        }
+    }
+
+    fn stored(&self, core: &Core) -> Option<PinnedObject> {
+        let turn = core.reader.turn();
+        // Each block is a visit to the object: who throws away its head loses all blocks.
+        let _ = turn.lookup(self.request.hash, &self.request.key);
+        self.find(&turn, self.number, clock::unix_s())?.pin()
+    }
+
+    fn are_all_stored(&self, core: &Core) -> bool {
+        let turn = core.reader.turn();
+        let last = Version::number_at(self.range.end - 1);
+        last - self.number < LOOKED_FOR_MAX
+            && (self.number..=last).all(|number| self.find(&turn, number, clock::unix_s()).is_some())
+    }
+
+    fn ask_ahead(&self, core: &Core, number: u32) {
+        let is_there = self.find(&core.reader.turn(), number, clock::unix_s()).is_some();
+        if !is_there {
+            fetch::ahead(core, Arc::new(self.asked(core, number)));
+        }
+    }
+}
+
+/// Asks the origin for a block for this one client: there is no room to do it for all.
+async fn alone(request: &Arc<Request>) -> Result<AtHand, Missing> {
+    let Some(block) = &request.block else { return Err(Missing::Refused) };
+    let arrived = fetch::alone(request).await.map_err(Missing::Failed)?;
+    if block.fit(&arrived.head.head(), arrived.framing) != Fit::Block {
+        return Err(Missing::Refused);
+    }
+    let bytes = block.of.bytes_of(block.number);
+    Ok(match arriving::pass(arrived, Some(bytes.end - bytes.start)) {
+        Content::Growing(cursor) => AtHand::Arriving(cursor),
+        Content::Whole(bytes) => AtHand::Copied(bytes),
+    })
+}
+
+/// Whoever asks for a block: the origin's answer to that is told to nobody but us.
+struct Nobody;
+
+impl Downstream for Nobody {
+    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, Broken> {
+        Ok(false)
+    }
+
+    fn trailers(&self) -> &[u8] {
+        &[]
+    }
+
+    async fn gone(&mut self) {
+        std::future::pending().await
+    }
+
+    fn goes_on(&mut self, _: Box<Onward>) {}
+
+    async fn interim(&mut self, _: &[u8]) {}
+}

@@ -1,0 +1,449 @@
+//! How a client's connection begins: accepted, perhaps handed to a core that has fewer, counted, its keys agreed upon;
+//! then it is the protocol's.
+//!
+//! *Bounds:* connections of the core, of which each client has a [share](crate::client::limits::request_tasks), and of each client's
+//! address; handshakes under way (`handshakes_max`), and the time of each; what all of them take of memory
+//! (`connection_bytes_max`, the process' budget). When there is room for few more, a connection that is idle, or long in a
+//! request's head, is closed for each that comes; then one of the client that has most.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
+
+use engine::{
+    accounts::{Charge, ClientKey},
+    cores::{
+        clock,
+        watch::{Phase, Watch},
+    },
+    network::Network,
+    tls::{challenges, session::HANDSHAKE_BYTES_MAX},
+};
+use tokio::{net::TcpStream, task::AbortHandle};
+
+use crate::{
+    client::{
+        accepted::{Arrival, Over},
+        http1, http2,
+        limits::{
+            connection_counts::{Clients, Held},
+            rates::TooMany,
+            request_tasks::CONNECTIONS,
+            turns::after_the_others,
+        },
+        listener::Listener,
+        proxy_protocol,
+        transport::{self, Transport},
+    },
+    core::{Core, Message, with_core},
+    counters::Counter,
+    request::client_ip::{Peer, number_of},
+};
+
+/// Part of the connections that are left when each one that comes ends one that waits.
+const FEW_MORE_PARTS: usize = 16;
+/// How long a connection is idle, or in a request's head, at least before it is ended for another.
+const WAIT_MIN_MS: u64 = 1000;
+/// Pause after an accept that failed for want of files or memory: trying at once would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What a connection takes, with its task and its socket's entries: measured as `make bench-idle` does, and rounded up.
+const PLAIN_BYTES: usize = 4 << 10;
+/// … under TLS, beside that.
+const SECURED_BYTES: usize = 12 << 10;
+/// … and of HTTP/2, beside either.
+const HTTP2_BYTES: usize = 8 << 10;
+/// Idle connections that are looked at to find the one that idles longest.
+const EVICTION_LOOKS: usize = 64;
+/// Idle connections that are ended in one round because others want their memory.
+const GIVING_WAY_MAX: usize = 256;
+
+/// Connections that are accepted before those who have one already are looked after.
+const ACCEPTED_AT_ONCE: usize = 8;
+
+/// Accepts connections for as long as it is polled.
+pub(crate) async fn accept(listener: &Listener) {
+    for number in 1_usize.. {
+        if number.is_multiple_of(ACCEPTED_AT_ONCE) {
+            after_the_others().await;
+        }
+        match listener.accept().await {
+            Ok((stream, arrival)) => with_core(|core| {
+                core.count(Counter::Accepted);
+                match core.balance.hand_off_to(core.index) {
+                    Some(to) => hand_off(core, to, stream, arrival),
+                    None => admit(core, stream, arrival),
+                }
+            }),
+            Err(error) => {
+                // Out of files or memory, or a client that was gone at once: the loop must live on.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
+fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Arrival) {
+    let Ok(stream) = stream.into_std() else { return };
+    match core.give(to, Message::Accept(stream, arrival)) {
+        Ok(()) => core.count(Counter::HandedOff),
+        Err(Message::Accept(stream, arrival)) => take_over(core, stream, arrival),
+        Err(_) => unreachable!("what was not sent comes back"),
+    }
+}
+
+/// Serves a connection that another core has accepted.
+pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Arrival) {
+    match TcpStream::from_std(stream) {
+        Ok(stream) => admit(core, stream, arrival),
+        Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
+    }
+}
+
+/// Serves a connection, if the limits allow one more.
+fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
+    let clients = &core.in_force.clients;
+    make_room(core);
+    let is_peer = arrival.over == Over::Peer;
+    let is_announced = !is_peer && is_in(&core.config.proxy_protocol_from, arrival.address);
+    // Of an operator's proxy the connections are everybody's; who comes as a peer is looked at later.
+    let is_proxy = is_peer || is_announced || is_in(&core.config.trusted_proxies, arrival.address);
+    let Some(share) = ConnectionShare::new(core, arrival.address, is_proxy) else {
+        let is_by_memory = core.are_connections_fitted.get();
+        core.count(if is_by_memory { Counter::ConnectionBytesRefused } else { Counter::ConnectionsRefused });
+        return turn_away(core, stream, arrival);
+    };
+    let held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
+        Ok(held) => held,
+        Err(too_many) => return refuse(core, stream, arrival, too_many),
+    };
+    let ending = Arc::clone(&share.ending);
+    let (share, named_later) = if is_announced { (None, Some(share)) } else { (Some(share), None) };
+    let open = Open::new(core, held, share);
+    // On the heap, where others are not: a connection would be larger by it.
+    let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
+    let task = tokio::spawn(async move {
+        let watch = Watch::new();
+        let watched = with_core(|core| Watched(core.watches.borrow_mut().add(Arc::clone(&watch))));
+        match announced {
+            Some(announced) => {
+                Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), *announced)).await;
+            }
+            None => serve(stream, arrival, false, watch).await,
+        }
+        drop(watched);
+        drop(open);
+    });
+    ending.0.get_or_init(|| task.abort_handle());
+}
+
+/// A connection's watch, among those of its core until this is dropped.
+struct Watched(usize);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        with_core(|core| core.watches.borrow_mut().remove(self.0));
+    }
+}
+
+/// A connection's part of what its client may have of the core's connections.
+struct ConnectionShare {
+    _charge: Charge,
+    ending: Arc<Ending>,
+}
+
+/// Ends a connection's task when the connection has to give way to other clients'.
+#[derive(Default)]
+struct Ending(OnceLock<AbortHandle>);
+
+impl Wake for Ending {
+    fn wake(self: Arc<Self>) {
+        if let Some(task) = self.0.get() {
+            with_core(|core| core.count(Counter::ConnectionsDisplaced));
+            task.abort();
+        }
+    }
+}
+
+impl ConnectionShare {
+    /// Charges a connection; `None`: its client has most, or all have few and there is no room. Each connection of a proxy is a
+    /// client by itself, because everybody may come through it.
+    fn new(core: &Core, address: SocketAddr, is_proxy: bool) -> Option<Self> {
+        let number = number_of(address);
+        let key = if is_proxy {
+            ClientKey::Connection(number)
+        } else {
+            ClientKey::of_connection(address.ip(), number, &core.config.shared_networks)
+        };
+        Self::of(core, key, Arc::default())
+    }
+
+    /// Charges it to another client, whom its proxy has named.
+    fn hand_over(self, core: &Core, address: SocketAddr) -> Option<Self> {
+        let Self { ending, .. } = self;
+        let key = ClientKey::of_connection(address.ip(), number_of(address), &core.config.shared_networks);
+        Self::of(core, key, ending)
+    }
+
+    fn of(core: &Core, key: ClientKey, ending: Arc<Ending>) -> Option<Self> {
+        let charge = core.accounts.charge(key, CONNECTIONS, 1).ok()?;
+        // Pending: nobody has asked for anything since it was made.
+        _ = charge.poll_cut(&Context::from_waker(&Waker::from(Arc::clone(&ending))));
+        Some(Self { _charge: charge, ending })
+    }
+}
+
+/// Ends a connection that waits where there is room for few more, and limits connections to as many as there are while they
+/// take all memory that they may: then who has most of them gives way to others.
+fn make_room(core: &Core) {
+    let connections_max = core.config.limits.connections_max;
+    let is_short = core.connection_memory.is_short();
+    if is_short || core.balance.held(core.index) >= connections_max - connections_max / FEW_MORE_PARTS {
+        end_waiting(core);
+    }
+    if !core.connection_memory.has_room(PLAIN_BYTES) {
+        core.accounts.resize(CONNECTIONS, core.accounts.used(CONNECTIONS), 1);
+        core.are_connections_fitted.set(true);
+    } else if core.are_connections_fitted.get() && !is_short {
+        core.accounts.resize(CONNECTIONS, connections_max, 1);
+        core.are_connections_fitted.set(false);
+    }
+}
+
+/// Ends the connection that waits longest of those that are idle, or in a request's head, for a second or more.
+fn end_waiting(core: &Core) {
+    let limits = &core.config.limits;
+    let before_ms = clock::monotonic_ms().saturating_sub(WAIT_MIN_MS);
+    let begun = |phase: Phase, deadline_ms: u64| {
+        let at_most = match phase {
+            Phase::Idle => limits.idle_time_max,
+            Phase::Head => limits.request_head_time_max,
+            Phase::Body | Phase::Send | Phase::Working => return None,
+        };
+        let at_most_ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
+        Some(deadline_ms.saturating_sub(at_most_ms)).filter(|&begun_ms| begun_ms <= before_ms)
+    };
+    if core.watches.borrow_mut().end_earliest(EVICTION_LOOKS, begun) {
+        core.count(Counter::IdleEvicted);
+    }
+}
+
+/// Ends the connection that idles longest; whether there is one.
+fn end_idle(core: &Core) -> bool {
+    let is_ended = core.watches.borrow_mut().end_longest_idle(EVICTION_LOOKS);
+    if is_ended {
+        core.count(Counter::IdleEvicted);
+    }
+    is_ended
+}
+
+/// Ends idle connections while connections take more than they may, because somebody else has come to want memory.
+pub(crate) fn give_way(core: &Core) {
+    for _ in 0..GIVING_WAY_MAX {
+        if core.connection_memory.has_room(0) || !end_idle(core) {
+            return;
+        }
+    }
+}
+
+/// Memory that is counted while this is held.
+struct Weight(usize);
+
+impl Weight {
+    fn of(core: &Core, bytes: usize) -> Self {
+        core.connection_memory.add(bytes);
+        core.gauge(Counter::ConnectionBytes, core.connection_memory.bytes() as u64);
+        Self(bytes)
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        with_core(|core| {
+            core.connection_memory.give_back(self.0);
+            core.gauge(Counter::ConnectionBytes, core.connection_memory.bytes() as u64);
+        });
+    }
+}
+
+fn is_in(networks: &[Network], address: SocketAddr) -> bool {
+    networks.iter().any(|network| network.contains(address.ip()))
+}
+
+/// Serves whom a proxy announces.
+async fn serve_announced(
+    mut stream: TcpStream,
+    arrival: Arrival,
+    watch: Arc<Watch>,
+    (share, clients): (ConnectionShare, Arc<Clients>),
+) {
+    with_core(|core| {
+        watch.wait(Phase::Head, clock::monotonic_ms(), core.config.limits.request_head_time_max);
+    });
+    let announced = match proxy_protocol::read(&mut stream, &watch).await {
+        Ok(announced) => announced,
+        Err(error) => {
+            with_core(|core| core.count(Counter::BadProxyHeaders));
+            tracing::debug!(%error, proxy = %arrival.address, "no header of the PROXY protocol");
+            return;
+        }
+    };
+    watch.work();
+    let arrival = Arrival { address: announced.peer.unwrap_or(arrival.address), ..arrival };
+    let is_proxy =
+        announced.peer.is_none() || with_core(|core| is_in(&core.config.trusted_proxies, arrival.address));
+    let share = if is_proxy {
+        share
+    } else {
+        let Some(share) = with_core(|core| {
+            make_room(core);
+            share.hand_over(core, arrival.address)
+        }) else {
+            return with_core(|core| {
+                core.count(Counter::ConnectionsRefused);
+                turn_away(core, stream, arrival);
+            });
+        };
+        share
+    };
+    let _held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
+        Ok(held) => held,
+        Err(too_many) => return with_core(|core| refuse(core, stream, arrival, too_many)),
+    };
+    serve(stream, arrival, announced.is_secured, watch).await;
+    drop(share);
+}
+
+/// Turns away who has its share already.
+fn refuse(core: &Core, stream: TcpStream, arrival: Arrival, too_many: TooMany) {
+    core.count(match too_many {
+        TooMany::Address => Counter::ClientConnectionsRefused,
+        TooMany::Network => Counter::NetworkConnectionsRefused,
+    });
+    turn_away(core, stream, arrival);
+}
+
+/// Tells a client that it is one too many. Under TLS that would cost a handshake: it is closed.
+fn turn_away(core: &Core, stream: TcpStream, arrival: Arrival) {
+    if arrival.over == Over::Plain {
+        http1::turn_away(core, stream, Peer::new(arrival.address, false, &[]));
+    }
+}
+
+/// Serves a client; `is_secured`: it came to its proxy under TLS.
+async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc<Watch>) {
+    let mut early = Vec::new();
+    let transport = match arrival.over {
+        Over::Peer => return Box::pin(serve_peer(stream, arrival, watch)).await,
+        Over::Plain => Transport::plain(stream),
+        Over::Tls => match shake_hands(stream, &watch, &mut early).await {
+            Ok(transport) => transport,
+            Err(error) => {
+                // Those that were not begun are counted where that was decided.
+                if error.kind() != io::ErrorKind::ResourceBusy {
+                    with_core(|core| core.count(Counter::HandshakesFailed));
+                }
+                tracing::debug!(%error, client = %arrival.address, "a handshake failed");
+                return;
+            }
+        },
+    };
+    let _secured = transport.session().map(|_| with_core(|core| Weight::of(core, SECURED_BYTES)));
+    let is_secured = is_secured || transport.session().is_some();
+    if transport.session().is_some_and(|session| session.protocol() == Some(challenges::PROTOCOL)) {
+        // It has seen the certificate that it came for (RFC 8737 §3).
+        with_core(|core| core.count(Counter::ChallengesAnswered));
+        return;
+    }
+    let peer = with_core(|core| Peer::new(arrival.address, is_secured, &core.config.trusted_proxies));
+    let member = with_core(|core| core.fair.join(arrival.address.ip()));
+    let transport = if transport.session().is_some_and(|session| session.protocol() == Some(b"h2")) {
+        transport
+    } else {
+        // By prior knowledge, HTTP/2 may come without having been agreed upon.
+        let serving = http1::serve(transport, Arc::clone(&watch), peer, early, &member);
+        let Some((transport, read)) = serving.await else { return };
+        early = read;
+        transport
+    };
+    let _http2 = with_core(|core| Weight::of(core, HTTP2_BYTES));
+    // On the heap, where HTTP/1 is not: a connection of it would be larger by this.
+    Box::pin(http2::serve(transport, watch, peer, early, &member)).await;
+}
+
+/// Serves another accelerator of ours, or whoever comes there: a client like any other until it has shown a mark.
+async fn serve_peer(stream: TcpStream, arrival: Arrival, watch: Arc<Watch>) {
+    let admitted = with_core(|core| core.in_force.clients.admit(arrival.address.ip()));
+    match admitted {
+        Ok(held) => http1::serve_peer(stream, watch, arrival.address, held).await,
+        Err(too_many) => with_core(|core| refuse(core, stream, arrival, too_many)),
+    }
+}
+
+async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> io::Result<Transport> {
+    let (terms, _shaking) = with_core(|core| {
+        let terms = core.terms.clone().ok_or(io::ErrorKind::Unsupported)?;
+        let at_most = core.config.limits.handshake_time_max;
+        watch.wait(Phase::Head, clock::monotonic_ms(), at_most);
+        Shaking::new(core).map(|shaking| (terms, shaking)).ok_or(io::ErrorKind::ResourceBusy)
+    })?;
+    // On the heap: it is done once, and every connection would be larger by it.
+    let transport = Box::pin(transport::shake_hands(stream, terms, watch, early)).await?;
+    watch.work();
+    with_core(|core| core.count(Counter::Handshakes));
+    Ok(transport)
+}
+
+/// A handshake that is under way.
+struct Shaking {
+    _weight: Weight,
+}
+
+impl Shaking {
+    fn new(core: &Core) -> Option<Self> {
+        let under_way = core.handshakes.get();
+        if under_way >= core.config.limits.handshakes_max {
+            core.count(Counter::HandshakesRefused);
+            return None;
+        }
+        core.handshakes.set(under_way + 1);
+        Some(Self { _weight: Weight::of(core, HANDSHAKE_BYTES_MAX) })
+    }
+}
+
+impl Drop for Shaking {
+    fn drop(&mut self) {
+        with_core(|core| core.handshakes.set(core.handshakes.get() - 1));
+    }
+}
+
+/// A connection that is counted. Its drop ends the count, however its task ends.
+struct Open {
+    _held: Option<Held>,
+    /// `None` where a proxy names the client later.
+    _share: Option<ConnectionShare>,
+    _weight: Weight,
+}
+
+impl Open {
+    fn new(core: &Core, held: Option<Held>, share: Option<ConnectionShare>) -> Self {
+        core.balance.opened(core.index);
+        core.rounds.stir();
+        core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
+        Self { _held: held, _share: share, _weight: Weight::of(core, PLAIN_BYTES) }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        with_core(|core| {
+            core.balance.closed(core.index);
+            core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
+        });
+    }
+}

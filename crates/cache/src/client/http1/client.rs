@@ -1,0 +1,276 @@
+//! A client's connection, as what answers are sent to and bodies come from: the socket, and how long its client is waited
+//! for.
+
+use std::{
+    future::poll_fn,
+    io,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use engine::{
+    cores::{
+        clock,
+        watch::{Phase, Watch},
+    },
+    sys::span::Part,
+};
+
+use crate::{
+    client::{
+        limits::{client_budget::Held, send_rate::Taking},
+        transport::Transport,
+    },
+    config::Limits,
+    core::with_core,
+    counters::Counter,
+    deliver::sink::{Gone, Sent, Sink, TrySend},
+    states::pipe::Duplex,
+};
+
+/// Bytes that a client may send ahead while it is answered: its FIN is found behind them. The departure of a client
+/// that sends more is noticed when it resets the connection.
+const AHEAD_BYTES_MAX: usize = 4 << 10;
+
+/// A client's connection.
+pub(in crate::client) struct Client {
+    pub(in crate::client) transport: Transport,
+    pub(in crate::client) watch: Arc<Watch>,
+    pub(in crate::client) send_stall_max: Duration,
+    /// Bytes that the transport took.
+    pub(in crate::client) sent_bytes: u64,
+    pub(in crate::client) taking: Taking,
+    /// Bytes received and not answered: the beginning of a head, or requests behind one that is being answered.
+    pub(in crate::client) pending: Vec<u8>,
+    /// The charge for `pending`, where bytes of it came while an answer was under way.
+    ahead: Held,
+    /// The client has said that nothing follows.
+    is_ended: bool,
+    /// The client's FIN ends the exchange that is under way.
+    pub(in crate::client) ends_at_fin: bool,
+}
+
+impl TrySend for Client {
+    fn lends(&self) -> bool {
+        self.transport.lends()
+    }
+
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+        match self.transport.try_send(parts) {
+            Ok(bytes) => {
+                self.sent_bytes += bytes as u64;
+                with_core(|core| core.add(Counter::BytesSent, bytes as u64));
+                self.taking.took(bytes, clock::monotonic_ms);
+                Ok(bytes)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(_) => Err(Gone::Closed),
+        }
+    }
+}
+
+impl Sink for Client {
+    async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
+        let sent = self.try_send(parts)?;
+        if sent > 0 {
+            self.watch.work();
+            return Ok(Sent::Bytes(sent));
+        }
+        let writable = poll_fn(|cx| self.poll_send(cx, parts));
+        let sent = match patience {
+            None => writable.await?,
+            Some(patience) => match tokio::time::timeout(patience, writable).await {
+                Ok(sent) => sent?,
+                Err(_) => return Ok(Sent::Nothing),
+            },
+        };
+        Ok(Sent::Bytes(sent))
+    }
+
+    /// Trailers of HTTP/1 are part of the content in chunks.
+    async fn send_trailers(&mut self, _: &[u8]) -> Result<(), Gone> {
+        Ok(())
+    }
+
+    async fn gone(&mut self) -> Gone {
+        if !self.is_ended {
+            match poll_fn(|cx| self.poll_ahead(cx)).await {
+                Ahead::Reset => return Gone::Closed,
+                Ahead::Full => {}
+                Ahead::End => self.is_ended = true,
+            }
+        }
+        if self.is_ended && self.ends_at_fin {
+            return Gone::Closed;
+        }
+        self.transport.reset().await;
+        Gone::Closed
+    }
+
+    async fn flush(&mut self) -> Result<(), Gone> {
+        if self.transport.is_flushed() {
+            return Ok(());
+        }
+        self.wait_for_reader();
+        let flushed = poll_fn(|cx| {
+            if self.watch.expired() {
+                return Poll::Ready(Err(self.too_slow()));
+            }
+            self.transport.poll_flush(cx).map_err(|_| Gone::Closed)
+        })
+        .await;
+        self.watch.work();
+        flushed
+    }
+
+    fn ends_at_fin(&mut self) {
+        self.ends_at_fin = true;
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    fn cut(&mut self) {
+        self.transport.reset_on_close();
+    }
+}
+
+/// A client's connection as one side of a pipe, with what it sent before.
+pub(in crate::client) struct Piped<'c>(pub(super) &'c mut Client);
+
+impl Duplex for Piped<'_> {
+    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+        with_core(|core| {
+            let room = &mut core.scratch.borrow_mut().read;
+            let came = ready!(self.0.transport.poll_read(cx, room, usize::MAX)).map_err(|_| Gone::Closed)?;
+            into.extend_from_slice(&room[..came]);
+            Poll::Ready(Ok(came))
+        })
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Gone>> {
+        loop {
+            match self.0.try_send(&[Part::Plain(bytes)]) {
+                Ok(0) => ready!(self.0.transport.poll_write_ready(cx)).map_err(|_| Gone::Closed)?,
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        self.0.transport.poll_flush(cx).map_err(|_| Gone::Closed)
+    }
+}
+
+/// The reason why nothing more is read from a client that is being answered.
+enum Ahead {
+    /// The client has said that nothing follows.
+    End,
+    /// The connection is broken, or there is no memory for the bytes that came.
+    Reset,
+    /// The client has sent as much ahead as is kept ([`AHEAD_BYTES_MAX`]).
+    Full,
+}
+
+impl Client {
+    pub(in crate::client) fn new(transport: Transport, watch: Arc<Watch>, limits: &Limits) -> Self {
+        Self {
+            transport,
+            watch,
+            send_stall_max: limits.send_stall_max,
+            sent_bytes: 0,
+            taking: Taking::new(limits),
+            pending: Vec::new(),
+            ahead: Held::nothing(),
+            is_ended: false,
+            ends_at_fin: false,
+        }
+    }
+
+    /// Reads and keeps the bytes that the client sends while it is answered: its FIN is found behind them.
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Ahead> {
+        while self.pending.len() < AHEAD_BYTES_MAX {
+            let Self { transport, pending, ahead, .. } = self;
+            let came = with_core(|core| {
+                let room = &mut core.scratch.borrow_mut().read;
+                let came = ready!(transport.poll_read(cx, room, AHEAD_BYTES_MAX)).ok();
+                pending.extend_from_slice(&room[..came.unwrap_or(0)]);
+                Poll::Ready(came)
+            });
+            match ready!(came) {
+                Some(0) => return Poll::Ready(Ahead::End),
+                Some(_) if ahead.resize(pending.len()) => {}
+                Some(_) | None => return Poll::Ready(Ahead::Reset),
+            }
+        }
+        Poll::Ready(Ahead::Full)
+    }
+
+    /// Ends an exchange: the bytes that came meanwhile are looked at now, and are no longer charged as sent ahead.
+    pub(in crate::client) fn is_next(&mut self) {
+        self.ends_at_fin = false;
+        self.ahead.resize(0);
+    }
+
+    /// Sends some of `parts`; waits for the client to take at least a byte, for as long as it may need.
+    pub(in crate::client) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[Part<'_>],
+    ) -> Poll<Result<usize, Gone>> {
+        self.wait_for_reader();
+        if self.watch.expired() {
+            return Poll::Ready(Err(self.too_slow()));
+        }
+        loop {
+            match ready!(self.transport.poll_write_ready(cx)) {
+                Err(_) => return Poll::Ready(Err(Gone::Closed)),
+                Ok(()) => match self.try_send(parts) {
+                    Ok(0) => {}
+                    done => {
+                        self.watch.work();
+                        return Poll::Ready(done);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Gives the client so long to read; a caller that asks again does not start its deadline anew.
+    fn wait_for_reader(&mut self) {
+        if self.watch.phase() != Phase::Send {
+            let now_ms = clock::monotonic_ms();
+            let at_most = self.send_stall_max.min(self.taking.wait(now_ms));
+            self.watch.wait(Phase::Send, now_ms, at_most);
+        }
+    }
+
+    /// Why it is not waited for any longer.
+    fn too_slow(&self) -> Gone {
+        if self.taking.is_over(clock::monotonic_ms()) { Gone::Slow } else { Gone::Stalled }
+    }
+
+    /// Appends more of a request's body to `into`, or to `pending` if that is `None`: at most `bytes_max`, or one
+    /// longer TLS record. `Ok(0)` is the end of the stream.
+    pub(in crate::client) async fn append_body(
+        &mut self,
+        into: Option<&mut Vec<u8>>,
+        bytes_max: usize,
+        at_most: Duration,
+    ) -> Result<usize, Gone> {
+        self.watch.wait(Phase::Body, clock::monotonic_ms(), at_most);
+        let Self { transport, watch, pending, .. } = self;
+        let into = into.unwrap_or(pending);
+        let read = poll_fn(|cx| {
+            if watch.expired() {
+                return Poll::Ready(Err(Gone::Stalled));
+            }
+            transport.poll_append(cx, into, bytes_max).map_err(|_| Gone::Closed)
+        })
+        .await;
+        self.watch.work();
+        read
+    }
+}

@@ -1,0 +1,289 @@
+//! A request's body, read from the connection that it comes on.
+//!
+//! How much, and how slowly: [`pace`](crate::client::limits::body_rate).
+
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use engine::sys::span::Part;
+use wire::http1::{
+    framing::{BodyDecoder, Framing},
+    head::Version,
+};
+
+use super::client::Client;
+use crate::{
+    client::limits::body_rate::{Pace, refused},
+    core::with_core,
+    counters::Counter,
+    deliver::{
+        downstream::{Broken, Downstream, READ_BYTES},
+        sink::{Gone, Sent, Sink, TrySend},
+    },
+    error_page::{Fault, Rule},
+    request::Request,
+    states::full_duplex::{BodySource, Onward},
+};
+
+/// The body of a request that is being answered.
+pub(super) struct Upload<'c> {
+    client: &'c mut Client,
+    body: Body,
+    wants_continue: bool,
+    /// It speaks HTTP/1.1 (RFC 9110 §15.2).
+    knows_interim: bool,
+    onward: Option<Box<Onward>>,
+}
+
+/// The state of a body that is being read.
+struct Body {
+    decoder: BodyDecoder,
+    pace: Pace,
+}
+
+/// The rest of a request's body when the answer begins.
+pub(super) struct Rest {
+    body: Body,
+    /// The way to an origin that takes the rest while it answers.
+    onward: Option<Box<Onward>>,
+}
+
+impl Rest {
+    /// Whether some of it was not read: nothing behind it can be taken for a request.
+    pub(super) fn is_unread(&self) -> bool {
+        !self.body.decoder.is_done()
+    }
+
+    /// Makes the client the sink of an answer while the rest of the request goes on to the origin. `None`: nothing goes
+    /// on.
+    pub(super) fn through(self, client: &mut Client) -> Option<Through<'_>> {
+        let Self { body, onward } = self;
+        Some(Through { client, body, onward: onward? })
+    }
+}
+
+impl Body {
+    /// Moves what came of the body to `into`; whether there was anything.
+    fn decode(&mut self, pending: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<bool, Broken> {
+        let (before, mut at) = (into.len(), 0);
+        while !self.decoder.is_done() && at < pending.len() && into.len() - before < READ_BYTES {
+            let rest = &pending[at..];
+            let rest = &rest[..rest.len().min(READ_BYTES)];
+            let step = self
+                .decoder
+                .decode(rest)
+                .map_err(|error| refused(Fault::BadRequest(Rule::Body(error.rule))))?;
+            let data = &rest[step.data.clone()];
+            into.extend_from_slice(data);
+            let bytes = data.len();
+            self.pace.count(bytes)?;
+            at += step.consumed;
+            if step.consumed == 0 {
+                break;
+            }
+        }
+        pending.drain(..at);
+        Ok(into.len() > before)
+    }
+}
+
+impl<'c> Upload<'c> {
+    pub(super) fn new(client: &'c mut Client, request: &Request) -> Self {
+        Self {
+            client,
+            body: Body { decoder: BodyDecoder::new(request.framing), pace: Pace::new(request) },
+            wants_continue: request.framing != Framing::None && request.expects_continue(),
+            knows_interim: request.head().version == Version::Http11,
+            onward: None,
+        }
+    }
+
+    /// Returns the rest of the body, once the answer is there.
+    pub(super) fn rest(self) -> Rest {
+        let Self { body, onward, .. } = self;
+        Rest { body, onward }
+    }
+}
+
+impl Downstream for Upload<'_> {
+    async fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
+        let Self { client, body, .. } = self;
+        if std::mem::take(&mut self.wants_continue) && client.pending.is_empty() {
+            // RFC 9110 §10.1.1: the client waits for this before it sends the body.
+            client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.map_err(gone)?;
+        }
+        loop {
+            if body.decode(&mut client.pending, into)? {
+                return Ok(true);
+            }
+            if body.decoder.is_done() {
+                return Ok(false);
+            }
+            body.pace.check()?;
+            // Straight to where it is wanted, if no byte needs a look.
+            let raw = if client.pending.is_empty() { body.decoder.raw_max() } else { 0 };
+            // The pending bytes are at most as many as one read of the connection takes.
+            let bytes_max = READ_BYTES - client.pending.len().min(READ_BYTES - 1);
+            let before = into.len();
+            let target = (raw > 0).then_some(&mut *into);
+            let bytes = client.append_body(target, bytes_max, body.pace.pause_max()).await.map_err(gone)?;
+            if bytes == 0 {
+                return Err(gone(Gone::Closed));
+            }
+            if raw >= bytes as u64 {
+                body.decoder.take_raw(bytes as u64);
+                body.pace.count(bytes)?;
+                return Ok(true);
+            }
+            if raw > 0 {
+                // It goes beyond the body, or the chunk.
+                client.pending.extend_from_slice(&into[before..]);
+                into.truncate(before);
+            }
+        }
+    }
+
+    fn trailers(&self) -> &[u8] {
+        self.body.decoder.trailers()
+    }
+
+    async fn gone(&mut self) {
+        self.client.gone().await;
+    }
+
+    fn goes_on(&mut self, onward: Box<Onward>) {
+        self.onward = Some(onward);
+    }
+
+    async fn interim(&mut self, head: &[u8]) {
+        if self.knows_interim {
+            with_core(|core| core.count(Counter::InterimsPassed));
+            // One who is gone is found out when the answer is sent.
+            let _ = self.client.send_all(&[head, b"\r\n"].concat()).await;
+        }
+    }
+}
+
+/// A client that is answered while the rest of its request goes on to the origin. Whenever the answer waits, for the
+/// client or for the origin, the request goes on.
+pub(super) struct Through<'c> {
+    client: &'c mut Client,
+    body: Body,
+    onward: Box<Onward>,
+}
+
+/// A client and its body, as the source of the bytes that go on to the origin.
+struct Source<'t> {
+    client: &'t mut Client,
+    body: &'t mut Body,
+}
+
+impl BodySource for Source<'_> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, Broken>> {
+        let Self { client, body } = self;
+        loop {
+            if body.decode(&mut client.pending, into)? {
+                return Poll::Ready(Ok(true));
+            }
+            if body.decoder.is_done() {
+                return Poll::Ready(Ok(false));
+            }
+            let Client { transport, pending, .. } = &mut **client;
+            let bytes_max = READ_BYTES - pending.len().min(READ_BYTES - 1);
+            match ready!(transport.poll_append(cx, pending, bytes_max)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(Err(Broken::Gone)),
+            }
+        }
+    }
+
+    fn trailers(&self) -> &[u8] {
+        self.body.decoder.trailers()
+    }
+}
+
+impl Through<'_> {
+    /// Returns whether a part of the body is unread.
+    pub(super) fn is_unread(&self) -> bool {
+        !self.body.decoder.is_done()
+    }
+
+    /// Sends the body's bytes on as they come; ready when nothing more is to be sent.
+    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        let Self { client, body, onward } = self;
+        onward.poll(cx, &mut Source { client, body }).map_err(|_| Gone::Closed)
+    }
+}
+
+impl TrySend for Through<'_> {
+    fn lends(&self) -> bool {
+        self.client.lends()
+    }
+
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+        self.client.try_send(parts)
+    }
+}
+
+impl Sink for Through<'_> {
+    async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
+        let sent = self.client.try_send(parts)?;
+        if sent > 0 || parts.iter().all(Part::is_empty) {
+            return Ok(Sent::Bytes(sent));
+        }
+        let sending = poll_fn(|cx| {
+            if let Poll::Ready(Err(gone)) = self.poll_onward(cx) {
+                return Poll::Ready(Err(gone));
+            }
+            self.client.poll_send(cx, parts)
+        });
+        match patience {
+            None => sending.await.map(Sent::Bytes),
+            Some(patience) => match tokio::time::timeout(patience, sending).await {
+                Ok(sent) => sent.map(Sent::Bytes),
+                Err(_) => Ok(Sent::Nothing),
+            },
+        }
+    }
+
+    async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), Gone> {
+        self.client.send_trailers(lines).await
+    }
+
+    async fn flush(&mut self) -> Result<(), Gone> {
+        self.client.flush().await
+    }
+
+    async fn gone(&mut self) -> Gone {
+        match poll_fn(|cx| self.poll_onward(cx)).await {
+            Ok(()) => self.client.gone().await,
+            Err(gone) => gone,
+        }
+    }
+
+    fn ends_at_fin(&mut self) {
+        self.client.ends_at_fin();
+    }
+
+    fn sent_bytes(&self) -> u64 {
+        self.client.sent_bytes()
+    }
+
+    fn cut(&mut self) {
+        self.client.cut();
+    }
+}
+
+/// Counts a client that left in the middle of its body, or stopped sending it.
+fn gone(gone: Gone) -> Broken {
+    with_core(|core| {
+        core.count(match gone {
+            Gone::Stalled => Counter::ClientsStalled,
+            Gone::Closed | Gone::Slow | Gone::Wanted | Gone::GaveWay => Counter::ClientsGone,
+        });
+    });
+    Broken::Gone
+}

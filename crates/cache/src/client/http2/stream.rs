@@ -1,0 +1,590 @@
+//! One request on a stream of HTTP/2, and its answer: within the turn from the store's memory, else by a task of its own.
+//!
+//! ```text
+//!   answer ── a hit ─▶ begin: head, small content ─▶ `out`          content that does not leave at once ─▶ task: finish
+//!      └── not a hit ─▶ task: respond (the states) ─▶ begin ─▶ finish
+//! ```
+//! *Bounds:* the tasks of a core (as many as it may have connections) and the bytes of the heads that they keep, both
+//! in the account of each [client](crate::client::limits::request_tasks). A stream beyond them is refused, and its client may ask
+//! again.
+
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use engine::{accounts::ClientKey, cores::clock, store::Turn, sys::span::Part};
+use wire::{
+    http1::{
+        framing::{Framing, request_framing},
+        head::{HeadError, Progress, RequestHead},
+    },
+    http2::error::ErrorCode,
+};
+
+use crate::client::http2::{
+    hpack_cache::Blocks,
+    multiplex::{Multiplex, Number, Stream, reset, with},
+    upload::Upload,
+};
+use crate::{
+    client::limits::request_tasks::StreamTask,
+    core::Core,
+    counters::Counter,
+    deliver::{
+        self, Asked, Rest,
+        answer::{Answer, Length},
+        send,
+        sink::{Gone, Sent, Sink, TrySend},
+    },
+    error_page::Fault,
+    head::response_head::Fwd,
+    log::{
+        request_meta,
+        transaction::{Draft, Moment},
+    },
+    origin::OriginError,
+    request::{
+        Request,
+        client_ip::{Peer, Visitor},
+    },
+    states::{
+        full_duplex::Onward,
+        hit,
+        pipe::{self, Duplex, Pipe},
+        respond::{Response, respond},
+        state::{Slow, State, Trust},
+        synth::{origin_failed, synth},
+    },
+};
+
+/// Who asks, on which stream.
+#[derive(Clone, Copy)]
+pub(super) struct Asker {
+    pub(super) number: Number,
+    pub(super) stream: u32,
+    pub(super) peer: Peer,
+    /// Nothing follows the request's head.
+    pub(super) is_whole: bool,
+    /// It asks for another protocol on the stream (RFC 8441): 2xx would say that it is spoken.
+    pub(super) is_connect: bool,
+}
+
+impl Asker {
+    const fn place(&self) -> (Number, u32) {
+        (self.number, self.stream)
+    }
+}
+
+/// The thread's buffers that a request needs.
+pub(super) struct Buffers<'s> {
+    pub(super) stored_head: &'s mut Vec<u8>,
+    pub(super) key: &'s mut Vec<u8>,
+    pub(super) text: &'s mut Vec<u8>,
+    pub(super) blocks: &'s mut Blocks,
+}
+
+/// Answers a request, which is a head of HTTP/1 by now, from memory, or has a task do it; the request, where its answer is to
+/// be fetched anew beside.
+pub(super) fn answer(
+    core: &Core,
+    turn: &Turn<'_>,
+    multiplex: &mut Multiplex,
+    (asker, read): (Asker, Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>),
+    buffers: Buffers<'_>,
+    now_ms: u64,
+) -> Result<Option<Request>, Gone> {
+    let Buffers { stored_head, key, text, blocks } = buffers;
+    let ((head, visitor), head_bytes) = match read {
+        Ok(Progress::Complete((head, bytes))) => (asker.peer.asks(head, &core.config.trusted_proxies), bytes),
+        refused => {
+            let fault = refused.err().map_or(Fault::HeadTooLarge, |error| {
+                core.count(Counter::of_head_error(&error));
+                Fault::from(&error)
+            });
+            let draft = Draft::of_nothing(asker.peer.address());
+            return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft)
+                .map(|()| None);
+        }
+    };
+    let moment = Moment::now();
+    let mut draft =
+        request_meta::begin(core, moment, (&head, head_bytes), visitor, true, multiplex.transport.session());
+    let framing = match request_framing(&head) {
+        Ok(framing) => framing,
+        Err(error) => {
+            core.count(Counter::BadRequests);
+            let fault = Fault::from(error);
+            return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft)
+                .map(|()| None);
+        }
+    };
+    if head.headers.len() > core.config.limits.request_headers_max {
+        core.count(Counter::HeadsTooLarge);
+        let fault = Fault::HeadTooLarge;
+        return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
+    }
+    if let Some(fault) = forbidden(core, multiplex, &asker, &head, visitor) {
+        return refuse(core, multiplex, asker.place(), fault, (text, blocks), now_ms, draft).map(|()| None);
+    }
+    // A stream that has ended with its head has no content. `Content-Length: 0` goes on to the origin all the same:
+    // some origins answer 411 to a POST without it.
+    let framing = if asker.is_whole && framing != Framing::Length(0) { Framing::None } else { framing };
+    let asked = hit::Asked {
+        head: &head,
+        has_body: !matches!(framing, Framing::None | Framing::Length(0)),
+        trust: Trust::Fresh,
+        visitor,
+        came: multiplex.transport.came(),
+        showing: hit::Showing::Accepted,
+    };
+    let buffers = hit::Buffers { key: &mut *key, head: stored_head };
+    match hit::answer(core, turn, &asked, clock::unix_s(), buffers) {
+        Ok(answer) => {
+            let refresh = answer.refresh.map(|keyed| (keyed, multiplex.transport.came().clone()));
+            let asked = Asked::on_stream(&head);
+            // A hit that is fetched anew beside is named by that fetch.
+            let trace = refresh.as_ref().and_then(|_| draft.trace());
+            let begun = begin(core, multiplex, asker.stream, answer, (asked, draft), (text, blocks), now_ms)?;
+            if let Some(unsent) = begun {
+                let client = visitor.client(&core.config.shared_networks);
+                let whose = (asker.number, client, None);
+                let finishing = finish(asker.number, asker.stream, unsent, None);
+                spawn(core, multiplex, (asker.stream, asker.is_whole), whose, finishing);
+            }
+            Ok(refresh.map(|(keyed, came)| {
+                let who = (visitor, came);
+                let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
+                request.trace = trace;
+                request
+            }))
+        }
+        Err(Slow { keyed, state, fwd }) => {
+            let who = (visitor, multiplex.transport.came().clone());
+            let mut request = Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
+            request.trace = draft.trace();
+            let answering = answer_slowly(asker, Arc::new(request), state, fwd, draft);
+            let client = visitor.client(&core.config.shared_networks);
+            let whose = (asker.number, client, Some(head_bytes));
+            spawn(core, multiplex, (asker.stream, asker.is_whole), whose, answering);
+            Ok(None)
+        }
+    }
+}
+
+/// Why a request is not answered, whatever it asks for.
+fn forbidden(
+    core: &Core,
+    multiplex: &Multiplex,
+    asker: &Asker,
+    head: &RequestHead<'_, '_>,
+    visitor: Visitor,
+) -> Option<Fault> {
+    if let Err(fault) = core.admit(visitor.address) {
+        return Some(fault);
+    }
+    if core.is_misdirected(multiplex.transport.session(), head) {
+        core.count(Counter::Misdirected);
+        return Some(Fault::Misdirected);
+    }
+    (asker.is_connect && !pipe::is_asked_for(head)).then_some(Fault::MethodNotImplemented)
+}
+
+/// Says what is wrong with a request.
+pub(super) fn refuse(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    (number, stream): (Number, u32),
+    fault: Fault,
+    (text, blocks): (&mut Vec<u8>, &mut Blocks),
+    now_ms: u64,
+    draft: Draft,
+) -> Result<(), Gone> {
+    let page = synth(None, fault);
+    let unsent = begin(core, multiplex, stream, page, (Asked::NO_STREAM, draft), (text, blocks), now_ms)?;
+    if let Some(unsent) = unsent {
+        let whose = (number, ClientKey::Connection(number.serial()), None);
+        spawn(core, multiplex, (stream, true), whose, finish(number, stream, unsent, None));
+    } else {
+        multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
+    }
+    Ok(())
+}
+
+/// What of an answer has not left.
+struct Unsent {
+    /// Content that comes first.
+    prefix: Vec<u8>,
+    rest: Rest,
+    /// Bytes of content that are left, where that is known.
+    left: Option<u64>,
+    /// Bytes of head and content that have left.
+    sent_bytes: u64,
+    draft: Draft,
+}
+
+/// Writes an answer's head, and its content as far as windows and the socket let it leave; what is left.
+fn begin(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    stream: u32,
+    answer: Answer<'_>,
+    (asked, mut draft): (Asked, Draft),
+    (text, blocks): (&mut Vec<u8>, &mut Blocks),
+    now_ms: u64,
+) -> Result<Option<Unsent>, Gone> {
+    let told = match answer.length {
+        Length::Exact(bytes) => Some(bytes),
+        Length::Part { first, last, .. } => Some(last + 1 - first),
+        Length::None => Some(0),
+        Length::Unknown => None,
+    };
+    text.clear();
+    let sending = deliver::begin(core, answer, asked, text, (&mut draft, 0));
+    draft.leaves();
+    let mut sent_bytes = text.len() as u64;
+    let (head, content) = text.split_at(sending.head_bytes);
+    let block = blocks.of_head(head);
+    let has_trailers = match &sending.rest {
+        Rest::Trailers(_) => true,
+        Rest::Pinned { object, ending, .. } => ending.takes_trailers() && !object.tail().is_empty(),
+        Rest::Parts { parts, ending } => ending.takes_trailers() && !parts.trailers().is_empty(),
+        Rest::None | Rest::Blocks(_) | Rest::Several(_) | Rest::Growing { .. } => false,
+    };
+    let is_whole = matches!(sending.rest, Rest::None);
+    let ends = is_whole && content.is_empty();
+    if !multiplex.wire.send_headers(stream, block, ends, &mut multiplex.out) {
+        return Ok(None);
+    }
+    if ends {
+        draft.end(None, sent_bytes);
+        return Ok(None);
+    }
+    let mut content = content;
+    while !content.is_empty() {
+        let allowed = sendable(multiplex, stream, content.len(), now_ms)?;
+        if allowed == 0 {
+            break;
+        }
+        let is_last = is_whole && allowed == content.len();
+        let header = multiplex.wire.data_header(stream, allowed, is_last);
+        multiplex.out.extend_from_slice(&header);
+        multiplex.out.extend_from_slice(&content[..allowed]);
+        content = &content[allowed..];
+    }
+    sent_bytes -= content.len() as u64;
+    if is_whole && content.is_empty() {
+        draft.end(None, sent_bytes);
+        return Ok(None);
+    }
+    let mut left = told.filter(|_| !has_trailers);
+    let mut rest = sending.rest;
+    if let Rest::Pinned { object, from, to, .. } = &mut rest {
+        let mut direct = Direct { multiplex, stream, left, now_ms };
+        let (_, sent_to) = send::now(core, &mut direct, &[], object, *from, *to)?;
+        sent_bytes += sent_to - *from;
+        if sent_to == *to && left.is_some() {
+            draft.end(None, sent_bytes);
+            return Ok(None);
+        }
+        left = left.map(|left| left - (sent_to - *from));
+        object.release_before(sent_to);
+        *from = sent_to;
+    }
+    Ok(Some(Unsent { prefix: content.to_vec(), rest, left, sent_bytes, draft }))
+}
+
+fn sendable(multiplex: &mut Multiplex, stream: u32, want: usize, now_ms: u64) -> Result<usize, Gone> {
+    multiplex.wire.sendable(stream, want, now_ms).map_err(|ended| {
+        multiplex.ended = Some(ended);
+        Gone::Closed
+    })
+}
+
+/// A stream within a turn.
+struct Direct<'m> {
+    multiplex: &'m mut Multiplex,
+    stream: u32,
+    left: Option<u64>,
+    now_ms: u64,
+}
+
+impl TrySend for Direct<'_> {
+    fn lends(&self) -> bool {
+        false
+    }
+
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+        let bytes: usize = parts.iter().map(Part::len).sum();
+        let is_last = self.left == Some(bytes as u64);
+        self.multiplex.send_content(self.stream, parts, is_last, self.now_ms)
+    }
+}
+
+/// Spawns the task that answers a stream, or refuses the stream if its client may have no more tasks beside other
+/// clients. `is_whole`: nothing follows the request's head. `head_bytes`: the size of a head that is kept meanwhile.
+fn spawn(
+    core: &Core,
+    multiplex: &mut Multiplex,
+    (id, is_whole): (u32, bool),
+    (number, client, head_bytes): (Number, ClientKey, Option<usize>),
+    answering: impl Future<Output = ()> + Send + 'static,
+) {
+    let Some(working) = StreamTask::new(&core.accounts, client, head_bytes) else {
+        core.count(Counter::StreamsRefused);
+        reset(multiplex, id, ErrorCode::REFUSED_STREAM);
+        return;
+    };
+    let task = tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = answering => {}
+            () = working.cut() => give_way(number, id),
+        }
+    });
+    multiplex.streams.push(Stream {
+        id,
+        task: task.abort_handle(),
+        sending: None,
+        receiving: None,
+        content: Vec::new(),
+        is_whole,
+        trailers: Vec::new(),
+    });
+}
+
+/// Resets a stream because its client has more of them than other clients, who need room. The client may ask again.
+fn give_way(number: Number, stream: u32) {
+    with(number, |core, multiplex| {
+        core.count(Counter::StreamsRefused);
+        reset(multiplex, stream, ErrorCode::ENHANCE_YOUR_CALM);
+        multiplex.leave(stream);
+        multiplex.pass_on();
+        multiplex.wake();
+    });
+}
+
+/// Answers a request that is not a hit.
+async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: Fwd, draft: Draft) {
+    let Asker { number, stream, .. } = asker;
+    let mut upload = Upload::new(number, stream, &request);
+    let answer = match respond(&request, state, fwd, &mut upload).await {
+        None => return leave(number, stream, false),
+        // The origin has answered the request, and not opened what was asked for.
+        Some(Response::Answer(answer)) if asker.is_connect && answer.is_successful() => {
+            origin_failed(&request, &OriginError::NotSwitched)
+        }
+        Some(Response::Answer(answer)) => *answer,
+        // On the heap: every stream would be larger by it.
+        Some(Response::Pipe(pipe)) => return Box::pin(piped(number, stream, *pipe, draft)).await,
+    };
+    let asked = Asked::on_stream(&request.head());
+    let begun = with(number, |core, multiplex| {
+        let http2 = &mut *core.http2.borrow_mut();
+        let buffers = (&mut http2.text, &mut http2.blocks);
+        let begun = begin(core, multiplex, stream, answer, (asked, draft), buffers, clock::monotonic_ms());
+        multiplex.wake();
+        begun
+    });
+    match begun {
+        Some(Ok(Some(unsent))) => finish(number, stream, unsent, through(upload)).await,
+        Some(Ok(None)) => leave(number, stream, true),
+        Some(Err(_)) | None => leave(number, stream, false),
+    }
+}
+
+/// Opens a WebSocket on a stream, and passes on what both sides say until one ends.
+async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
+    draft.opened(200, 0, 0);
+    let begun = with(number, |core, multiplex| {
+        let blocks = &mut core.http2.borrow_mut().blocks;
+        let block = blocks.of_opened(&pipe.head);
+        let begun = multiplex.wire.send_headers(stream, block, false, &mut multiplex.out);
+        multiplex.wake();
+        begun
+    });
+    let mut client = Sending { number, stream, left: None, sent_bytes: 0, through: None };
+    let end = if begun == Some(true) { pipe.run(Vec::new(), &mut client).await } else { pipe::End::Gone };
+    draft.end(end.word(), client.sent_bytes);
+    leave(number, stream, end == pipe::End::Closed);
+}
+
+impl Duplex for Sending {
+    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+        let taken = with(self.number, |_, multiplex| {
+            let stream = multiplex.stream(self.stream)?;
+            let bytes = stream.content.len();
+            if bytes == 0 && !stream.is_whole {
+                stream.receiving = Some(cx.waker().clone());
+                return Some(None);
+            }
+            into.append(&mut stream.content);
+            multiplex.content_bytes -= bytes;
+            multiplex.wire.release(self.stream, bytes, &mut multiplex.out);
+            multiplex.wake();
+            Some(Some(bytes))
+        });
+        match taken.flatten() {
+            None => Poll::Ready(Err(Gone::Closed)),
+            Some(None) => Poll::Pending,
+            Some(Some(bytes)) => Poll::Ready(Ok(bytes)),
+        }
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Gone>> {
+        match self.try_send(&[Part::Plain(bytes)]) {
+            Ok(0) => self.wait_for_room(cx),
+            sent => Poll::Ready(sent),
+        }
+    }
+
+    /// What a stream has sent is the connection's to write.
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Takes the rest of a request that goes on to an origin which answers already. The rest is on the heap, because it is
+/// rare.
+fn through(mut upload: Upload) -> Option<Box<(Upload, Box<Onward>)>> {
+    let onward = upload.onward.take()?;
+    Some(Box::new((upload, onward)))
+}
+
+/// Sends what is left of an answer, while the rest of the request goes on.
+async fn finish(number: Number, stream: u32, unsent: Unsent, through: Option<Box<(Upload, Box<Onward>)>>) {
+    let Unsent { prefix, rest, left, sent_bytes, draft } = unsent;
+    let mut sending = Sending { number, stream, left, sent_bytes, through };
+    let mut drafts = if draft.is_some() { vec![draft] } else { Vec::new() };
+    let is_sent = deliver::finish(&mut sending, prefix, rest, &mut drafts).await;
+    leave(number, stream, is_sent);
+}
+
+/// Ends a stream: behind its content, or, if that `is_sent` only in part, with an error.
+fn leave(number: Number, stream: u32, is_sent: bool) {
+    with(number, |_, multiplex| {
+        if !is_sent {
+            reset(multiplex, stream, ErrorCode::INTERNAL_ERROR);
+        } else if multiplex.wire.is_open(stream) {
+            let header = multiplex.wire.data_header(stream, 0, true);
+            multiplex.out.extend_from_slice(&header);
+        }
+        // Content of the request that nobody reads any more need not be sent (RFC 9113 §8.1).
+        if multiplex.stream(stream).is_some_and(|stream| !stream.is_whole) {
+            multiplex.wire.reset(stream, ErrorCode::NO_ERROR, &mut multiplex.out);
+        }
+        multiplex.leave(stream);
+        multiplex.pass_on();
+        multiplex.wake();
+    });
+}
+
+/// A stream's content on its way.
+struct Sending {
+    number: Number,
+    stream: u32,
+    /// Bytes of content that are left, where that is known and nothing follows them.
+    left: Option<u64>,
+    /// Bytes of head and content that have left.
+    sent_bytes: u64,
+    /// The rest of the request, which goes on to the origin whenever the answer waits.
+    through: Option<Box<(Upload, Box<Onward>)>>,
+}
+
+impl Sending {
+    /// Sends the request's bytes on as they come; ready when nothing more is to be sent.
+    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        match self.through.as_deref_mut() {
+            Some((upload, onward)) => onward.poll(cx, upload).map_err(|_| Gone::Closed),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Is woken when there may be room.
+    fn wait_for_room(&self, cx: &Context<'_>) -> Poll<Result<usize, Gone>> {
+        let waiting = with(self.number, |_, multiplex| {
+            multiplex.stream(self.stream)?.sending = Some(cx.waker().clone());
+            Some(())
+        });
+        if waiting.flatten().is_none() { Poll::Ready(Err(Gone::Closed)) } else { Poll::Pending }
+    }
+}
+
+impl TrySend for Sending {
+    fn lends(&self) -> bool {
+        false
+    }
+
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+        let bytes: usize = parts.iter().map(Part::len).sum();
+        let is_last = self.left == Some(bytes as u64);
+        let sent = with(self.number, |_, multiplex| {
+            let sent = multiplex.send_content(self.stream, parts, is_last, clock::monotonic_ms());
+            multiplex.pass_on();
+            sent
+        });
+        let sent = sent.unwrap_or(Err(Gone::Closed))?;
+        self.left = self.left.map(|left| left.saturating_sub(sent as u64));
+        self.sent_bytes += sent as u64;
+        Ok(sent)
+    }
+}
+
+impl Sink for Sending {
+    async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
+        let sent = self.try_send(parts)?;
+        if sent > 0 || parts.iter().all(Part::is_empty) {
+            return Ok(Sent::Bytes(sent));
+        }
+        let room = poll_fn(|cx| {
+            if let Poll::Ready(Err(gone)) = self.poll_onward(cx) {
+                return Poll::Ready(Err(gone));
+            }
+            match self.try_send(parts) {
+                Ok(0) => self.wait_for_room(cx),
+                done => Poll::Ready(done),
+            }
+        });
+        match patience {
+            None => room.await.map(Sent::Bytes),
+            Some(patience) => match tokio::time::timeout(patience, room).await {
+                Ok(sent) => sent.map(Sent::Bytes),
+                Err(_) => Ok(Sent::Nothing),
+            },
+        }
+    }
+
+    async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), Gone> {
+        let sent = with(self.number, |core, multiplex| {
+            let blocks = &mut core.http2.borrow_mut().blocks;
+            let block = blocks.of_lines(lines);
+            multiplex.wire.send_headers(self.stream, block, true, &mut multiplex.out)
+        });
+        if sent == Some(true) { Ok(()) } else { Err(Gone::Closed) }
+    }
+
+    /// What a stream has sent is the connection's to write.
+    async fn flush(&mut self) -> Result<(), Gone> {
+        Ok(())
+    }
+
+    async fn gone(&mut self) -> Gone {
+        match poll_fn(|cx| self.poll_onward(cx)).await {
+            // The task itself is ended when the client gives the stream up or the connection ends.
+            Ok(()) => std::future::pending().await,
+            Err(gone) => gone,
+        }
+    }
+
+    fn ends_at_fin(&mut self) {}
+
+    fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    fn cut(&mut self) {
+        with(self.number, |_, multiplex| reset(multiplex, self.stream, ErrorCode::CANCEL));
+    }
+}

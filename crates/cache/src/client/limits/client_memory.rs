@@ -1,0 +1,44 @@
+//! Memory that clients take on all cores, by kind, and each core's part of it: answers that are not read
+//! ([`held`](crate::client::limits::client_budget)), connections ([`accept`](crate::client::accept)), requests' heads ([`client_accounts`](crate::client::limits::request_tasks)).
+
+use std::sync::Arc;
+
+use engine::{
+    accounts::Limit,
+    holding::Holding,
+    share::{ClientBudget, Common},
+};
+
+use crate::config::Limits;
+
+/// The common parts of the kinds of memory that clients take on all cores.
+pub(crate) struct ClientMemory {
+    answers: Arc<Common>,
+    connections: Arc<Common>,
+    heads: Arc<Common>,
+    cores: usize,
+}
+
+impl ClientMemory {
+    /// Creates the common parts, with nothing taken.
+    pub(crate) fn new(budget: Option<&Arc<ClientBudget>>, cores: usize) -> Self {
+        let common = || Common::within(budget);
+        Self { answers: common(), connections: common(), heads: common(), cores }
+    }
+
+    /// A core's part of answers that clients do not read.
+    pub(crate) fn answers(&self, limits: &Limits) -> Holding {
+        Holding::new(Arc::clone(&self.answers), limits.client_bytes_max, self.cores)
+    }
+
+    /// A core's part of connections.
+    pub(crate) fn connections(&self, limits: &Limits) -> Holding {
+        let total = limits.connection_bytes_max.saturating_mul(self.cores);
+        Holding::new(Arc::clone(&self.connections), total, self.cores)
+    }
+
+    /// A core's part of requests' heads.
+    pub(crate) fn heads(&self, limits: &Limits) -> Limit {
+        Limit::of_cores(Arc::clone(&self.heads), limits.client_bytes_max, self.cores)
+    }
+}

@@ -1,0 +1,156 @@
+//! How many connections each client address holds, and each network, over all cores.
+//!
+//! Written when a connection comes and goes, not on a request's path; only where a limit is set at all. The counts
+//! are in a fixed table of atomics, a hash of the address choosing the place: two addresses that share one share
+//! their limit, which errs on the safe side and needs neither a lock nor memory that a client can make grow.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use crate::{
+    client::limits::rates::{TooMany, network_of},
+    config::Limits,
+};
+
+/// Places in the table; with 10,000 addresses about one in seven shares its place.
+const PLACES: usize = 64 * 1024;
+
+/// Connections by client.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    of_addresses: Counts,
+    of_networks: Counts,
+}
+
+/// One connection of a client; its places are given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    clients: Arc<Clients>,
+    /// `None`: there is no limit, and nothing is counted.
+    of_address: Option<usize>,
+    of_network: Option<usize>,
+}
+
+impl Clients {
+    pub(crate) fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            of_addresses: Counts::new(limits.connections_per_client_max),
+            of_networks: Counts::new(limits.connections_per_network_max),
+        })
+    }
+
+    /// Whether these limits are the same for it.
+    pub(crate) fn is_same(one: &Limits, other: &Limits) -> bool {
+        let of = |limits: &Limits| (limits.connections_per_client_max, limits.connections_per_network_max);
+        of(one) == of(other)
+    }
+
+    /// Takes a place for one more connection; `Err`: the client, or its network, has its share already.
+    pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Held, TooMany> {
+        let of_address = self.of_addresses.take(client).map_err(|()| TooMany::Address)?;
+        let mut held = Held { clients: Arc::clone(self), of_address, of_network: None };
+        held.of_network = self.of_networks.take(network_of(client)).map_err(|()| TooMany::Network)?;
+        Ok(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.clients.of_addresses.give_back(self.of_address);
+        self.clients.of_networks.give_back(self.of_network);
+    }
+}
+
+/// Connections by what they are counted by.
+#[derive(Debug)]
+struct Counts {
+    /// Empty: there is no limit.
+    counts: Box<[AtomicU32]>,
+    /// Seeded, so that no client can aim at another's place.
+    seed: RandomState,
+    most: u32,
+}
+
+impl Counts {
+    /// 0: no limit.
+    fn new(most: usize) -> Self {
+        let places = if most == 0 { 0 } else { PLACES };
+        Self {
+            counts: (0..places).map(|_| AtomicU32::new(0)).collect(),
+            seed: RandomState::new(),
+            most: u32::try_from(most).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn take(&self, whose: IpAddr) -> Result<Option<usize>, ()> {
+        if self.counts.is_empty() {
+            return Ok(None);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "only the low bits choose the place")]
+        let place = self.seed.hash_one(whose) as usize % PLACES;
+        let count = &self.counts[place];
+        if count.fetch_add(1, Ordering::Relaxed) >= self.most {
+            count.fetch_sub(1, Ordering::Relaxed);
+            return Err(());
+        }
+        Ok(Some(place))
+    }
+
+    fn give_back(&self, place: Option<usize>) {
+        if let Some(place) = place {
+            self.counts[place].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(per_client: usize, per_network: usize) -> Limits {
+        Limits {
+            connections_per_client_max: per_client,
+            connections_per_network_max: per_network,
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn a_client_gets_its_share_and_its_place_back() {
+        let clients = Clients::new(&limits(2, 0));
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let first = clients.admit(address).expect("first");
+        let _second = clients.admit(address).expect("second");
+        assert_eq!(clients.admit(address).err(), Some(TooMany::Address));
+        drop(first);
+        assert!(clients.admit(address).is_ok());
+    }
+
+    #[test]
+    fn a_network_has_a_share_of_its_own() {
+        let clients = Clients::new(&limits(1, 2));
+        let address = |network: u8, host: u8| IpAddr::from([10, 0, network, host]);
+        let first = clients.admit(address(1, 1)).expect("first");
+        let _second = clients.admit(address(1, 2)).expect("second");
+        assert_eq!(clients.admit(address(1, 3)).err(), Some(TooMany::Network));
+        // What was refused for its network holds no place of its address.
+        drop(first);
+        let _third = clients.admit(address(1, 3)).expect("there is room again");
+        assert_eq!(clients.admit(address(1, 1)).err(), Some(TooMany::Network));
+        assert!(clients.admit(address(2, 1)).is_ok());
+    }
+
+    #[test]
+    fn no_limit_holds_no_table() {
+        let clients = Clients::new(&limits(0, 0));
+        let held: Vec<_> = (0..1000).map(|_| clients.admit(IpAddr::from([10, 0, 0, 1]))).collect();
+        assert!(held.iter().all(Result::is_ok));
+        assert!(clients.of_addresses.counts.is_empty() && clients.of_networks.counts.is_empty());
+    }
+}

@@ -1,0 +1,182 @@
+//! Where clients connect: sockets of TCP, one a core for each address, and a socket in the file system.
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use engine::cores::listener::bind_all;
+use tokio::net::TcpStream;
+
+use crate::{
+    client::accepted::{Arrival, Over},
+    config::Config,
+};
+
+/// Who may connect to a socket in the file system: its owner and its group.
+const SOCKET_MODE: u32 = 0o660;
+
+/// As whom they come who connect there: from this machine.
+const FROM_FILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A socket that was bound, before its loop has begun.
+pub(crate) enum Bound {
+    Tcp(TcpListener, Over),
+    Unix(UnixListener),
+}
+
+/// One that a loop accepts from.
+pub(crate) enum Listener {
+    Tcp(tokio::net::TcpListener, Over),
+    Unix(tokio::net::UnixListener),
+}
+
+/// What was bound.
+pub(crate) struct Listening {
+    /// A core's sockets, for each.
+    pub(crate) of_cores: Vec<Vec<Bound>>,
+    /// The address for plain HTTP, and that for TLS if there is one.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Where peers ask.
+    pub(crate) peers: Option<SocketAddr>,
+    /// The socket in the file system, which goes with the server.
+    pub(crate) file: Option<SocketFile>,
+}
+
+impl Listening {
+    /// Binds all that is said.
+    ///
+    /// # Errors
+    /// It says which address, or which file.
+    pub(crate) fn new(config: &Config, cores: usize) -> io::Result<Self> {
+        let mut of_cores: Vec<Vec<Bound>> = (0..cores).map(|_| Vec::new()).collect();
+        let mut addresses = Vec::new();
+        let mut peers = None;
+        let secured = config.tls.as_ref().map(|tls| (tls.listen, Over::Tls));
+        let asked = config.peers.as_ref().map(|rules| (rules.listen, Over::Peer));
+        for (address, over) in [(config.listen, Over::Plain)].into_iter().chain(secured).chain(asked) {
+            let listeners = bind_all(address, cores)?;
+            let bound = listeners.first().and_then(|listener| listener.local_addr().ok());
+            match over {
+                Over::Peer => peers = bound,
+                Over::Plain | Over::Tls => addresses.extend(bound),
+            }
+            let bound = listeners.into_iter().map(|listener| Bound::Tcp(listener, over));
+            of_cores.iter_mut().zip(bound).for_each(|(of_core, bound)| of_core.push(bound));
+        }
+        let mut file = None;
+        if let Some(path) = &config.listen_unix {
+            let (listener, bound) = bind_file(path).map_err(|error| named(path, &error))?;
+            // Others are handed what it accepts: see `accept`.
+            of_cores.iter_mut().take(1).for_each(|of_core| {
+                // There is one core at least.
+                of_core.extend(listener.try_clone().map(Bound::Unix));
+            });
+            file = Some(bound);
+        }
+        Ok(Self { of_cores, addresses, peers, file })
+    }
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
+}
+
+/// Binds a socket in the file system. One that nobody listens on any more is replaced; nothing else is.
+fn bind_file(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => {
+            return Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "there is another file, which is no socket",
+            ));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return Err(io::Error::new(ErrorKind::AddrInUse, "another program listens there"));
+        }
+        Ok(_) => fs::remove_file(path)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let listener = UnixListener::bind(path)?;
+    let file = SocketFile { path: path.to_owned(), inode: fs::symlink_metadata(path)?.ino() };
+    fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
+    listener.set_nonblocking(true)?;
+    Ok((listener, file))
+}
+
+/// A socket's file. It is removed when the server ends, if it is still the one that was bound.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| there.ino() == self.inode) {
+            // Left there, it would be replaced by the next who listens.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Listener {
+    /// Joins the loop that runs.
+    pub(crate) fn new(bound: Bound) -> io::Result<Self> {
+        Ok(match bound {
+            Bound::Tcp(listener, over) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?, over),
+            Bound::Unix(listener) => Self::Unix(tokio::net::UnixListener::from_std(listener)?),
+        })
+    }
+
+    /// Accepts the next connection.
+    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, Arrival)> {
+        match self {
+            Self::Tcp(listener, over) => {
+                let (stream, address) = listener.accept().await?;
+                Ok((stream, Arrival { address, over: *over }))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // A stream is read, written and waited for alike, whatever its family: one type of socket serves both.
+                let socket = OwnedFd::from(stream.into_std()?);
+                let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
+                Ok((stream, Arrival { address: FROM_FILE, over: Over::Plain }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_is_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let (listener, file) = bind_file(&path).expect("bound");
+        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, SOCKET_MODE);
+        assert_eq!(bind_file(&path).expect_err("in use").kind(), ErrorKind::AddrInUse);
+        // As after a crash: the file stays, and nobody listens.
+        std::mem::forget(file);
+        drop(listener);
+        let (listener, file) = bind_file(&path).expect("replaced");
+        drop((listener, file));
+        assert!(!path.exists(), "it goes with its server");
+        fs::write(&path, "precious").expect("written");
+        assert_eq!(bind_file(&path).expect_err("no socket").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).expect("there"), "precious");
+    }
+}

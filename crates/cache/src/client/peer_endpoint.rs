@@ -1,0 +1,494 @@
+//! A connection on which another accelerator of ours asks for what is ours: one request at a time, each with its mark.
+//!
+//! ```text
+//!  head ─▶ whose mark? ─ nobody's: 403, closed ─▶ leave? lease? its purges? ─ no: declined, and the origin is asked
+//!                                                   │ yes                       by who asked
+//!                                                   ▼
+//!          the store ─▶ a fetch of ours, or a new one ─ meanwhile: 102, each tenth of a second ─▶ answer, with our mark
+//! ```
+//! No other peer is asked for it ([`Request::is_of_peer`]). What comes is the object as its origin has sent it, with its
+//! tags. *Bounds:* those of clients' connections, of heads, and [`Peers::serve`].
+
+use std::{future::poll_fn, net::SocketAddr, sync::Arc, task::Poll, time::Duration};
+
+use engine::{
+    cores::{
+        clock,
+        watch::{Phase, Watch},
+    },
+    store::Turn,
+};
+use tokio::{
+    net::TcpStream,
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval_at, sleep},
+};
+use wire::http1::{
+    framing::{Framing, request_framing},
+    head::{HeadLimits, HeaderSlots, Progress, RequestHead, parse_request},
+};
+
+use crate::client::http1::client::Client;
+use crate::{
+    client::{
+        limits::connection_counts::Held,
+        transport::{Transport, is_over},
+    },
+    core::{Core, with_core, with_core_of},
+    counters::Counter,
+    deliver::{
+        self, Asked,
+        answer::{Answer, Head},
+        downstream::{Broken, Downstream},
+        sink::Sink as _,
+    },
+    fetch::{self, response::Standing},
+    head::{response_head::Fwd, sent_fields::SentFields},
+    log::{
+        request_meta,
+        transaction::{Draft, Moment},
+    },
+    peers::{
+        HEAD_BYTES_MORE, Peers, SIGN_EVERY,
+        mark::{Ask, How, Mac, Refused},
+    },
+    request::{
+        Request,
+        client_auth::Came,
+        client_ip::{Peer, Visitor},
+        key,
+        lookup_key::Keyed,
+    },
+    states::{
+        full_duplex::Onward,
+        hit,
+        respond::{self, respond},
+        state::{Slow, State, Trust},
+    },
+    tags,
+};
+
+/// What an origin says before its answer and was not passed on yet: so many heads; more are left out.
+const INTERIMS_MAX: usize = 4;
+/// How long a purge is waited for that who asks has begun with, and we have not carried out; and how often it is looked.
+const BEHIND_MAX: Duration = Duration::from_millis(100);
+const BEHIND_PAUSE: Duration = Duration::from_millis(2);
+
+/// Serves a peer until it leaves. `stranger` is its place among the clients of its address, which it has until it has shown a
+/// mark: who has the secret may have as many connections as it needs.
+pub(crate) async fn serve_peer(stream: TcpStream, watch: Arc<Watch>, address: SocketAddr, stranger: Held) {
+    let (peers, limits, idle_time_max) = with_core(|core| {
+        let limits = &core.config.limits;
+        let heads = HeadLimits {
+            head_bytes_max: limits.request_head_bytes_max + HEAD_BYTES_MORE,
+            line_bytes_max: limits.request_line_bytes_max.min(limits.request_head_bytes_max)
+                + HEAD_BYTES_MORE,
+        };
+        (core.peers.clone(), heads, limits.idle_time_max)
+    });
+    let Some(peers) = peers else { return };
+    let transport = Transport::plain(stream);
+    let client = with_core(|core| Client::new(transport, watch, &core.config.limits));
+    let mut serving = Serving { peers, client, address, limits, idle_time_max };
+    let mut came = Vec::new();
+    let mut stranger = Some(stranger);
+    while let Some(head_bytes) = serving.head(&mut came).await {
+        let rest = came.split_off(head_bytes);
+        let head = std::mem::replace(&mut came, rest);
+        if !serving.answer(&head).await || with_core(|core| core.draining.get()) {
+            return;
+        }
+        stranger = None;
+    }
+    drop(stranger);
+}
+
+/// A connection of a peer.
+struct Serving {
+    peers: Arc<Peers>,
+    client: Client,
+    address: SocketAddr,
+    limits: HeadLimits,
+    idle_time_max: Duration,
+}
+
+/// What a request comes to at a first look.
+enum Looked {
+    /// Whether the connection goes on.
+    Refused {
+        lines: String,
+        goes_on: bool,
+    },
+    Declined {
+        how: How,
+        counter: Counter,
+    },
+    Answer(Box<Answer<'static>>, Option<Vec<u8>>, Draft),
+    Slow(Box<Request>, State, Fwd, Draft),
+}
+
+/// Of whom a request is, and as of which purge it is answered.
+struct Known {
+    mac: Mac,
+    sequence: u64,
+    asked: Asked,
+}
+
+/// The position up to which a head was searched for its end. A head that comes in small pieces is parsed once, and not
+/// after each piece.
+#[derive(Default)]
+struct HeadEnd {
+    searched: usize,
+}
+
+impl HeadEnd {
+    /// Returns whether the head may be whole with the bytes since the last call, or is too long.
+    fn may_be_here(&mut self, came: &[u8], bytes_max: usize) -> bool {
+        const END: &[u8] = b"\r\n\r\n";
+        let from = self.searched.saturating_sub(END.len() - 1);
+        self.searched = came.len();
+        came.len() > bytes_max || memchr::memmem::find(&came[from..], END).is_some()
+    }
+}
+
+impl Serving {
+    /// Reads until there is a whole head; its length. `None`: there will be none.
+    async fn head(&mut self, came: &mut Vec<u8>) -> Option<usize> {
+        let mut end = HeadEnd::default();
+        loop {
+            if end.may_be_here(came, self.limits.head_bytes_max) {
+                match parse_request(came, &mut HeaderSlots::new(), &self.limits) {
+                    Ok(Progress::Complete((_, head_bytes))) => return Some(head_bytes),
+                    Ok(Progress::NeedMore) => {}
+                    Err(error) => {
+                        with_core(|core| core.count(Counter::of_head_error(&error)));
+                        return None;
+                    }
+                }
+            }
+            let Client { transport, watch, .. } = &mut self.client;
+            let phase = if came.is_empty() { Phase::Idle } else { Phase::Head };
+            watch.wait(phase, clock::monotonic_ms(), self.idle_time_max);
+            let read = poll_fn(|cx| {
+                if is_over(watch, cx) {
+                    return Poll::Ready(None);
+                }
+                transport.poll_append(cx, came, HEAD_BYTES_MORE).map(Result::ok)
+            });
+            read.await.filter(|bytes| *bytes > 0)?;
+            watch.work();
+        }
+    }
+
+    /// Answers one request; whether another can follow.
+    async fn answer(&mut self, head: &[u8]) -> bool {
+        let leave = self.peers.serve();
+        let asked = self.peers.asked(head);
+        if let Ok((Ask { sequence, .. }, _)) = &asked {
+            come_to(*sequence).await;
+        }
+        let (looked, known) =
+            with_core(|core| look(core, &self.peers, self.address, (head, asked), leave.is_some()));
+        match (looked, known) {
+            (Looked::Refused { lines, goes_on }, _) => {
+                let connection = if goes_on { "" } else { "Connection: close\r\n" };
+                let refusal =
+                    format!("HTTP/1.1 403 Forbidden\r\n{lines}{connection}Content-Length: 0\r\n\r\n");
+                self.client.send_all(refusal.as_bytes()).await.is_ok() && goes_on
+            }
+            (Looked::Declined { how, counter }, Some(known)) => {
+                with_core(|core| core.count(counter));
+                self.decline(how, &known).await
+            }
+            (Looked::Answer(answer, tags, draft), Some(known)) => match tags {
+                Some(tags) => self.deliver(*answer, &tags, draft, &known).await,
+                None => self.decline_counted(&known).await,
+            },
+            (Looked::Slow(request, state, fwd, draft), Some(known)) => {
+                self.respond(Arc::from(request), state, fwd, draft, &known).await
+            }
+            (_, None) => false,
+        }
+    }
+
+    async fn respond(
+        &mut self,
+        request: Arc<Request>,
+        state: State,
+        fwd: Fwd,
+        draft: Draft,
+        known: &Known,
+    ) -> bool {
+        let (tell, mut told) = mpsc::channel(INTERIMS_MAX);
+        let mut waiting = Waiting(tell);
+        let mut responding = Box::pin(respond(&request, state, fwd, &mut waiting));
+        let mut signs = interval_at(Instant::now() + SIGN_EVERY / 4, SIGN_EVERY);
+        signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let response = loop {
+            let sign = tokio::select! {
+                biased;
+                response = &mut responding => break response,
+                Some(head) = told.recv() => [&head[..], b"\r\n"].concat(),
+                _ = signs.tick() => b"HTTP/1.1 102 Processing\r\n\r\n".to_vec(),
+            };
+            if self.client.send_all(&sign).await.is_err() {
+                // Whoever else waits for the fetch gets it all the same.
+                return false;
+            }
+        };
+        drop(responding);
+        match response {
+            Some(respond::Response::Answer(answer)) if is_an_answer(&answer) => {
+                let tags = with_core_of(&request, |core| tags_of_answer(core, &request, &answer));
+                match tags {
+                    Some(tags) => self.deliver(*answer, &tags, draft, known).await,
+                    None => self.decline_counted(known).await,
+                }
+            }
+            Some(_) => self.decline_counted(known).await,
+            None => false,
+        }
+    }
+
+    async fn decline_counted(&mut self, known: &Known) -> bool {
+        with_core(|core| core.count(Counter::PeerServedNot));
+        self.decline(How::Declined, known).await
+    }
+
+    /// Leaves the request to the origin.
+    async fn decline(&mut self, how: How, known: &Known) -> bool {
+        let lines = self.peers.tell(how, known.sequence, &known.mac);
+        let declined = format!("HTTP/1.1 503 Service Unavailable\r\n{lines}Content-Length: 0\r\n\r\n");
+        self.client.send_all(declined.as_bytes()).await.is_ok() && known.asked.persists
+    }
+
+    /// Sends an answer with our mark, and with the words of its tags.
+    async fn deliver(
+        &mut self,
+        answer: Answer<'static>,
+        tags: &[u8],
+        mut draft: Draft,
+        known: &Known,
+    ) -> bool {
+        let how = how(&answer);
+        let answer = Answer { varies: false, hsts_s: None, refresh: None, ..answer };
+        let (prefix, sending) = with_core(|core| {
+            core.count(Counter::PeerServed);
+            let out = &mut core.scratch.borrow_mut().out;
+            out.clear();
+            let sending =
+                deliver::begin(core, answer, known.asked, out, (&mut draft, self.client.sent_bytes));
+            draft.leaves();
+            let mut lines = self.peers.tell(how, known.sequence, &known.mac).into_bytes();
+            if let Some(field) = core.config.tags.first().filter(|_| !tags.is_empty()) {
+                for part in [field.as_bytes(), b": ", tags, b"\r\n"] {
+                    lines.extend_from_slice(part);
+                }
+            }
+            let status_line = memchr::memchr(b'\n', out).map_or(out.len(), |lf| lf + 1);
+            (with_lines(out, status_line, &lines), sending)
+        });
+        let mut drafts = vec![draft];
+        deliver::finish(&mut self.client, prefix, sending.rest, &mut drafts).await && !sending.close
+    }
+}
+
+fn with_lines(out: &[u8], at: usize, lines: &[u8]) -> Vec<u8> {
+    [&out[..at], lines, &out[at..]].concat()
+}
+
+/// How an answer came, as its peer is told.
+fn how(answer: &Answer<'_>) -> How {
+    let is_for_one = |standing| matches!(standing, Standing::Passed | Standing::NotStorable(_));
+    match &answer.head {
+        Head::Fetched(response) if is_for_one(response.standing) => How::Alone,
+        _ if answer.is_hit() => How::Hit,
+        _ => How::Fetched,
+    }
+}
+
+/// Whether it is the origin's, and no page of ours: that is for whoever has the client to make.
+fn is_an_answer(answer: &Answer<'_>) -> bool {
+    answer.cache_status.is_some() && answer.reason.is_none()
+}
+
+/// The words of an answer's tags; `None`: it has some, and nobody knows which.
+fn tags_of_answer(core: &Core, request: &Request, answer: &Answer<'_>) -> Option<Vec<u8>> {
+    if let Head::Fetched(response) = &answer.head {
+        return Some(response.tag_words.clone());
+    }
+    let turn = core.reader.turn();
+    let fields =
+        SentFields { head: &request.head(), visitor: request.visitor, manner: core.manner(request.site) };
+    tags_of(&turn, &fields, request.primary())
+}
+
+/// Likewise, of what is stored for a request; `None`, too: it is not any more.
+fn tags_of(turn: &Turn<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Option<Vec<u8>> {
+    let (mut key, mut hash) = (primary.to_vec(), turn.hash(primary));
+    let (object, _) = hit::chosen(turn, fields, &mut hash, &mut key).ok()?;
+    tags::stored_words(object.extra()).ok().flatten()
+}
+
+/// Waits a little for a purge that who asks has begun with: all hear of it within milliseconds.
+async fn come_to(sequence: u64) {
+    let is_there = || with_core(|core| core.among.membership.applied() >= sequence);
+    let until = Instant::now() + BEHIND_MAX;
+    while !is_there() && Instant::now() < until {
+        sleep(BEHIND_PAUSE).await;
+    }
+}
+
+/// Looks whose request it is, and what there is for it.
+fn look(
+    core: &Core,
+    peers: &Peers,
+    address: SocketAddr,
+    (bytes, asked): (&[u8], Result<(Ask<'_>, Mac), Refused>),
+    has_leave: bool,
+) -> (Looked, Option<Known>) {
+    let (Ask { sequence: theirs, is_anew, .. }, mac) = match asked {
+        Ok(asked) => asked,
+        Err(Refused::Forged) => {
+            core.count(Counter::PeerForged);
+            return (Looked::Refused { lines: String::new(), goes_on: false }, None);
+        }
+        Err(Refused::Replayed) => {
+            core.count(Counter::PeerReplayed);
+            return (Looked::Refused { lines: String::new(), goes_on: false }, None);
+        }
+        Err(Refused::Epoch(mac)) => {
+            let lines = peers.tell(How::Epoch, 0, &mac);
+            return (Looked::Refused { lines, goes_on: true }, None);
+        }
+    };
+    // Before anything is looked up: what is purged by then is not found.
+    let sequence = core.among.membership.applied();
+    let moment = Moment::now();
+    let mut slots = HeaderSlots::new();
+    let heads = HeadLimits { head_bytes_max: bytes.len(), line_bytes_max: bytes.len() };
+    let Ok(Progress::Complete((head, head_bytes))) = parse_request(bytes, &mut slots, &heads) else {
+        return (Looked::Refused { lines: String::new(), goes_on: false }, None);
+    };
+    let known = Known { mac, sequence, asked: Asked::of(&head) };
+    let declined = |how, counter| Looked::Declined { how, counter };
+    if !has_leave {
+        return (declined(How::Declined, Counter::PeerRequestsMax), Some(known));
+    }
+    let is_plain = head.method == "GET" && matches!(request_framing(&head), Ok(Framing::None));
+    if !is_plain || !core.among.membership.may_serve() {
+        return (declined(How::Declined, Counter::PeerServedNot), Some(known));
+    }
+    if sequence < theirs {
+        return (declined(How::Behind, Counter::PeerServedNot), Some(known));
+    }
+    let (head, visitor) = Peer::of_ours(address).asks(head, &core.config.trusted_proxies);
+    let (mut key, mut stored_head) = (Vec::new(), Vec::new());
+    let turn = core.reader.turn();
+    let asked = hit::Asked {
+        head: &head,
+        has_body: false,
+        trust: Trust::Fresh,
+        visitor,
+        came: &Came::Plain,
+        showing: hit::Showing::AsSent,
+    };
+    let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
+    let found = hit::answer(core, &turn, &asked, clock::unix_s(), buffers).map(Answer::into_owned);
+    let of_request = |key: &mut Vec<u8>| {
+        let site = key::of_request(&head, &core.sites.table, key);
+        Keyed { hash: turn.hash(key), primary_bytes: key.len(), site, is_known: false }
+    };
+    let draft = || request_meta::begin(core, moment, (&head, head_bytes), visitor, false, None);
+    let (keyed, state, fwd) = match found {
+        Ok(_) if is_anew => {
+            let keyed = of_request(&mut key);
+            (keyed, State::Miss { anew: true, alone: false, only_if_cached: false }, Fwd::Request)
+        }
+        Ok(mut answer) if is_an_answer(&answer) => {
+            let refresh =
+                answer.refresh.take().map(|keyed| of_peer(core, (&head, head_bytes), &key, keyed, visitor));
+            let Keyed { primary_bytes, site, .. } = of_request(&mut key);
+            let fields = SentFields { head: &head, visitor, manner: core.manner(site) };
+            let tags = tags_of(&turn, &fields, &key[..primary_bytes]);
+            drop(turn);
+            if let Some(request) = refresh {
+                fetch::refresh(core, Arc::new(request));
+            }
+            return (Looked::Answer(Box::new(answer), tags, draft()), Some(known));
+        }
+        Ok(_) => return (declined(How::Declined, Counter::PeerServedNot), Some(known)),
+        Err(Slow { keyed, state: State::Miss { anew, alone, .. }, fwd }) => {
+            (keyed, State::Miss { anew: anew || is_anew, alone, only_if_cached: false }, fwd)
+        }
+        Err(Slow { state: State::Parts(_) | State::Blocks(_), .. }) if is_anew => {
+            let keyed = of_request(&mut key);
+            (keyed, State::Miss { anew: true, alone: false, only_if_cached: false }, Fwd::Request)
+        }
+        Err(Slow { keyed, state: state @ (State::Parts(_) | State::Blocks(_)), fwd }) => (keyed, state, fwd),
+        // What is passed, refused or sent elsewhere is between the client and where it came.
+        Err(_) => return (declined(How::Declined, Counter::PeerServedNot), Some(known)),
+    };
+    let mut draft = draft();
+    let mut request = of_peer(core, (&head, head_bytes), &key, keyed, visitor);
+    request.trace = draft.trace();
+    (Looked::Slow(Box::new(request), state, fwd, draft), Some(known))
+}
+
+/// The request of a peer.
+fn of_peer(
+    core: &Core,
+    head: (&RequestHead<'_, '_>, usize),
+    key: &[u8],
+    keyed: Keyed,
+    visitor: Visitor,
+) -> Request {
+    let who = (visitor, Came::Plain);
+    let mut request = Request::new(head, key, keyed, Framing::None, who, &core.in_force);
+    request.is_of_peer = true;
+    request
+}
+
+/// Who waits on the other side.
+struct Waiting(mpsc::Sender<Vec<u8>>);
+
+impl Downstream for Waiting {
+    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, Broken> {
+        Ok(false)
+    }
+
+    fn trailers(&self) -> &[u8] {
+        &[]
+    }
+
+    /// Never returns: a peer that is gone is noticed when it is told that we go on.
+    async fn gone(&mut self) {
+        std::future::pending().await
+    }
+
+    fn goes_on(&mut self, _: Box<Onward>) {}
+
+    async fn interim(&mut self, head: &[u8]) {
+        // What comes faster than it can be sent is not told: nobody needs it.
+        let _ = self.0.try_send(head.to_vec());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dribbled_head_is_parsed_once() {
+        let head = [&b"GET / HTTP/1.1\r\n"[..], &b"X: y\r\n".repeat(1000), b"\r\n"].concat();
+        for crumb in [1, 2, 3, 4, 5, 1000] {
+            let (mut end, mut parsed, mut came) = (HeadEnd::default(), 0, Vec::new());
+            for crumb in head.chunks(crumb) {
+                came.extend_from_slice(crumb);
+                parsed += usize::from(end.may_be_here(&came, usize::MAX));
+            }
+            assert_eq!((parsed, came.len()), (1, head.len()), "crumbs of {crumb}");
+        }
+        assert!(HeadEnd::default().may_be_here(&head[..100], 99), "one that is too long is refused at once");
+    }
+}

@@ -1,0 +1,362 @@
+//! The store as the accelerator opens it: memory alone, or memory above a file.
+//!
+//! ```text
+//! start ─▶ file locked, its reading begun on a thread ─▶ read within a second? ─ yes ─▶ the loops begin with it
+//!                                                          │ no
+//!                                                          ▼
+//!                     the loops begin without it ◀── handed to each when it is read
+//! ```
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use engine::{
+    cores::clock,
+    io::{Completions, ReadPool, ReadPoolConfig},
+    log::{self, Log, Recovered},
+    meter::{Family, Registry, Source},
+    store::{
+        Shard, Store, StoreConfig, open_anon,
+        tier::{
+            FileConfig, Known, Opening, PART_BODY_BYTES_MAX, Start, Tier, begin_on_file,
+            write_buffer_bytes_max,
+        },
+    },
+};
+use tokio::sync::oneshot;
+
+use crate::{
+    config::Config,
+    core::{
+        FileReads,
+        memory_need::{MemoryNeed, TooLittleMemory, cgroup_limit},
+        store_s, with_core,
+    },
+    encoding::codec_pool,
+    purging::{bans::BANS_BYTES_MAX, invalidations::TABLE_BYTES_MAX},
+    server::StartError,
+};
+
+/// Threads that read the file: what gave the most of 8, 16 and 32 at little cost (`docs/decisions/009`).
+const READ_HELPERS: usize = 16;
+/// Most bytes of parts of large objects that are being sent, over all cores; of a smaller memory, an eighth.
+const PARTS_BYTES_MAX: usize = 32 << 20;
+/// Parts that a core may always hold: two clients, each with the part that comes next.
+const PARTS_MIN: usize = 4;
+/// How long a start waits for its file to be read before the loops begin without it.
+const START_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A store that is open.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<Store>,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) file: Option<OpenFile>,
+    /// For each core: how it reads the file.
+    pub(crate) reads: Vec<Option<OfCore>>,
+}
+
+/// A core's part of the file.
+pub(crate) struct OfCore {
+    pub(crate) reads: FileReads,
+    pub(crate) completions: Completions,
+    /// The channel by which the loop gets the objects of the file, if it began before the file was read.
+    pub(crate) coming: Option<oneshot::Receiver<Coming>>,
+}
+
+/// What the file holds of a core's objects, and how the file is read.
+pub(crate) type Coming = (Tier, log::Reader);
+
+/// The parts that end after the loops: first the helpers that read, then the log, which writes out what the loops have
+/// appended.
+pub(crate) struct OpenFile {
+    reads: ReadPool,
+    _log: OpenLog,
+    found: Arc<Found>,
+}
+
+/// What the start has found, once it has.
+#[derive(Debug, Default)]
+struct Found {
+    log: OnceLock<log::Reader>,
+    recovered: OnceLock<Recovered>,
+}
+
+impl Found {
+    fn set(&self, known: &Known) {
+        // Each start sets them once.
+        let _ = self.log.set(known.log.reader());
+        let _ = self.recovered.set(known.recovered);
+    }
+}
+
+/// What the log counts, from when it is open.
+impl Source for Found {
+    fn collect(&self, families: &mut Vec<Family>) {
+        if let Some(log) = self.log.get() {
+            log.collect(families);
+        }
+    }
+}
+
+/// The log, or the thread that is still opening it.
+enum OpenLog {
+    Open(#[expect(dead_code, reason = "held open")] Box<Log>),
+    Starting { stop: Arc<AtomicBool>, thread: Option<JoinHandle<Option<Log>>> },
+}
+
+impl Drop for OpenLog {
+    fn drop(&mut self) {
+        let Self::Starting { stop, thread } = self else { return };
+        stop.store(true, Ordering::Relaxed);
+        // A log that has been opened meanwhile is closed as any other: it writes out what the loops left.
+        drop(thread.take().map(JoinHandle::join));
+    }
+}
+
+impl OpenFile {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(self.reads.counters());
+        for latencies in self.reads.latencies() {
+            registry.register(latencies);
+        }
+        registry.register(Arc::clone(&self.found) as _);
+    }
+
+    /// What the start found, once the file has been read.
+    pub(crate) fn recovered(&self) -> Option<Recovered> {
+        self.found.recovered.get().copied()
+    }
+}
+
+/// Opens the store that the configuration asks for.
+pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened, StartError> {
+    let Some(path) = &config.store else {
+        let (store, shards) = open_anon(memory)?;
+        let reads = shards.iter().map(|_| None).collect();
+        return Ok(Opened { store, shards, file: None, reads });
+    };
+    let mut file = FileConfig {
+        path: path.clone(),
+        bytes: config.store_bytes,
+        flush: config.flush,
+        paging: config.paging,
+        admission: config.admission,
+        objects_max: u64::MAX,
+    };
+    let limit_bytes = config.memory_limit_bytes.or_else(cgroup_limit);
+    let objects_bytes = config.memory_bytes;
+    let pool = ReadPoolConfig { cores: memory.cores, helpers: READ_HELPERS, ..ReadPoolConfig::default() };
+    // What is read is memory too, beside that of the store; the pool takes no less than it needs.
+    let of_memory = usize::try_from(config.memory_bytes / 8).unwrap_or(usize::MAX);
+    let pool = ReadPoolConfig { buffer_bytes: pool.buffer_bytes.min(of_memory), ..pool };
+    // What is purged by tags and bans is known to each core, and to who writes it.
+    let purges_bytes = (TABLE_BYTES_MAX + BANS_BYTES_MAX as u64) * (memory.cores as u64 + 1);
+    let coding_bytes = codec_pool::bytes_max(&config.compress);
+    let buffer_bytes =
+        write_buffer_bytes_max(memory, &file)? + pool.buffer_bytes as u64 + purges_bytes + coding_bytes;
+    let need = move |objects_on_file| MemoryNeed { objects_bytes, objects_on_file, buffer_bytes };
+    let fits = move |objects| limit_bytes.map_or(Ok(()), |limit_bytes| need(objects).within(limit_bytes));
+    fits(0)?;
+    if let Some(limit_bytes) = limit_bytes {
+        file.objects_max = need(0).objects_max(limit_bytes);
+    }
+    let Opening { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
+    let begun = begin_reading(start, may_go_ahead, &mut shards, fits)?;
+    let parts_max = (of_memory.min(PARTS_BYTES_MAX) / shards.len() / PART_BODY_BYTES_MAX).max(PARTS_MIN);
+    let (reads, by_core) = ReadPool::start(&pool, vec![source])?;
+    let mut coming = begun.coming.into_iter();
+    let of_core = |(reads, completions)| {
+        let log = begun.reader.clone().map_or_else(OnceCell::new, OnceCell::from);
+        let reads = FileReads {
+            reads,
+            log,
+            large: Cell::new(0),
+            storing: Cell::new(0),
+            parts: RefCell::default(),
+            parts_max,
+            parts_freed: Arc::default(),
+        };
+        Some(OfCore { reads, completions, coming: coming.next() })
+    };
+    let by_core = by_core.into_iter().map(of_core).collect();
+    let file = OpenFile { reads, _log: begun.log, found: begun.found };
+    Ok(Opened { store, shards, file: Some(file), reads: by_core })
+}
+
+/// A file that has been read, or is being read.
+struct Begun {
+    log: OpenLog,
+    found: Arc<Found>,
+    /// What the cores read from, if the file has been read.
+    reader: Option<log::Reader>,
+    /// For each core, if the file is still being read.
+    coming: Vec<oneshot::Receiver<Coming>>,
+}
+
+/// Begins to read the file, and waits a while for its end. `fits` says whether so many objects do.
+fn begin_reading(
+    start: Start,
+    may_go_ahead: bool,
+    shards: &mut [Shard],
+    fits: impl FnOnce(u64) -> Result<(), TooLittleMemory> + Send + 'static,
+) -> Result<Begun, StartError> {
+    let found = Arc::new(Found::default());
+    let stop = start.stopper();
+    let path = start.path().to_owned();
+    let (sender, reading) = mpsc::sync_channel(1);
+    spawn("store-start", move || {
+        let read = start.read(store_s(clock::unix_s())).map_err(StartError::File);
+        // The client that asked may be gone.
+        let _ = sender.send(read.and_then(|known| {
+            fits(known.objects)?;
+            Ok(known)
+        }));
+    })?;
+    let first = if may_go_ahead {
+        reading.recv_timeout(START_WAIT_MAX)
+    } else {
+        reading.recv().map_err(|mpsc::RecvError| mpsc::RecvTimeoutError::Disconnected)
+    };
+    match first {
+        Ok(known) => {
+            let known = known?;
+            found.set(&known);
+            for (shard, tier) in shards.iter_mut().zip(known.tiers) {
+                shard.put_on_file(tier);
+            }
+            let reader = Some(known.log.reader());
+            Ok(Begun { log: OpenLog::Open(Box::new(known.log)), found, reader, coming: Vec::new() })
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            tracing::info!(
+                store = %path.display(),
+                "the store's file takes a while to read; what it holds is fetched from the origin until then"
+            );
+            let (senders, coming) = shards.iter().map(|_| oneshot::channel::<Coming>()).unzip();
+            let handed = Arc::clone(&found);
+            let thread = spawn("store-wait", move || hand_over(&reading, senders, &handed))?;
+            Ok(Begun { log: OpenLog::Starting { stop, thread: Some(thread) }, found, reader: None, coming })
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(StartError::Prepare(io::Error::other("the reading of the store's file has failed")))
+        }
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StartError> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(StartError::Prepare)
+}
+
+/// Waits for the file to be read and gives each core its part.
+fn hand_over(
+    reading: &mpsc::Receiver<Result<Known, StartError>>,
+    cores: Vec<oneshot::Sender<Coming>>,
+    found: &Found,
+) -> Option<Log> {
+    let known = match reading.recv() {
+        Ok(Ok(known)) => known,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "the accelerator goes on in memory alone");
+            return None;
+        }
+        // It ended without a word: a bug of ours, which it has said itself.
+        Err(mpsc::RecvError) => return None,
+    };
+    found.set(&known);
+    let objects = known.objects;
+    for (core, tier) in cores.into_iter().zip(known.tiers) {
+        // A core that has ended needs it no more.
+        let _ = core.send((tier, known.log.reader()));
+    }
+    tracing::info!(objects, "the store's file has been read");
+    Some(known.log)
+}
+
+/// Takes what the file holds when it comes. Runs on the core.
+pub(crate) async fn take_over(coming: oneshot::Receiver<Coming>) {
+    let coming = coming.await;
+    with_core(|core| {
+        let mut shard = core.shard_mut();
+        match (coming, &core.file) {
+            (Ok((tier, log)), Some(file)) => {
+                // Where the loop began without the file, nobody else sets it.
+                let _ = file.log.set(log);
+                shard.put_on_file(tier);
+            }
+            _ => shard.go_without_file(),
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::store::{BodyLength, NewObject};
+
+    use super::*;
+    use crate::config::Origin;
+
+    const NOW_S: u32 = 1000;
+    /// More than a file may hold in any case.
+    const OBJECTS: u32 = 150_000;
+    /// After so many, the disk is waited for.
+    const BATCH: u32 = 2_000;
+
+    #[tokio::test]
+    async fn a_store_that_fits_its_limit_while_it_is_empty_fits_when_it_is_full() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let memory = StoreConfig { capacity_bytes: 8 << 20, ..StoreConfig::default() };
+        let mut config = Config {
+            store: Some(directory.path().join("store")),
+            store_bytes: 256 << 20,
+            memory_bytes: memory.capacity_bytes,
+            memory_limit_bytes: Some(1),
+            ..Config::new(Origin::http("127.0.0.1", 9))
+        };
+        // The least that is enough.
+        let refused = open_store(&config, &memory).err().expect("a byte is too little").to_string();
+        let needed = refused.split("raise the limit to ").nth(1).and_then(|rest| rest.split(' ').next());
+        let needed = needed.expect("it says what would do");
+        let digits = needed.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+        let unit = match &needed[digits.len()..] {
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            unit => panic!("{unit:?} in {refused}"),
+        };
+        config.memory_limit_bytes = digits.parse().ok().map(|count: u64| count * unit);
+        let Opened { store, mut shards, file, .. } =
+            open_store(&config, &memory).unwrap_or_else(|error| panic!("{error}"));
+        for number in 0..OBJECTS {
+            let key = number.to_le_bytes();
+            let new = NewObject {
+                expires_s: u32::MAX - 1,
+                now_s: NOW_S,
+                ..NewObject::bare(store.hash(&key), &key, BodyLength::Exact(1))
+            };
+            shards[0].insert(new, b"x", b"").expect("room");
+            if number % BATCH == 0 {
+                shards[0].promise().kept().await.expect("a disk");
+                while shards[0].copy_to_file() {}
+            }
+        }
+        let usage = store.usage();
+        assert_eq!(usage.file_refused, 0, "the disk keeps up");
+        assert_eq!(usage.file_objects + usage.file_crowded_out, usage.file_kept, "{usage:?}");
+        assert!(usage.file_crowded_out > 0, "there is memory to know of fewer than all of them");
+        drop(shards);
+        drop(file);
+        let again = open_store(&config, &memory).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(again.store.usage().file_objects, usage.file_objects);
+    }
+}

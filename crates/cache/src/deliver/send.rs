@@ -1,0 +1,535 @@
+//! Sending a response's body from where it is: the store's memory, a body that is still arriving, or a copy. How the
+//! client is reached is its [`Sink`]'s.
+
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+use engine::{
+    cores::clock,
+    store::PinnedObject,
+    sys::span::{Part, Span},
+};
+use wire::http1::framing::ChunkedEncoder;
+
+use crate::{
+    body::{
+        growing::{Available, Cursor, End},
+        multipart_ranges::{Several, Source},
+        parts::Parts,
+        parts_in_memory::Payload,
+        slices::{AtHand, Blocks},
+    },
+    core::{Core, with_core},
+    counters::Counter,
+    deliver::sink::{Gone, Sent, Sink, TrySend},
+};
+
+/// Bodies from this on are lent to the socket instead of copied into it (`docs/decisions/009-reading-the-disk.md`).
+const LENT_BYTES_MIN: u64 = 64 * 1024;
+/// Runs of memory that one write of a large body may gather.
+const GATHER_MAX: usize = 15;
+/// A slow reader's remainder up to this size is copied out of the store when the store wants its memory back.
+const REMAINDER_BYTES_MAX: usize = 64 * 1024;
+/// Copies of remainders that one core holds at once; beyond it slow readers are cut instead.
+const REMAINDERS_BYTES_MAX: usize = 16 << 20;
+/// How often a sender that waits for its client asks whether the store wants the memory back.
+const WANTED_EVERY: Duration = Duration::from_millis(500);
+
+/// Why a body did not reach its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The client's side.
+    Client(Gone),
+    /// The disk: a part of the body could not be read; likewise.
+    Disk,
+    /// The origin broke off; the client must be able to tell, so the connection is cut.
+    Origin,
+}
+
+impl From<Gone> for Cut {
+    fn from(gone: Gone) -> Self {
+        Self::Client(gone)
+    }
+}
+
+/// How the end of content is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// By its length.
+    Length,
+    /// By the last chunk (RFC 9112 §7.1).
+    Chunks,
+    /// By the end of the connection.
+    Close,
+    /// By the last frame of a stream (RFC 9113 §8.1).
+    Frames,
+}
+
+impl Ending {
+    /// Whether trailers can follow.
+    pub(crate) const fn takes_trailers(self) -> bool {
+        matches!(self, Self::Chunks | Self::Frames)
+    }
+}
+
+/// The end of a chunked body (RFC 9112 §7.1).
+pub(crate) fn append_trailers(trailers: Span<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n");
+    trailers.copy_to(out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Ends content that was, in chunks, a single one.
+async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<(), Gone> {
+    match ending {
+        Ending::Chunks => {
+            client.send_all(ChunkedEncoder::CHUNK_END).await?;
+            for part in ChunkedEncoder::last_chunk(trailers) {
+                client.send_all(part).await?;
+            }
+            Ok(())
+        }
+        Ending::Frames if !trailers.is_empty() => client.send_trailers(trailers).await,
+        Ending::Length | Ending::Close | Ending::Frames => Ok(()),
+    }
+}
+
+/// Whether bytes `from..to` of a body are worth lending, and can be lent.
+pub(crate) fn lends(core: &Core, from: u64, to: u64) -> bool {
+    to - from >= LENT_BYTES_MIN && core.lender.borrow().is_some()
+}
+
+/// The longest run of a stored body from `from`, within `to`, to be copied or lent.
+fn run_of(object: &PinnedObject, from: u64, to: u64, lend: bool) -> Part<'_> {
+    let run = if lend { object.lend(from) } else { object.body(from) };
+    let bytes = run.len().min(usize::try_from(to - from).unwrap_or(usize::MAX));
+    let run = run.slice(0..bytes);
+    if lend { Part::Lent(run) } else { Part::Shared(run) }
+}
+
+/// Sends a head and a stored body as far as the socket takes them, without waiting; how much of `head` went out, and up
+/// to where the body did.
+pub(crate) fn now(
+    core: &Core,
+    client: &mut impl TrySend,
+    head: &[u8],
+    object: &PinnedObject,
+    from: u64,
+    to: u64,
+) -> Result<(usize, u64), Gone> {
+    let mut parts = [Part::Plain(&[]); 1 + GATHER_MAX];
+    parts[0] = Part::Plain(head);
+    let mut at = from;
+    let mut used = 1;
+    let lend = client.lends() && lends(core, from, to);
+    while at < to && used < parts.len() {
+        parts[used] = run_of(object, at, to, lend);
+        at += parts[used].len() as u64;
+        used += 1;
+    }
+    let sent = client.try_send(&parts[..used])?;
+    let of_head = sent.min(head.len());
+    Ok((of_head, from + (sent - of_head) as u64))
+}
+
+/// Sends `prefix`, then bytes `from..to` of a stored object's body. The pins move along with what was sent.
+pub(crate) async fn pinned(
+    client: &mut impl Sink,
+    prefix: &[u8],
+    object: &mut PinnedObject,
+    from: u64,
+    to: u64,
+    ending: Ending,
+) -> Result<(), Cut> {
+    let mut trailers = Vec::new();
+    if ending.takes_trailers() {
+        // They are small, and are copied before the pins move on.
+        object.tail().copy_to(&mut trailers);
+    }
+    send_pinned(client, prefix, object, from..to, Last::Yes).await?;
+    end(client, ending, &trailers).await?;
+    Ok(())
+}
+
+/// Whether a range of a pinned object is the last that is wanted of it.
+enum Last<'w> {
+    Yes,
+    /// More of it follows: it may not be let go of. Since when the store has wanted it is counted over all of them.
+    No(&'w mut Option<Instant>),
+}
+
+async fn send_pinned(
+    client: &mut impl Sink,
+    prefix: &[u8],
+    object: &mut PinnedObject,
+    range: Range<u64>,
+    last: Last<'_>,
+) -> Result<(), Cut> {
+    let (mut prefix, pin_grace) = (prefix, pin_grace());
+    let Range { start: mut at, end: to } = range;
+    let mut of_this = None;
+    let (wanted_since, is_last) = match last {
+        Last::Yes => (&mut of_this, true),
+        Last::No(since) => (since, false),
+    };
+    while at < to || !prefix.is_empty() {
+        let sent = {
+            let lend = client.lends() && with_core(|core| lends(core, at, to));
+            let body = run_of(object, at, to, lend);
+            client.send_some(&[Part::Plain(prefix), body], Some(WANTED_EVERY)).await?
+        };
+        if let Sent::Bytes(sent) = sent {
+            let of_prefix = sent.min(prefix.len());
+            prefix = &prefix[of_prefix..];
+            at += (sent - of_prefix) as u64;
+            object.release_before(at);
+        }
+        if at < to && object.wanted() {
+            let left = usize::try_from(to - at).ok().filter(|_| is_last);
+            if let Some(_copied) = left.and_then(Copied::reserve) {
+                let copy = copy_remainder(object, at, to);
+                drop_pins(object);
+                return Box::pin(send_copy(client, prefix, &copy)).await;
+            }
+            grace_left(wanted_since, pin_grace)?;
+        }
+    }
+    Ok(())
+}
+
+fn pin_grace() -> Duration {
+    with_core(|core| core.config.limits.pin_grace)
+}
+
+/// Sends `prefix`, then a body that is on the file in parts.
+pub(crate) async fn parts(
+    client: &mut impl Sink,
+    prefix: &[u8],
+    parts: &mut Parts,
+    ending: Ending,
+) -> Result<(), Cut> {
+    let mut left = Left { prefix, sent: 0 };
+    loop {
+        let next = part(client, &mut left, parts).await?;
+        if parts.is_last() {
+            break;
+        }
+        let next = match next {
+            Some(next) => next,
+            None => {
+                parts.forget();
+                parts.read_next().await.map_err(|_| Cut::Disk)?
+            }
+        };
+        parts.go_on(next);
+        left.sent = 0;
+    }
+    end(client, ending, parts.trailers()).await?;
+    Ok(())
+}
+
+/// Bytes in front of a part that are not sent, and bytes of the part that are.
+struct Left<'p> {
+    prefix: &'p [u8],
+    sent: usize,
+}
+
+/// Sends the part at hand. Reads the next part meanwhile, where there is room for it. An answer that has to give way to
+/// other clients first gives up the part that is read ahead, and ends if that is not enough.
+async fn part(
+    client: &mut impl Sink,
+    left: &mut Left<'_>,
+    parts: &mut Parts,
+) -> Result<Option<Payload>, Cut> {
+    loop {
+        {
+            let parts = &*parts;
+            let reads_ahead = parts.reads_ahead() && !parts.is_last();
+            let work = async {
+                let sending = rest_of_part(client, left, parts.current());
+                if !reads_ahead {
+                    sending.await?;
+                    return Ok(None);
+                }
+                let (sent, next) = tokio::join!(sending, parts.read_next());
+                sent?;
+                next.map(Some).map_err(|_| Cut::Disk)
+            };
+            tokio::select! {
+                biased;
+                done = work => return done,
+                () = parts.cut() => {}
+            }
+        }
+        if !parts.narrow() {
+            return Err(Gone::GaveWay.into());
+        }
+    }
+}
+
+/// Sends what is left of a part. Bytes that were sent are counted at once: the sending may be begun anew.
+async fn rest_of_part(client: &mut impl Sink, left: &mut Left<'_>, body: &[u8]) -> Result<(), Cut> {
+    while !left.prefix.is_empty() || left.sent < body.len() {
+        let pieces = [Part::Plain(left.prefix), Part::Plain(&body[left.sent..])];
+        if let Sent::Bytes(sent) = client.send_some(&pieces, None).await? {
+            let of_prefix = sent.min(left.prefix.len());
+            left.prefix = &left.prefix[of_prefix..];
+            left.sent += sent - of_prefix;
+        }
+    }
+    Ok(())
+}
+
+/// Sends `prefix`, then a body in blocks.
+pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut Blocks) -> Result<(), Cut> {
+    let mut prefix = prefix;
+    while let Some((at_hand, wanted)) = blocks.take() {
+        let prefix = std::mem::take(&mut prefix);
+        let Range { start, end } = wanted;
+        match at_hand {
+            AtHand::Stored(mut object) => {
+                send_pinned(client, &prefix, &mut object, start..end, Last::Yes).await?;
+            }
+            AtHand::Arriving(mut cursor) => {
+                growing(client, prefix, &mut cursor, Ending::Length, start, Some(end)).await?;
+            }
+            AtHand::Copied(bytes) => {
+                let within = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+                both(client, &prefix, &bytes[within(start)..within(end)]).await?;
+            }
+        }
+        let goes_on = tokio::select! {
+            biased;
+            goes_on = blocks.go_on() => goes_on.map_err(|_| Cut::Origin)?,
+            gone = client.gone() => return Err(gone.into()),
+        };
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Sends `prefix`, then several ranges and what is between them.
+pub(crate) async fn several(
+    client: &mut impl Sink,
+    mut prefix: Vec<u8>,
+    body: &mut Several,
+) -> Result<(), Cut> {
+    let mut wanted_since = None;
+    while let Some((before, range)) = body.take() {
+        prefix.extend_from_slice(&before);
+        let Some(range) = range else {
+            client.send_all(&prefix).await?;
+            break;
+        };
+        let prefix = std::mem::take(&mut prefix);
+        match &mut body.source {
+            Source::Pinned(object) => {
+                send_pinned(client, &prefix, object, range, Last::No(&mut wanted_since)).await?;
+            }
+            Source::Blocks(in_blocks) => {
+                in_blocks.seek(range).await.map_err(|_| Cut::Origin)?;
+                blocks(client, prefix, in_blocks).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends a head, if there is still one to send, and bytes behind it.
+async fn both(client: &mut impl Sink, mut head: &[u8], mut body: &[u8]) -> Result<(), Gone> {
+    while !head.is_empty() || !body.is_empty() {
+        if let Sent::Bytes(sent) = client.send_some(&[Part::Plain(head), Part::Plain(body)], None).await? {
+            let of_head = sent.min(head.len());
+            head = &head[of_head..];
+            body = &body[sent - of_head..];
+        }
+    }
+    Ok(())
+}
+
+/// Room taken for a copy of a slow reader's remainder, while it lasts.
+struct Copied(usize);
+
+impl Copied {
+    /// Takes it, if the remainder is small and the bound on such copies allows it.
+    fn reserve(bytes: usize) -> Option<Self> {
+        with_core(|core| {
+            let fits =
+                bytes <= REMAINDER_BYTES_MAX && core.copied_bytes.get() + bytes <= REMAINDERS_BYTES_MAX;
+            fits.then(|| {
+                core.copied_bytes.set(core.copied_bytes.get() + bytes);
+                core.count(Counter::RemaindersCopied);
+                Self(bytes)
+            })
+        })
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        with_core(|core| core.copied_bytes.set(core.copied_bytes.get() - self.0));
+    }
+}
+
+/// Whether a sender may go on holding memory that the store wants back; `since` is when the store first wanted it.
+fn grace_left(since: &mut Option<Instant>, pin_grace: Duration) -> Result<(), Gone> {
+    let since = *since.get_or_insert_with(clock::now);
+    if clock::now().duration_since(since) < pin_grace {
+        return Ok(());
+    }
+    with_core(|core| core.count(Counter::SlowReadersCut));
+    Err(Gone::Wanted)
+}
+
+/// The rest of the body in memory of our own.
+fn copy_remainder(object: &PinnedObject, from: u64, to: u64) -> Vec<u8> {
+    let mut copy = Vec::new();
+    let mut at = from;
+    while at < to {
+        let span = object.body(at);
+        let bytes = span.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
+        span.slice(0..bytes).copy_to(&mut copy);
+        at += bytes as u64;
+    }
+    copy
+}
+
+fn drop_pins(object: &mut PinnedObject) {
+    object.release_before(u64::MAX);
+}
+
+async fn send_copy(client: &mut impl Sink, prefix: &[u8], copy: &[u8]) -> Result<(), Cut> {
+    client.send_all(prefix).await?;
+    client.send_all(copy).await?;
+    Ok(())
+}
+
+/// Sends `prefix`, then a body that may still be arriving, from `from` up to `to` (`None`: to its end).
+pub(crate) async fn growing(
+    client: &mut impl Sink,
+    prefix: Vec<u8>,
+    cursor: &mut Cursor,
+    ending: Ending,
+    from: u64,
+    to: Option<u64>,
+) -> Result<(), Cut> {
+    if cursor.is_event_stream() {
+        client.ends_at_fin();
+    }
+    let chunked = ending == Ending::Chunks;
+    let mut holding = Holding { pin_grace: pin_grace(), wanted_since: None, copied: None };
+    let mut out = prefix;
+    let mut skip = from;
+    let mut left = to.map(|to| to - from);
+    loop {
+        if left == Some(0) {
+            break;
+        }
+        // The head is sent at once when no byte of the body has arrived: the client may begin to use it.
+        if cursor.ready().is_none() && !out.is_empty() {
+            client.send_all(&out).await?;
+            out.clear();
+        }
+        let available = tokio::select! {
+            biased;
+            available = cursor.available() => available,
+            gone = client.gone() => return Err(gone.into()),
+        };
+        let there = match available {
+            Available::Bytes(span) => span.len(),
+            Available::End(End::Whole) => {
+                if left.is_some() {
+                    // The origin sent fewer bytes than it promised: the client must be able to tell this end from a
+                    // whole body.
+                    return Err(Cut::Origin);
+                }
+                break;
+            }
+            Available::End(_) => {
+                // The bytes that have arrived are sent, so that the client sees as much as the origin gave.
+                client.send_all(&out).await?;
+                return Err(Cut::Origin);
+            }
+        };
+        if skip > 0 {
+            let skipped = skip.min(there as u64);
+            skip -= skipped;
+            #[expect(clippy::cast_possible_truncation, reason = "at most the length of a span")]
+            cursor.advance(skipped as usize);
+            continue;
+        }
+        let bytes = there.min(usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX));
+        if chunked {
+            out.extend_from_slice(ChunkedEncoder::chunk_header(bytes as u64).as_bytes());
+        }
+        send_with(client, &mut out, cursor, bytes, &mut holding).await?;
+        if chunked {
+            out.extend_from_slice(ChunkedEncoder::CHUNK_END);
+        }
+        left = left.map(|left| left - bytes as u64);
+    }
+    if chunked {
+        for part in ChunkedEncoder::last_chunk(cursor.trailers()) {
+            out.extend_from_slice(part);
+        }
+    }
+    client.send_all(&out).await?;
+    if ending == Ending::Frames && !cursor.trailers().is_empty() {
+        client.send_trailers(cursor.trailers()).await?;
+    }
+    Ok(())
+}
+
+/// The state of a slow reader that holds memory which the store wants back.
+struct Holding {
+    pin_grace: Duration,
+    /// When it was first seen to be wanted.
+    wanted_since: Option<Instant>,
+    /// What it holds was copied.
+    copied: Option<Copied>,
+}
+
+/// Sends `out` and the next `bytes` of the body in one go where the socket takes it; `out` is empty after.
+async fn send_with(
+    client: &mut impl Sink,
+    out: &mut Vec<u8>,
+    cursor: &mut Cursor,
+    bytes: usize,
+    holding: &mut Holding,
+) -> Result<(), Gone> {
+    let mut out_at = 0;
+    let mut left = bytes;
+    while out_at < out.len() || left > 0 {
+        let sent = {
+            let plain = Part::Plain(&out[out_at..]);
+            match cursor.ready() {
+                Some(span) => {
+                    let parts = [plain, Part::Shared(span.slice(0..span.len().min(left)))];
+                    client.send_some(&parts, Some(WANTED_EVERY)).await?
+                }
+                None => client.send_some(&[plain], Some(WANTED_EVERY)).await?,
+            }
+        };
+        if let Sent::Bytes(sent) = sent {
+            let of_out = sent.min(out.len() - out_at);
+            out_at += of_out;
+            left -= sent - of_out;
+            cursor.advance(sent - of_out);
+        }
+        if holding.copied.is_none() && cursor.wanted() {
+            let room = cursor.unread().and_then(Copied::reserve);
+            if room.is_some() {
+                cursor.copy_out();
+                holding.copied = room;
+            } else {
+                grace_left(&mut holding.wanted_since, holding.pin_grace)?;
+            }
+        }
+    }
+    out.clear();
+    Ok(())
+}

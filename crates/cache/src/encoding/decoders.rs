@@ -1,0 +1,118 @@
+//! Content out of a coding: the libraries' decoders, each with a bound on what comes out and on the memory that it takes.
+//!
+//! What the origin sends is not trusted with either: a megabyte may say a gigabyte, and a stream may name the window that
+//! its decoder is to have. A decoder stops at the bound, whatever was to come.
+
+use std::io::Read;
+
+use crate::coding::Coding;
+
+/// How many times as long as what is coded content may be that is decoded, and stored. Pages and data that repeat
+/// themselves come to a tenth of that; deflate ends at 1032 times.
+const TIMES_MAX: u64 = 256;
+/// Up to this it may be longer: a few bytes can stand for a page of one word.
+const TIMES_COUNT_FROM_BYTES: u64 = 64 << 10;
+/// Of Zstandard's window, in bits: the 8 MiB that a recipient must have, and a sender must not go beyond (RFC 9659).
+const ZSTD_WINDOW_BITS_MAX: u32 = 23;
+
+/// The most bytes that come of content of this length, where `bytes_max` is most for any.
+pub(crate) fn decoded_bytes_max(coded_bytes: u64, bytes_max: u64) -> u64 {
+    coded_bytes.saturating_mul(TIMES_MAX).max(TIMES_COUNT_FROM_BYTES).min(bytes_max)
+}
+
+/// Content as it was before it came into this coding; `None` if it is damaged, or longer than `bytes_max`.
+pub(crate) fn decoded(sent: Coding, content: &[u8], bytes_max: u64) -> Option<Vec<u8>> {
+    match sent {
+        Coding::AsSent | Coding::Decoded => None,
+        Coding::Gzip => all(flate2::bufread::MultiGzDecoder::new(content), bytes_max),
+        // RFC 7932 §9.1: seven bits that begin no stream. Encoders that go beyond the format announce windows of up to a
+        // gigabyte by them, and the library believes it.
+        Coding::Brotli if content.first().is_some_and(|first| first & 0x7f == 0x11) => None,
+        Coding::Brotli => all(brotli::Decompressor::new(content, READ_BYTES), bytes_max),
+        Coding::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(content).ok()?;
+            decoder.window_log_max(ZSTD_WINDOW_BITS_MAX).ok()?;
+            all(decoder, bytes_max)
+        }
+    }
+}
+
+/// What the Brotli decoder takes in at once.
+const READ_BYTES: usize = 4096;
+
+fn all(decoder: impl Read, bytes_max: u64) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    let read = decoder.take(bytes_max.saturating_add(1)).read_to_end(&mut content).ok()?;
+    (read as u64 <= bytes_max).then_some(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::encoding::encoders::encode;
+
+    fn coded(coding: Coding, content: &[u8]) -> Vec<u8> {
+        encode(coding, content).expect("it is coded")
+    }
+
+    #[test]
+    fn what_comes_out_is_bounded() {
+        let zeros = vec![0; 3_000_000];
+        for coding in Coding::MADE {
+            let bomb = coded(coding, &zeros);
+            assert!(bomb.len() < 10_000, "{coding:?}");
+            assert_eq!(decoded(coding, &bomb, 2_999_999), None, "{coding:?}");
+            assert!(decoded(coding, &bomb, 3_000_000).is_some_and(|content| content == zeros), "{coding:?}");
+        }
+        assert_eq!(decoded_bytes_max(0, 8 << 20), 64 << 10);
+        assert_eq!(decoded_bytes_max(300, 8 << 20), 300 * 256);
+        assert_eq!(decoded_bytes_max(8 << 20, 8 << 20), 8 << 20);
+        assert_eq!(decoded_bytes_max(u64::MAX, 8 << 20), 8 << 20);
+        assert_eq!(decoded_bytes_max(100, 1000), 1000);
+    }
+
+    #[test]
+    fn what_is_damaged_or_cut_is_none() {
+        let text = "All work and no play makes Jack a dull boy.\n".repeat(1000).into_bytes();
+        for coding in Coding::MADE {
+            let whole = coded(coding, &text);
+            assert!(decoded(coding, &whole, 1 << 20).is_some_and(|content| content == text));
+            for bytes in 0..whole.len() {
+                assert_eq!(decoded(coding, &whole[..bytes], 1 << 20), None, "{coding:?} cut at {bytes}");
+            }
+            assert_eq!(decoded(coding, b"<html>", 1 << 20), None, "{coding:?}");
+        }
+        assert_eq!(decoded(Coding::AsSent, &text, 1 << 20), None);
+        let mut damaged = coded(Coding::Gzip, &text);
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 1;
+        assert_eq!(decoded(Coding::Gzip, &damaged, 1 << 20), None, "gzip has a checksum");
+        // Two members are one content (RFC 1952 §2.2), as are two frames (RFC 8878 §3).
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let twice = coded(coding, b"one ").into_iter().chain(coded(coding, b"two")).collect::<Vec<_>>();
+            assert_eq!(decoded(coding, &twice, 1 << 20).as_deref(), Some(&b"one two"[..]), "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn windows_beyond_the_formats_are_refused() {
+        assert_eq!(decoded(Coding::Brotli, &[0x11, 0x1e, 0x03], 1 << 20), None);
+        // A frame with a window of 16 MiB (RFC 8878 §3.1.1.1.2: 2^(10 + 14)), and an empty last block.
+        let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 14 << 3, 1, 0, 0];
+        assert_eq!(decoded(Coding::Zstd, &frame, 1 << 20), None);
+        frame[5] = 13 << 3;
+        assert_eq!(decoded(Coding::Zstd, &frame, 1 << 20).as_deref(), Some(&b""[..]), "8 MiB are had");
+    }
+
+    proptest! {
+        /// Bytes from a peer never panic, and never come to more than the bound.
+        #[test]
+        fn any_bytes_are_content_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            for coding in Coding::ALL {
+                prop_assert!(decoded(coding, &bytes, 1000).is_none_or(|content| content.len() <= 1000));
+            }
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Twins: the content of a stored object in a coding that we have made of it, for clients that accept that; or without
+//! the coding that its origin sent it in, for clients that do not accept it.
+//!
+//! ```text
+//!  a hit ─▶ its object, judged as ever ─▶ may be coded? which coding does the client like? ─▶ its twin there?
+//!                                                                          yes: its content, under the object's head
+//!                                                                          no:  the object's, and the owner is told
+//!                                                            decoded, no: the request waits, and looks again
+//!  owner ─▶ on the file? made already, or being made? ─▶ coding_pool ─▶ inserted, if the object is still the same
+//! ```
+//! A twin is an object of its own in the store: content without a head, under the key of its object with the coding and
+//! the number of that very object ([`Object::sequence`]) behind it. It is looked up after its object and with what was
+//! found there, so what hides that (a purge, a ban, another answer in its place, cookies) hides the twin, and a
+//! younger head is the twin's, too. What is left of a twin goes when it expires or is not asked for, as any object.
+//! Content that does not shrink, or cannot be decoded, has a twin without content, so that nobody tries again.
+//!
+//! *Bounds:* three twins an object, or the one that is decoded; those of the pool; a core asks for the same coding once a
+//! second at most; and who waits for what is decoded does so for [`DECODE_WAIT_MAX`], and then gets it as it is.
+
+use std::time::Duration;
+
+use engine::{
+    cores::clock,
+    store::{BodyLength, Filling, Hash, Lookup, NewObject, Object, Refused as Rejected, Shard, Turn},
+};
+use tokio::{sync::oneshot, time::timeout};
+use wire::http1::{
+    fields::{EntityTag, directives},
+    head::{Headers, RequestHead},
+    known::KnownHeader,
+};
+
+use crate::{
+    body::cold,
+    coding::Coding,
+    core::{Core, Message, ToCode, with_core},
+    counters::Counter,
+    encoding::{
+        codec_pool::{COPIED_BYTES_MAX, Came, Content, Job, Made, Refused, Told, Word, copied, tell},
+        decoders::decoded_bytes_max,
+    },
+    head::response_head::{Flags, StoredMeta},
+    policy::{self, accept::Accepted},
+    request::{Request, key},
+};
+
+/// How long a request waits for what is decoded: the thread may be busy with others' content, and gives way to the loops.
+const DECODE_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Which representation of an object answers a request.
+pub(crate) enum Shown<'t> {
+    /// The object as it is.
+    Stored,
+    /// This twin.
+    Coded(Object<'t>, Coding),
+    /// One that is not there, and without which there is none for the client.
+    ToBeDecoded,
+    /// The one that the client has by its `If-None-Match`: 304.
+    Had(Coding),
+}
+
+/// Makes the key of an object that of its twin; the twin's hash, which has the object's owner.
+pub(crate) fn place(
+    key: &mut Vec<u8>,
+    object: Hash,
+    sequence: u64,
+    coding: Coding,
+    hash: impl Fn(&[u8]) -> Hash,
+) -> Hash {
+    key::append_twin(key, sequence, coding);
+    key::hash_of_variant(object, hash(key))
+}
+
+/// Whether an object is one of which twins are made.
+fn has_twins(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
+    meta.flags.has(Flags::MAY_BE_CODED)
+        && !object.is_in_parts()
+        && !meta.flags.has(Flags::IN_BLOCKS)
+        && core.config.compress.takes(object.body_bytes())
+        && object.tail().is_empty()
+}
+
+/// Whether an object is one that is decoded.
+pub(crate) fn is_decodable(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
+    meta.flags.has(Flags::MAY_BE_DECODED)
+        && !object.is_in_parts()
+        && !meta.flags.has(Flags::IN_BLOCKS)
+        && object.body_bytes() <= core.config.compress.bytes_max
+        && object.tail().is_empty()
+}
+
+/// Whether a client is to get without its coding what its origin sent in one. Who accepts only what it cannot have, or
+/// wants everything as the origin made it, gets that.
+#[inline]
+pub(crate) fn wants_decoded(headers: &Headers<'_, '_>, sent: Coding) -> bool {
+    let accepted = Accepted::of(headers);
+    !accepted.accepts(sent) && accepted.accepts(Coding::Decoded) && !says_no_transform(headers)
+}
+
+/// What is asked for, and how.
+enum Wanted {
+    /// The object as it is.
+    Plain,
+    /// A twin, which is made if it is not there.
+    Twin(Coding),
+    /// A twin if it is there: the client has a part of it.
+    PartOf(Coding),
+}
+
+/// Whether the client wants everything as the origin made it (RFC 9111 §5.2.1.6).
+pub(crate) fn says_no_transform(headers: &Headers<'_, '_>) -> bool {
+    headers.has(KnownHeader::CacheControl)
+        && headers
+            .known_all(KnownHeader::CacheControl)
+            .flat_map(directives)
+            .any(|directive| directive.is("no-transform"))
+}
+
+fn wanted(
+    core: &Core,
+    headers: &Headers<'_, '_>,
+    etag: Option<EntityTag<'_>>,
+    accepted: &Accepted,
+) -> Wanted {
+    if headers.has(KnownHeader::Range) {
+        // What is not coded can be read from anywhere, so a part is one of that unless the client has another.
+        let of_part = etag.and_then(|etag| policy::coding_of_part(headers, &etag));
+        return match of_part.filter(|coding| accepted.accepts(*coding)) {
+            None | Some(Coding::AsSent) => Wanted::Plain,
+            Some(coding) => Wanted::PartOf(coding),
+        };
+    }
+    match accepted.best(&core.config.compress.codings) {
+        Some(coding) if !says_no_transform(headers) => Wanted::Twin(coding),
+        Some(_) | None => Wanted::Plain,
+    }
+}
+
+/// Chooses the representation of an object that may be coded, or decoded. `key` is the object's, and is left as it is;
+/// `head` its head, where the request has conditions.
+#[inline(never)]
+pub(crate) fn choose<'t>(
+    core: &Core,
+    turn: &'t Turn<'_>,
+    found @ (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    request: &RequestHead<'_, '_>,
+    stored_head: &[u8],
+    key: &mut Vec<u8>,
+) -> Shown<'t> {
+    let headers = &request.headers;
+    if meta.flags.has(Flags::MAY_BE_DECODED) {
+        return choose_decoded(core, turn, found, headers, stored_head, key);
+    }
+    let accepted = Accepted::of(headers);
+    let etag = meta.etag_of(stored_head).and_then(EntityTag::parse);
+    if let Some(etag) = &etag
+        && let Some(had) = policy::coding_had(headers, etag, &accepted)
+    {
+        return Shown::Had(had);
+    }
+    if !has_twins(core, object, meta) {
+        return Shown::Stored;
+    }
+    let (coding, is_made) = match wanted(core, headers, etag, &accepted) {
+        Wanted::Plain => return Shown::Stored,
+        Wanted::Twin(coding) => (coding, true),
+        Wanted::PartOf(coding) => (coding, false),
+    };
+    let (twin, found) = lookup(turn, (object, hash), coding, key);
+    match found {
+        Lookup::Hit(twin) if coding_of(&twin) == Some(coding) => Shown::Coded(twin, coding),
+        Lookup::Miss if is_made => {
+            ask(core, twin, hash, key, coding);
+            Shown::Stored
+        }
+        // It does not shrink; or its owner is writing just there.
+        Lookup::Hit(_) | Lookup::Miss | Lookup::Contended => Shown::Stored,
+    }
+}
+
+/// Looks for a twin; its hash, and what is there. `key` is left as it is.
+#[inline]
+fn lookup<'t>(
+    turn: &'t Turn<'_>,
+    (object, hash): (&Object<'_>, Hash),
+    coding: Coding,
+    key: &mut Vec<u8>,
+) -> (Hash, Lookup<'t>) {
+    let bytes = key.len();
+    let twin = place(key, hash, object.sequence(), coding, |key| turn.hash(key));
+    let found = turn.lookup(twin, key);
+    key.truncate(bytes);
+    (twin, found)
+}
+
+/// The same of an object that may be decoded.
+fn choose_decoded<'t>(
+    core: &Core,
+    turn: &'t Turn<'_>,
+    (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
+    headers: &Headers<'_, '_>,
+    stored_head: &[u8],
+    key: &mut Vec<u8>,
+) -> Shown<'t> {
+    if !is_decodable(core, object, meta) {
+        return Shown::Stored;
+    }
+    let etag = || meta.etag_of(stored_head).and_then(EntityTag::parse);
+    let accepts = |coding| Accepted::of(headers).accepts(coding);
+    if headers.has(KnownHeader::IfNoneMatch)
+        && accepts(Coding::Decoded)
+        && etag().is_some_and(|etag| policy::has_decoded(headers, &etag))
+    {
+        return Shown::Had(Coding::Decoded);
+    }
+    let is_wanted = wants_decoded(headers, meta.coding);
+    // Who takes either has a part of what is decoded, and wants another.
+    let is_part = || {
+        let of_part = etag().and_then(|etag| policy::coding_of_part(headers, &etag));
+        headers.has(KnownHeader::Range) && of_part == Some(Coding::Decoded) && accepts(Coding::Decoded)
+    };
+    if !is_wanted && !is_part() {
+        return Shown::Stored;
+    }
+    match lookup(turn, (object, hash), Coding::Decoded, key).1 {
+        Lookup::Hit(twin) if coding_of(&twin) == Some(Coding::Decoded) => Shown::Coded(twin, Coding::Decoded),
+        // It cannot be decoded.
+        Lookup::Hit(_) => Shown::Stored,
+        Lookup::Miss | Lookup::Contended if is_wanted => Shown::ToBeDecoded,
+        Lookup::Miss | Lookup::Contended => Shown::Stored,
+    }
+}
+
+/// What its record says that a twin is; that of one which does not shrink is no coding.
+fn coding_of(twin: &Object<'_>) -> Option<Coding> {
+    StoredMeta::unpack(&twin.meta()).map(|meta| meta.coding)
+}
+
+/// What is there of a twin, for who only looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// So many bytes.
+    There(u64),
+    /// It would not shrink, or cannot be decoded.
+    NotToBeHad,
+    /// Nothing.
+    NotThere,
+}
+
+/// What a hit would find. Runs on the owner's core.
+pub(crate) fn peek(core: &Core, shard: &Shard, (object, hash): (&Object<'_>, Hash), coding: Coding) -> Seen {
+    let mut key = Vec::new();
+    object.key().copy_to(&mut key);
+    let twin = place(&mut key, hash, object.sequence(), coding, |key| core.store.hash(key));
+    match shard.peek(twin, &key) {
+        Some(twin) if coding_of(&twin) == Some(coding) => Seen::There(twin.body_bytes()),
+        Some(_) => Seen::NotToBeHad,
+        None => Seen::NotThere,
+    }
+}
+
+/// Tells the owner that a twin is wanted.
+#[cold]
+fn ask(core: &Core, twin: Hash, hash: Hash, key: &[u8], coding: Coding) {
+    let now_ms = clock::monotonic_ms();
+    if core.coders.is_none() || core.coded_lately.has(twin, now_ms) {
+        return;
+    }
+    core.coded_lately.note(twin, now_ms);
+    hand_over(core, ToCode { hash, key: key.to_vec(), coding, reply: None });
+}
+
+/// Gives it to the owner of the key.
+fn hand_over(core: &Core, to_code: ToCode) {
+    let owner = core.store.owner(to_code.hash);
+    if owner == core.index {
+        begin(core, to_code);
+    } else if core.give(owner, Message::Code(Box::new(to_code))).is_err() {
+        core.count(Counter::CoreRingFull);
+    }
+}
+
+/// Waits until the object of a request has been decoded; `false` if it is not now.
+pub(crate) async fn decode(request: &Request) -> bool {
+    let (reply, told) = oneshot::channel();
+    with_core(|core| {
+        let (hash, key) = (request.hash, request.key.clone());
+        hand_over(core, ToCode { hash, key, coding: Coding::Decoded, reply: Some(reply) });
+    });
+    // Nobody says anything where the ring is full, or the thread has ended.
+    timeout(DECODE_WAIT_MAX, told).await == Ok(Ok(Told::LookAgain))
+}
+
+/// Has a twin made, or read from the file, unless that is so already; tells who waits. Runs on the owner's core.
+pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
+    let Some(coders) = &core.coders else { return };
+    let shard = core.shard.borrow();
+    let object = shard.peek(hash, &key);
+    let meta = object.as_ref().and_then(|object| StoredMeta::unpack(&object.meta()));
+    let (Some(object), Some(meta)) = (object, meta) else { return tell(reply, Told::LookAgain) };
+    let is_decoded = coding == Coding::Decoded;
+    if !(if is_decoded { is_decodable(core, &object, &meta) } else { has_twins(core, &object, &meta) }) {
+        return tell(reply, Told::LookAgain);
+    }
+    let mut twin_key = key.clone();
+    let twin = place(&mut twin_key, hash, object.sequence(), coding, |key| core.store.hash(key));
+    if shard.peek(twin, &twin_key).is_some() {
+        return tell(reply, Told::LookAgain);
+    }
+    match coders.enter(twin, reply) {
+        Ok(true) => {}
+        Ok(false) => return,
+        Err(Refused) => return count_refused(core, coding),
+    }
+    let (bytes, sequence) = (object.body_bytes(), object.sequence());
+    let content = if bytes <= COPIED_BYTES_MAX {
+        Some(Content::Copied(copied(bytes, |at| object.body(at))))
+    } else {
+        object.pin().map(Content::Pinned)
+    };
+    drop(shard);
+    let Some(content) = content else { return coders.leave(twin, Told::LookAgain) };
+    if let Some(cold) = core.shard_mut().cold(twin, core.store_now_s()) {
+        tokio::spawn(async move {
+            cold::restore(twin, &twin_key, cold).await;
+            with_core(|core| leave(core, twin, Told::LookAgain));
+        });
+        return;
+    }
+    let decoded_bytes_max = decoded_bytes_max(bytes, core.config.compress.bytes_max);
+    let sent = meta.coding;
+    if coders.give(Job { hash, key, twin, coding, sent, sequence, content, decoded_bytes_max }).is_err() {
+        count_refused(core, coding);
+        coders.leave(twin, Told::Refused);
+    }
+}
+
+/// Who waited for what is decoded is counted where it is answered.
+fn count_refused(core: &Core, coding: Coding) {
+    if coding != Coding::Decoded {
+        core.count(Counter::CodingsRefused);
+    }
+}
+
+fn leave(core: &Core, twin: Hash, told: Told) {
+    if let Some(coders) = &core.coders {
+        coders.leave(twin, told);
+    }
+}
+
+/// Takes in what the pool has made.
+pub(crate) async fn settle(mut results: engine::cores::mesh::Receiver<Word>) {
+    let mut batch = Vec::new();
+    loop {
+        results.recv_batch(&mut batch).await;
+        for word in batch.drain(..) {
+            let Word::Made(made) = word else { unreachable!("cores are told results alone") };
+            let twin = made.twin;
+            let told = keep(*made).await;
+            with_core(|core| leave(core, twin, told));
+        }
+    }
+}
+
+/// Stores a twin, if its object is still there; what who waits for it is told.
+async fn keep(made: Made) -> Told {
+    let Made { hash, ref key, coding, sequence, ref came, bytes, .. } = made;
+    let content = match came {
+        Came::Content(content) => Some(&content[..]),
+        Came::Nothing => None,
+        Came::Refused => {
+            with_core(|core| count_refused(core, coding));
+            return Told::Refused;
+        }
+    };
+    let object = with_core(|core| {
+        core.count(match (coding, content) {
+            (Coding::Decoded, Some(_)) => Counter::DecodedMade,
+            (Coding::Decoded, None) => Counter::DecodedNotPossible,
+            (_, Some(_)) => Counter::CodingsMade,
+            (_, None) => Counter::CodingsNotShrunk,
+        });
+        let shard = core.shard.borrow();
+        let object = shard.peek(hash, key).filter(|object| object.sequence() == sequence)?;
+        Some((StoredMeta::unpack(&object.meta())?, object.expires_s()))
+    });
+    let Some((meta, expires_s)) = object else { return Told::LookAgain };
+    let is_made = content.is_some();
+    let content = content.unwrap_or_default();
+    assert!(coding == Coding::Decoded || content.len() as u64 <= bytes, "what is kept is shorter");
+    let meta = StoredMeta {
+        coding: if is_made { coding } else { Coding::AsSent },
+        body_bytes: Some(content.len() as u64),
+        flags: Flags::NONE,
+        head_bytes: 0,
+        etag_at: 0,
+        etag_bytes: 0,
+        ..meta
+    };
+    let mut twin_key = key.clone();
+    let twin = with_core(|core| place(&mut twin_key, hash, sequence, coding, |key| core.store.hash(key)));
+    let begun = with_core(|core| {
+        let body = BodyLength::Exact(content.len() as u64);
+        let (meta, now_s) = (meta.pack(), core.store_now_s());
+        let (key, head, extra) = (&twin_key[..], &[][..], &[][..]);
+        core.shard_mut().begin(NewObject { hash: twin, key, head, extra, meta, body, expires_s, now_s })
+    });
+    match fill(begun, content).await {
+        Ok(()) => Told::LookAgain,
+        Err(refused) => {
+            with_core(|core| core.count(Counter::of_refusal(refused)));
+            Told::Refused
+        }
+    }
+}
+
+/// Writes a twin's content, a piece at a time, between which the loop serves its clients.
+async fn fill(begun: Result<Filling, Rejected>, content: &[u8]) -> Result<(), Rejected> {
+    // On the heap: the task would be larger by it.
+    let mut filling = Box::new(begun?);
+    let mut rest = content;
+    while !rest.is_empty() {
+        let extent = match with_core(|core| filling.extend(&mut core.shard_mut())) {
+            Ok(extent) => extent,
+            Err(refused) => {
+                with_core(|core| core.shard_mut().abandon(*filling));
+                return Err(refused);
+            }
+        };
+        let (now, later) = rest.split_at(extent.len().min(rest.len()));
+        extent.span().slice(0..now.len()).write_from(now);
+        filling.written(now.len() as u64);
+        rest = later;
+        if !rest.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+    with_core(|core| core.shard_mut().finish(*filling, &[]))
+}

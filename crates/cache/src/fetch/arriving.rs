@@ -1,0 +1,542 @@
+//! An origin's answer as it arrives: where its bytes are kept, and who may read them meanwhile.
+//!
+//! ```text
+//!  Arrived ─▶ judge ─▶ Sink::Stored   into the segment that keeps it, read from there by all
+//!                      Sink::Large    through a window of chunks to who asked, and to the file in parts
+//!                      Sink::Passing  through a window of chunks to who asked
+//! ```
+//! Where the data lives: bytes go from the origin's socket into the segment that keeps them; what is not kept goes
+//! through a bounded window of chunks on the heap ([`PASSING_CHUNKS_MAX`](crate::body::growing::PASSING_CHUNKS_MAX) of them for
+//! each answer). An answer that nobody reads any more and that is not stored is given up.
+
+use std::sync::Arc;
+
+use engine::{
+    cores::clock,
+    store::{BodyLength, Filling, Hash, NewObject, Refused},
+};
+
+use crate::{
+    admin::cookie_leak_check,
+    body::{
+        growing::{Chunk, Cursor, End, Growing, PASSING_CHUNK_BYTES, Window},
+        large::Large,
+        slice::{self, Block},
+    },
+    core::{Core, OfCore, with_core, with_core_of},
+    counters::Counter,
+    deliver::trailers::going_on,
+    fetch::{
+        fetch_entry::Entry,
+        hit_for_miss,
+        in_flight::{Reply, Shared, Start, answer},
+        judge::{Judged, Storing, judge},
+        response::{Response, Standing, TOO_LARGE},
+        revalidate,
+    },
+    head::response_head::{Flags, StoredMeta},
+    origin::{Arrived, OriginError, Read},
+    peers,
+    request::Request,
+};
+
+/// Where the bytes of a body go.
+enum Sink {
+    /// Into the store.
+    Stored(Box<Filling>),
+    /// Through a window of chunks, to those who read it now.
+    Passing(Arc<Window>),
+    /// Likewise, and to the file in parts.
+    Large(Box<Large>, Arc<Window>),
+}
+
+/// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
+pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply: Reply, entry: Entry) {
+    let growing = Arc::new(Growing::new(lasts(&mut arrived)));
+    let begun = with_core_of(request, |core| begin(core, request, &mut arrived, &entry));
+    let Some(Receiving { response, own, sink, first, compared }) = begun else {
+        // The connection is closed with the content in it, which is asked for in blocks.
+        entry.end(|| Start::Again);
+        return answer(reply, Start::Again);
+    };
+    let may_be_shared = response.may_be_late || response.is_fresh(clock::unix_s());
+    let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
+    let leader = Shared { response: own, ..shared.clone() }.join(false);
+    if matches!(sink, Sink::Stored(_)) && !may_be_shared {
+        // No request that waited, and none that comes meanwhile, may use this answer: each asks the origin, all at once
+        // and not in turn.
+        if entry.go_alone() {
+            with_core(|core| {
+                core.count(Counter::WaitsInVain);
+                core.vain.note(request.hash, clock::monotonic_ms());
+            });
+        }
+    } else if matches!(sink, Sink::Stored(_)) {
+        entry.announce(&shared);
+    } else if matches!(sink, Sink::Large(..)) {
+        // Only the leader may read this answer. The clients that waited each ask the origin, all at once and not in
+        // turn.
+        entry.go_alone();
+    } else {
+        entry.end(|| Start::Alone);
+    }
+    drop(shared);
+    if matches!(sink, Sink::Passing(_)) && !arrived.is_complete() {
+        // It goes at the pace of its reader, and is no use to the store: it does not hold up what is.
+        arrived.outlast();
+    }
+    answer(reply, leader);
+    pump(arrived, sink, first, growing, Some((request, entry))).await;
+    if let Some((hash, key)) = compared {
+        with_core_of(request, |core| cookie_leak_check::compare(core, request, hash, &key));
+    }
+}
+
+/// What is too large once is too large for who comes next, too; but a file may take it when it is asked for again.
+fn note_refusal(core: &Core, request: &Request, refused: Refused, bans: u64) {
+    if refused == Refused::TooLarge && core.file.is_none() {
+        hit_for_miss::leave(
+            core,
+            request.primary(),
+            &core.facts_of(request),
+            TOO_LARGE,
+            clock::unix_s(),
+            bans,
+            None,
+        );
+    }
+}
+
+/// Where an answer goes.
+struct Receiving {
+    response: Arc<Response>,
+    /// As the one who asked gets it.
+    own: Arc<Response>,
+    sink: Sink,
+    first: Arc<Chunk>,
+    /// Under this key it is compared with what the visitor before was answered, when it is there.
+    compared: Option<(Hash, Vec<u8>)>,
+}
+
+/// `None`: the object is stored without its content, which is fetched in blocks.
+fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -> Option<Receiving> {
+    let bans = entry.bans();
+    let Judged { mut response, mut own, storing } = match &request.block {
+        Some(block) => of_block(core, request, block, bans),
+        None => judge(core, request, arrived, bans),
+    };
+    // What a peer has said is for one, it has not stored either.
+    let is_wanted = |storing: &Storing| storing.is_kept || entry.is_waited_for(core);
+    let storing = storing.filter(|storing| !arrived.is_for_one && is_wanted(storing));
+    let is_for_waiters = storing.as_ref().is_some_and(|storing| !storing.is_kept);
+    if arrived.is_for_one && response.is_stored() {
+        response.standing = Standing::Refused { too_large: false };
+    }
+    // Where it is to be decoded, that is done with what is stored.
+    arrived.is_kept |= response.meta.flags.has(Flags::MAY_BE_DECODED);
+    if let Some(storing) = &storing
+        && own.is_none()
+        && request.block.is_none()
+        && storing.is_kept
+        && slice::takes(&arrived.head.head(), response.length, blocks_from(core))
+        && store_head(core, request, arrived, &response, storing, entry)
+    {
+        return None;
+    }
+    let reserved = storing.as_ref().map(|storing| reserve(core, &response, storing));
+    let compared =
+        storing.filter(|storing| storing.is_shared_by_age).map(|storing| (storing.hash, storing.key));
+    let (sink, first) = match reserved {
+        Some(Ok(reserved)) => {
+            if !arrived.is_kept {
+                core.count(Counter::PeerNotKept);
+                for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
+                    response.standing = Standing::Refused { too_large: false };
+                }
+            }
+            if is_for_waiters {
+                core.count(Counter::SharedLate);
+                arrived.is_kept = false;
+            }
+            reserved
+        }
+        refused => {
+            if let Some(Err(refused)) = refused {
+                core.count(Counter::of_refusal(refused));
+                if !is_for_waiters {
+                    note_refusal(core, request, refused, bans);
+                }
+                for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
+                    if !is_for_waiters {
+                        response.standing = Standing::Refused { too_large: refused == Refused::TooLarge };
+                    }
+                }
+            }
+            let window = core.window();
+            let first = passing_chunk(&window, response.length);
+            (Sink::Passing(window), first)
+        }
+    };
+    let response = Arc::new(response);
+    let own = own.map_or_else(|| Arc::clone(&response), Arc::new);
+    Some(Receiving { response, own, sink, first, compared })
+}
+
+/// How long an answer is, at least, of which the content is fetched in blocks. What is larger than an object may be is
+/// stored so or not at all; but blocks must have room themselves.
+fn blocks_from(core: &Core) -> u64 {
+    let object_bytes_max = core.store.object_bytes_max();
+    if object_bytes_max < 2 * slice::BLOCK_BYTES {
+        return u64::MAX;
+    }
+    core.config.blocks_from.map_or(u64::MAX, |bytes| bytes.min(object_bytes_max + 1))
+}
+
+fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judged {
+    let expires_s = block.kept_until_s(core.store_now_s());
+    let key = request.key.clone();
+    let storing = Storing { hash: request.hash, key, expires_s, is_kept: true, is_shared_by_age: false };
+    let meta = block.meta(bans);
+    let response = Response {
+        head: Vec::new(),
+        length: meta.body_bytes,
+        meta,
+        standing: Standing::Stored,
+        tags: Vec::new(),
+        tag_words: Vec::new(),
+        variant: None,
+        may_be_late: false,
+    };
+    Judged { response, own: None, storing: Some(storing) }
+}
+
+/// Stores an answer without its content.
+fn store_head(
+    core: &Core,
+    request: &Request,
+    arrived: &Arrived,
+    response: &Response,
+    object: &Storing,
+    entry: &Entry,
+) -> bool {
+    if entry.is_forgotten(core) || !response.meta.fits() {
+        return false;
+    }
+    let member = revalidate::member_of(core, request, arrived).unwrap_or_default();
+    let meta = StoredMeta { member, ..response.meta.in_blocks() };
+    let extra = response.extra();
+    let new = new_object(core, response, object, meta, &extra, BodyLength::Exact(0));
+    match core.shard_mut().insert(new, &[], &[]) {
+        Ok(()) => {
+            core.count(Counter::ObjectsInBlocks);
+            true
+        }
+        Err(refused) => {
+            core.count(Counter::of_refusal(refused));
+            false
+        }
+    }
+}
+
+fn new_object<'o>(
+    core: &Core,
+    response: &'o Response,
+    object: &'o Storing,
+    meta: StoredMeta,
+    extra: &'o [u8],
+    body: BodyLength,
+) -> NewObject<'o> {
+    NewObject {
+        hash: object.hash,
+        key: &object.key,
+        head: &response.head,
+        extra,
+        meta: meta.pack(),
+        body,
+        expires_s: object.expires_s,
+        now_s: core.store_now_s(),
+    }
+}
+
+/// Returns whether an answer is an event stream, which lasts for as long as its client likes; it is then allowed to be
+/// quiet for as long as a WebSocket.
+fn lasts(arrived: &mut Arrived) -> bool {
+    let is_event_stream = arrived.is_event_stream();
+    if is_event_stream {
+        arrived.wait_between_bytes(with_core(|core| {
+            let limits = &core.config.limits;
+            limits.pipe_idle_time_max.max(limits.origin_between_bytes_time_max)
+        }));
+    }
+    is_event_stream
+}
+
+/// The content of an answer.
+pub(crate) enum Content {
+    /// It may still be arriving.
+    Growing(Cursor),
+    /// All of it.
+    Whole(Vec<u8>),
+}
+
+/// The answer to a request that is only passed: its body as it arrives, for this one reader. What has arrived by now
+/// goes out with the head; a small body is complete, and nobody has to wait for the rest.
+pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>) -> Content {
+    if let Some(whole) = arrived.take_whole() {
+        with_core(|core| {
+            core.add(Counter::BytesFetched, whole.len() as u64);
+            arrived.finish(&OfCore, &core.config.limits);
+        });
+        return Content::Whole(whole);
+    }
+    let growing = Arc::new(Growing::new(lasts(&mut arrived)));
+    let window = with_core(Core::window);
+    let first = passing_chunk(&window, length);
+    let cursor = Cursor::new(Arc::clone(&growing), Arc::clone(&first));
+    while let Some(vacant) = first.vacant()
+        && let Some(Ok(Read::Bytes(bytes))) = arrived.read_now(vacant)
+    {
+        with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
+        first.publish(bytes);
+    }
+    if arrived.is_complete() {
+        complete(None, &growing, Sink::Passing(window), arrived, || ());
+    } else {
+        // Whoever reads on meets the same error again.
+        arrived.outlast();
+        tokio::spawn(pump(arrived, Sink::Passing(window), first, growing, None));
+    }
+    Content::Growing(cursor)
+}
+
+/// Moves a body from the origin to where it is kept, and ends the fetch.
+async fn pump(
+    mut arrived: Box<Arrived>,
+    mut sink: Sink,
+    first: Arc<Chunk>,
+    growing: Arc<Growing>,
+    fetch: Option<(&Request, Entry)>,
+) {
+    let (request, entry) = fetch.unzip();
+    let mut chunk = first;
+    let (mut unpublished, mut came) = (0, 0);
+    let end = loop {
+        let Some(vacant) = chunk.vacant() else {
+            if arrived.is_complete() {
+                break Ok(());
+            }
+            // On the heap, as all that only large bodies need: every fetch would be larger by it.
+            let next = Box::pin(more_space(&mut sink, request, entry.as_ref())).await;
+            chunk.append(Arc::clone(&next));
+            chunk = next;
+            continue;
+        };
+        let read = if let Sink::Passing(_) = sink {
+            // A passed answer has one reader: once that has gone, a silent origin is not waited for.
+            tokio::select! {
+                biased;
+                read = arrived.read(vacant) => read,
+                () = growing.wait_until_unread() => return give_up(),
+            }
+        } else {
+            arrived.read(vacant).await
+        };
+        let bytes = match read {
+            Ok(Read::Bytes(bytes)) => bytes,
+            Ok(Read::End) => break Ok(()),
+            Err(error) => {
+                // On the heap: it is rare.
+                match Box::pin(rest(request, &mut arrived, came, &error)).await {
+                    Some(going_on) => arrived = going_on,
+                    None => break Err(error),
+                }
+                continue;
+            }
+        };
+        came += bytes as u64;
+        let counter = if arrived.peer.is_some() { Counter::PeerBytes } else { Counter::BytesFetched };
+        with_core(|core| core.add(counter, bytes as u64));
+        let is_kept = match &mut sink {
+            Sink::Stored(filling) => {
+                filling.written(bytes as u64);
+                true
+            }
+            Sink::Large(large, window) => {
+                let is_kept = Box::pin(large.put(vacant.slice(0..bytes))).await.is_ok();
+                if !is_kept {
+                    sink = Sink::Passing(Arc::clone(window));
+                    if let Some(entry) = &entry {
+                        entry.end(|| Start::Alone);
+                    }
+                }
+                is_kept
+            }
+            Sink::Passing(_) => false,
+        };
+        if is_kept && arrived.is_complete() {
+            // The object is linked before any reader can have read all of it, so that the next request finds it in the
+            // store.
+            unpublished = bytes;
+            break Ok(());
+        }
+        chunk.publish(bytes);
+        growing.grown();
+        if matches!(sink, Sink::Passing(_)) && Arc::strong_count(&growing) == 1 {
+            return give_up();
+        }
+    };
+    if let Err(error) = end {
+        return broken(&error, sink, entry.as_ref(), &growing);
+    }
+    if let Sink::Large(large, window) = sink {
+        let is_wanted = |core: &Core| entry.as_ref().is_some_and(|entry| !entry.is_forgotten(core));
+        Box::pin(large.finish(is_wanted)).await;
+        sink = Sink::Passing(window);
+    }
+    complete(entry.as_ref(), &growing, sink, arrived, || {
+        if unpublished > 0 {
+            chunk.publish(unpublished);
+        }
+    });
+}
+
+/// Counts a fetch that is given up because no client reads its answer any more. The origin's connection is closed with
+/// the rest of the answer unread.
+fn give_up() {
+    with_core(|core| core.count(Counter::FetchesGivenUp));
+}
+
+/// What an origin goes on with where a peer has broken off.
+async fn rest(
+    request: Option<&Request>,
+    broken: &mut Arrived,
+    came: u64,
+    error: &OriginError,
+) -> Option<Box<Arrived>> {
+    broken.broke_off(error);
+    peers::resume(request?, broken, came, error).await
+}
+
+/// The origin broke off in the middle of a body.
+fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &Growing) {
+    tracing::warn!(%error, "the origin broke off in the middle of a body");
+    with_core(|core| {
+        core.count(Counter::of_origin_error(error));
+        if let Sink::Stored(filling) = sink {
+            core.shard_mut().abandon(*filling);
+        }
+    });
+    if let Some(entry) = entry {
+        entry.end(|| Start::Alone);
+    }
+    growing.finish(End::Broken, &[]);
+}
+
+/// The first chunk of a body that is not stored, as large as it needs to be.
+fn passing_chunk(window: &Arc<Window>, length: Option<u64>) -> Arc<Chunk> {
+    match length {
+        Some(0) => Chunk::empty(),
+        length => Chunk::passing(window, passing_bytes(length.unwrap_or(u64::MAX))),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "at most PASSING_CHUNK_BYTES")]
+fn passing_bytes(left: u64) -> usize {
+    left.min(PASSING_CHUNK_BYTES as u64) as usize
+}
+
+/// Reserves room in the store, and the first of it; on the file alone where it is larger than memory takes.
+fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, Arc<Chunk>), Refused> {
+    if !response.meta.fits() {
+        return Err(Refused::TooLarge);
+    }
+    let extra = response.extra();
+    let body = response.length.map_or(BodyLength::Unknown, BodyLength::Exact);
+    let new = new_object(core, response, object, response.meta, &extra, body);
+    if object.is_kept
+        && response.length.is_some_and(|bytes| bytes > core.store.object_bytes_max())
+        && let Some(large) = Large::begin(core, &new)
+    {
+        let window = core.window();
+        let first = passing_chunk(&window, response.length);
+        return Ok((Sink::Large(Box::new(large), window), first));
+    }
+    let mut shard = core.shard_mut();
+    let mut filling = shard.begin(new)?;
+    if response.length == Some(0) {
+        return Ok((Sink::Stored(Box::new(filling)), Chunk::empty()));
+    }
+    match filling.extend(&mut shard) {
+        Ok(extent) => Ok((Sink::Stored(Box::new(filling)), Chunk::stored(extent))),
+        Err(refused) => {
+            shard.abandon(filling);
+            Err(refused)
+        }
+    }
+}
+
+/// The next chunk. A body that outgrows the store goes on through a window, for those who read it now.
+async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&Entry>) -> Arc<Chunk> {
+    if let Sink::Stored(filling) = sink {
+        let more = with_core(|core| filling.extend(&mut core.shard_mut()));
+        match more {
+            Ok(extent) => return Chunk::stored(extent),
+            Err(refused) => {
+                with_core(|core| {
+                    core.count(Counter::of_refusal(refused));
+                    if let (Some(request), Some(entry)) = (request, entry) {
+                        note_refusal(core, request, refused, entry.bans());
+                    }
+                });
+                // Nobody can join any more: the beginning of the body is going to be freed.
+                if let Some(entry) = entry {
+                    entry.end(|| Start::Alone);
+                }
+                if let Sink::Stored(filling) = std::mem::replace(sink, Sink::Passing(with_core(Core::window)))
+                {
+                    with_core(|core| core.shard_mut().abandon(*filling));
+                }
+            }
+        }
+    }
+    let window = match sink {
+        Sink::Passing(window) | Sink::Large(_, window) => window,
+        Sink::Stored(_) => unreachable!("what could not be stored is passed by now"),
+    };
+    if window.room().await {
+        with_core(|core| core.count(Counter::PassesNarrowed));
+    }
+    Chunk::passing(window, PASSING_CHUNK_BYTES)
+}
+
+/// The whole body is there: it is linked, unless it was purged while it arrived; then `publish` shows the last of it.
+fn complete(
+    entry: Option<&Entry>,
+    growing: &Growing,
+    sink: Sink,
+    arrived: Box<Arrived>,
+    publish: impl FnOnce(),
+) {
+    let trailers = match arrived.trailers() {
+        [] => Vec::new(),
+        trailers => going_on(trailers, &arrived.head.head().headers),
+    };
+    if let (Sink::Stored(filling), Some(entry)) = (sink, entry) {
+        with_core(|core| {
+            let is_forgotten = entry.is_forgotten(core);
+            let mut shard = core.shard_mut();
+            if is_forgotten || !arrived.is_kept {
+                shard.abandon(*filling);
+            } else if let Err(refused) = shard.finish(*filling, &trailers) {
+                core.count(Counter::of_refusal(refused));
+            }
+        });
+    }
+    // First into the store, then out of the table: a request in between finds one of the two.
+    if let Some(entry) = entry {
+        entry.end(|| Start::Again);
+    }
+    publish();
+    growing.finish(End::Whole, &trailers);
+    with_core(|core| arrived.finish(&OfCore, &core.config.limits));
+}

@@ -1,0 +1,293 @@
+//! Notes that the answers for an address are not stored. A request that finds one passes at once, beside all others,
+//! with its own conditions and ranges, and does not wait for a fetch that will be of no use to it.
+//!
+//! A note is a record of the store without a body. Its head is the reason. Its key is made of the address and of what
+//! the request showed of its visitor: a page that is private for visitors who have logged in may be for all others. So
+//! a request with a cookie leaves no note for one without, and one with credentials or a client's certificate none for
+//! either.
+//!
+//! An answer with `Vary` leaves two records. The record of the address has the names in `Vary`. The record of the
+//! variant has the reason, under a key with the generation of the first record and the values of those fields, so that
+//! the note holds for that variant only.
+//!
+//! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
+//! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
+
+use engine::store::{BodyLength, Hash, Lookup, NewObject, Object, Shard, Turn};
+use smallvec::SmallVec;
+use wire::http1::head::Headers;
+
+use crate::{
+    body::slice::{NO_RANGES, VERSIONS_DIFFER},
+    core::{Core, store_s},
+    counters::Counter,
+    fetch::response::TOO_LARGE,
+    head::{
+        response_head::{Flags, StoredMeta},
+        sent_fields::SentFields,
+    },
+    policy::{RequestFacts, Why, vary::VARY_SPEC_BYTES_MAX},
+    purging::invalidations::Verdict,
+    request::key,
+    site::SiteId,
+};
+
+/// For how long a note holds.
+const NOTE_S: u32 = 60;
+/// For how much longer it is known that there was one: whoever comes then asks for the store again, but nobody waits for
+/// that, as 50 clients of a private page would once a minute.
+const DUE_S: u32 = 60;
+
+/// The beginning of the head of a note that holds the names in `Vary`; no reason begins with it.
+const VARIES: &[u8] = b"vary:";
+
+/// What a request shows of its visitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing = 0,
+    Cookie = 1,
+    Credentials = 2,
+    Certificate = 3,
+}
+
+impl Shown {
+    const ALL: [Self; 4] = [Self::Nothing, Self::Cookie, Self::Credentials, Self::Certificate];
+
+    fn by(facts: &RequestFacts) -> Self {
+        if facts.certificate {
+            Self::Certificate
+        } else if facts.authorization {
+            Self::Credentials
+        } else if facts.cookie {
+            Self::Cookie
+        } else {
+            Self::Nothing
+        }
+    }
+
+    /// Writes the key of an address's note into `key`; its hash, which has the address's owner.
+    fn place(self, primary: &[u8], hash: impl Fn(&[u8]) -> Hash, key: &mut Vec<u8>) -> Hash {
+        key.clear();
+        key.extend_from_slice(primary);
+        key.extend_from_slice(&[0, b'N', self as u8]);
+        key::hash_of_variant(hash(primary), hash(key))
+    }
+}
+
+/// Whether a reason holds for who comes next, too, and a failure of the origin was none of it.
+pub(crate) fn is_lasting(why: Why, status: u16) -> bool {
+    // An answer that sets a cookie is its visitor's, whatever its status below 500. Other errors leave no note: while
+    // an origin fails, one request at a time is enough.
+    let is_failure = if why == Why::SetCookie { status >= 500 } else { status >= 400 };
+    !is_failure
+        && matches!(
+            why,
+            Why::NoStore
+                | Why::Private
+                | Why::NoCache
+                | Why::VaryAny
+                | Why::VaryTooLarge
+                | Why::VaryMalformed
+                | Why::Authorization
+                | Why::Certificate
+                | Why::VaryCertificate
+                | Why::SetCookie
+                | Why::NoFreshness
+                | Why::Cookie
+                | Why::TooManyTags
+        )
+}
+
+/// Leaves a note for requests like this one. `bans` is the youngest purge that was known when the fetch began. `varies`
+/// has the names in the answer's `Vary`, and the request's fields. Runs on the owner's core.
+pub(crate) fn leave(
+    core: &Core,
+    primary: &[u8],
+    facts: &RequestFacts,
+    reason: &'static str,
+    now_s: u64,
+    bans: u64,
+    varies: Option<(&[u8], &SentFields<'_>)>,
+) {
+    if core.invalidations.has_walked_past(bans) {
+        return;
+    }
+    let mut key = Vec::new();
+    let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
+    let Some((spec, fields)) = varies.filter(|(spec, _)| !spec.is_empty()) else {
+        return insert(core, hash, &key, reason.as_bytes(), now_s, bans);
+    };
+    let known = |core: &Core| {
+        let shard = core.shard.borrow();
+        let note = shard.peek(hash, &key)?;
+        let hashes = (hash, core.store.hash(primary));
+        let (says, _) = read(core, &note, hashes, now_s)?;
+        (says.strip_prefix(VARIES) == Some(spec)).then(|| note.sequence())
+    };
+    let generation = known(core).or_else(|| {
+        insert(core, hash, &key, &[VARIES, spec].concat(), now_s, bans);
+        known(core)
+    });
+    let Some(generation) = generation else { return };
+    let hash = variant(generation, spec, fields, primary, |key| core.store.hash(key), &mut key);
+    insert(core, hash, &key, reason.as_bytes(), now_s, bans);
+}
+
+/// Makes the key of an address's note the key of a variant's note. Returns its hash, which has the address's owner.
+fn variant(
+    generation: u64,
+    spec: &[u8],
+    fields: &SentFields<'_>,
+    primary: &[u8],
+    hash: impl Fn(&[u8]) -> Hash,
+    key: &mut Vec<u8>,
+) -> Hash {
+    key::append_variant(key, generation, spec, fields);
+    // The `N` tells this key from that of an encoded variant or a block.
+    key.push(b'N');
+    key::hash_of_variant(hash(primary), hash(key))
+}
+
+fn insert(core: &Core, hash: Hash, key: &[u8], head: &[u8], now_s: u64, bans: u64) {
+    let meta = StoredMeta::of_not_stored(now_s, NOTE_S);
+    let meta = StoredMeta { head_bytes: head.len() as u32, bans, ..meta };
+    let expires_s = store_s(now_s).saturating_add(NOTE_S + DUE_S);
+    let new = NewObject {
+        hash,
+        key,
+        head,
+        extra: &[],
+        meta: meta.pack(),
+        body: BodyLength::Exact(0),
+        expires_s,
+        now_s: store_s(now_s),
+    };
+    match core.shard_mut().insert(new, &[], &[]) {
+        Ok(()) => core.count(Counter::NotesLeft),
+        Err(refused) => core.count(Counter::of_refusal(refused)),
+    }
+}
+
+/// What a note says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// Why what comes is not stored.
+    pub(crate) reason: &'static str,
+    /// It is time to look whether that is still so.
+    pub(crate) is_due: bool,
+    /// When that time comes or came.
+    pub(crate) until_s: u64,
+}
+
+/// Why what comes for this request is not stored, if there is a note. `key` is a buffer.
+pub(crate) fn of(
+    core: &Core,
+    turn: &Turn<'_>,
+    primary: &[u8],
+    (facts, fields): (&RequestFacts, &SentFields<'_>),
+    now_s: u64,
+    key: &mut Vec<u8>,
+) -> Option<Note> {
+    let look = |hash, key: &[u8]| match turn.lookup(hash, key) {
+        Lookup::Hit(note) => Some(note),
+        Lookup::Miss | Lookup::Contended => None,
+    };
+    // A note about an answer that had expired on arrival is for `explain` only: requests wait for the next answer.
+    find(core, primary, (facts, fields), now_s, look, |key| turn.hash(key), key)
+        .filter(|note| note.reason != Why::Expired.name())
+}
+
+/// As [`of`], for who only looks. Runs on the owner's core.
+pub(crate) fn peek(
+    core: &Core,
+    shard: &Shard,
+    primary: &[u8],
+    of: (&RequestFacts, &SentFields<'_>),
+    now_s: u64,
+) -> Option<Note> {
+    let look = |hash, key: &[u8]| shard.peek(hash, key);
+    find(core, primary, of, now_s, look, |key| core.store.hash(key), &mut Vec::new())
+}
+
+fn find<'o>(
+    core: &Core,
+    primary: &[u8],
+    (facts, fields): (&RequestFacts, &SentFields<'_>),
+    now_s: u64,
+    look: impl Fn(Hash, &[u8]) -> Option<Object<'o>>,
+    hash_of: impl Fn(&[u8]) -> Hash,
+    key: &mut Vec<u8>,
+) -> Option<Note> {
+    let address = hash_of(primary);
+    let mut hash = Shown::by(facts).place(primary, &hash_of, key);
+    let mut note = look(hash, key)?;
+    let (mut says, mut until_s) = read(core, &note, (hash, address), now_s)?;
+    if let Some(spec) = says.strip_prefix(VARIES) {
+        let spec = SmallVec::<[u8; VARY_SPEC_BYTES_MAX]>::from_slice(spec);
+        hash = variant(note.sequence(), &spec, fields, primary, &hash_of, key);
+        note = look(hash, key)?;
+        (says, until_s) = read(core, &note, (hash, address), now_s)?;
+    }
+    Some(Note { reason: reason(&says)?, is_due: until_s <= now_s, until_s })
+}
+
+/// The head of a note.
+type Says = SmallVec<[u8; 1024]>;
+
+/// Returns the head of a note and the time at which it falls due; `None`: the note does not hold any more.
+fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Option<(Says, u64)> {
+    let mut meta = StoredMeta::unpack(&note.meta())?;
+    if core.invalidations.judge(note, &mut meta, hashes, None, now_s) == Verdict::Hard {
+        return None;
+    }
+    let until_s = meta.fresh_until_s();
+    if !meta.flags.has(Flags::NOT_STORED) || until_s + u64::from(DUE_S) <= now_s {
+        return None;
+    }
+    let head = note.head();
+    let mut says = Says::from_elem(0, head.len().min(VARIES.len() + VARY_SPEC_BYTES_MAX));
+    (says.len() == head.len()).then(|| head.copy_to_slice(&mut says))?;
+    Some((says, until_s))
+}
+
+/// Drops the notes of an address. Runs on the owner's core.
+pub(crate) fn forget(core: &Core, primary: &[u8]) {
+    let mut key = Vec::new();
+    for shown in Shown::ALL {
+        let hash = shown.place(primary, |key| core.store.hash(key), &mut key);
+        core.shard_mut().unlink(hash, &key);
+    }
+}
+
+/// Counts a request for a page that its origin answers. `is_by_cookie`: the page would be shared but for the request's
+/// cookies.
+pub(crate) fn count_page(
+    core: &Core,
+    site: SiteId,
+    (primary, headers): (&[u8], &Headers<'_, '_>),
+    is_by_cookie: bool,
+) {
+    let by_cookie = core.sites.by_cookie(site);
+    let hosts = core.sites.table.names(site);
+    if is_by_cookie && !by_cookie.is_told() {
+        core.cookie_names.borrow_mut().take(hosts, headers);
+    }
+    let Some(percent) = by_cookie.count(core.index, is_by_cookie) else { return };
+    tracing::warn!(
+        host = %String::from_utf8_lossy(key::authority(primary)),
+        cookies = %core.cookie_names.borrow_mut().shown(hosts),
+        share = %format_args!("{percent}%"),
+        "most requests that reach the origin are passed only because they carry cookies: if none of these cookies tells \
+         the origin who a visitor is, set bypass-cookies to those that do ([] for none), or let the origin say \
+         Cache-Control: public (said once a site)"
+    );
+}
+
+/// The words of a note as one of our own.
+fn reason(bytes: &[u8]) -> Option<&'static str> {
+    Why::ALL
+        .iter()
+        .map(|why| why.name())
+        .chain([TOO_LARGE, NO_RANGES, VERSIONS_DIFFER])
+        .find(|known| known.as_bytes() == bytes)
+}

@@ -1,0 +1,536 @@
+//! *backend_response*: whether and under which key an origin's answer is stored, and what is kept of its head.
+
+use engine::{cores::clock, store::Hash};
+use wire::http1::{fields::append_field, framing::Framing, head::ResponseHead, known::KnownHeader};
+
+use crate::{
+    config::{CookieRule, SiteRules},
+    core::{Core, store_s},
+    counters::Counter,
+    fetch::{
+        hit_for_miss,
+        query_shares::QueryAdmission,
+        response::{Response, Standing, Variant},
+    },
+    head::{
+        response_head::{Flags, For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head, stored_values},
+        sent_fields::SentFields,
+    },
+    origin::Arrived,
+    policy::{
+        self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, request::Method,
+        vary::Vary,
+    },
+    request::{Request, key, query},
+    site::SiteId,
+    tags::{self, TooMany},
+};
+
+/// Under which key and until when an answer is stored.
+pub(crate) struct Storing {
+    pub(crate) hash: Hash,
+    pub(crate) key: Vec<u8>,
+    pub(crate) expires_s: u32,
+    /// Later requests find the answer. Otherwise the requests that wait read it, and it is dropped.
+    pub(crate) is_kept: bool,
+    /// Its visitor had a cookie, and it does not say that all others may have it too: its max-age alone does.
+    pub(crate) is_shared_by_age: bool,
+}
+
+/// An answer and what becomes of it.
+pub(crate) struct Judged {
+    pub(crate) response: Response,
+    /// For the client that is fetched for, where it differs: with the fields that nobody else may have
+    /// (`private="…"`, `no-cache="…"`; RFC 9111 §5.2.2.4, §5.2.2.7).
+    pub(crate) own: Option<Response>,
+    /// `None`: it is not stored.
+    pub(crate) storing: Option<Storing>,
+}
+
+fn length_of(framing: Framing) -> Option<u64> {
+    match framing {
+        Framing::None => Some(0),
+        Framing::Length(bytes) => Some(bytes),
+        Framing::Chunked | Framing::UntilClose => None,
+    }
+}
+
+/// How long the content would be that an answer to HEAD does not have, where its head says so (RFC 9110 §8.6).
+fn length_told(head: &ResponseHead<'_, '_>) -> Option<u64> {
+    std::str::from_utf8(head.known(KnownHeader::ContentLength)?).ok()?.parse().ok()
+}
+
+/// The times of the exchange, for a response whose head has just arrived.
+pub(crate) fn times(requested_ms: u64) -> Times {
+    Times { request_s: requested_ms / 1000, response_s: clock::unix_s() }
+}
+
+/// What a fetch asks for: it is a GET, whatever it is made for.
+pub(crate) fn asked(core: &Core, request: &Request) -> RequestFacts {
+    RequestFacts { method: Method::Get, ..core.facts_of(request) }
+}
+
+/// The knobs.
+fn rules(core: &Core, site: SiteId) -> StoreRules {
+    let SiteRules { removes_set_cookie, default_ttl, grace, stale_if_error, .. } = core.sites.rules(site);
+    StoreRules {
+        cookies: core.config.cookies,
+        removes_set_cookie: *removes_set_cookie,
+        default_ttl_s: store_s(default_ttl.as_secs()),
+        grace_s: store_s(grace.as_secs()),
+        stale_if_error_s: store_s(stale_if_error.as_secs()),
+    }
+}
+
+/// *backend_response*: decides whether the answer to a fetch is stored, and makes what is kept of its head.
+/// `bans` is the youngest purge that was known when the fetch began.
+pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64) -> Judged {
+    let times = times(answer.requested_ms);
+    let length = length_of(answer.framing);
+    let head = &answer.head.head();
+    let asked = asked(core, request);
+    let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
+    let storable = storable(core, request.site, &asked, head, &facts, times);
+    if head.status == 200 {
+        let is_without = match &storable {
+            Ok((freshness, _)) => freshness.source == policy::Source::DefaultTtl && freshness.lifetime_s == 0,
+            Err(why) => *why == Why::NoFreshness,
+        };
+        note_freshness(core, request, is_without);
+        let page = (request.primary(), &request.head().headers);
+        hit_for_miss::count_page(core, request.site, page, matches!(storable, Err(Why::Cookie)));
+    }
+    let at_once = || at_once(core, request, &asked, &facts, times);
+    match storable {
+        Ok((mut freshness, tags)) => {
+            if answer.peer.is_some() {
+                freshness = of_peer(freshness);
+            }
+            let mut judged = keep(core, request, head, (&asked, &facts), &freshness, times, length);
+            let origin_ms = clock::unix_ms().saturating_sub(answer.requested_ms);
+            judged.response.meta.origin_ms =
+                u32::try_from(origin_ms).map_or(ORIGIN_MS_MAX, |ms| ms.min(ORIGIN_MS_MAX));
+            judged.response.meta.bans = bans;
+            judged.response.tags = tags.unwrap_or_default();
+            judged.response.tag_words = tag_words(core, head);
+            judged.response.may_be_late = at_once().is_some();
+            if freshness.omits_fields && judged.storing.is_some() {
+                let omit = omitted(core, request.site, &[]);
+                judged.own = Some(kept(core, head, &omit, &freshness, times, length));
+            }
+            judged
+        }
+        Err(why) => {
+            core.count(Counter::Uncacheable);
+            // A note about an answer that had expired on arrival is for `explain` only: requests wait for the next
+            // answer.
+            if hit_for_miss::is_lasting(why, head.status) || why == Why::Expired && head.status < 400 {
+                let sent = request.head();
+                let manner = core.manner(request.site);
+                let fields = SentFields { head: &sent, visitor: request.visitor, manner };
+                let varies = facts.vary.as_ref().ok().map(|vary| (vary.spec(), &fields));
+                hit_for_miss::leave(
+                    core,
+                    request.primary(),
+                    &asked,
+                    why.name(),
+                    times.response_s,
+                    bans,
+                    varies,
+                );
+            }
+            let standing = Standing::NotStorable(Some(why));
+            let late = (why == Why::Expired).then(at_once).flatten();
+            let tags = || tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)).ok();
+            if let Some((freshness, tags)) = late.and_then(|freshness| Some((freshness, tags()?))) {
+                let mut response = with_freshness(core, head, times, length, standing, &freshness);
+                response.meta.bans = bans;
+                response.tags = tags.unwrap_or_default();
+                response.may_be_late = true;
+                response.variant =
+                    facts.vary.as_ref().ok().map(Vary::spec).filter(|spec| !spec.is_empty()).map(|spec| {
+                        // No object is stored under this key: it is compared with the keys of the requests that wait.
+                        let mut key = request.primary().to_vec();
+                        let sent = request.head();
+                        let manner = core.manner(request.site);
+                        let fields = SentFields { head: &sent, visitor: request.visitor, manner };
+                        key::append_variant(&mut key, 0, spec, &fields);
+                        Variant { spec: spec.to_vec(), generation: 0, key }
+                    });
+                let own = staying(core, request, answer, forwarded(core, head, times, length, standing));
+                let (hash, key) = (request.hash, request.key.clone());
+                let expires_s = store_s(times.response_s);
+                let storing = Storing { hash, key, expires_s, is_kept: false, is_shared_by_age: false };
+                return Judged { response, own: Some(own), storing: Some(storing) };
+            }
+            let response = forwarded(core, head, times, length, standing);
+            let response = staying(core, request, answer, response);
+            Judged { response, own: None, storing: None }
+        }
+    }
+}
+
+/// The fields that are not kept with an answer: those that the answer itself names (`said`), and `Set-Cookie` where the
+/// site has it removed.
+pub(crate) fn omitted(core: &Core, site: SiteId, said: &[Box<str>]) -> Vec<Box<str>> {
+    let by_rule = core.sites.rules(site).removes_set_cookie.then(|| Box::from("set-cookie"));
+    said.iter().cloned().chain(by_rule).collect()
+}
+
+/// The freshness of a response that had expired on arrival, for the requests that waited for it. They get it as if it
+/// had come at once, if it would have been fresh then, no credentials are in play, and the response does not insist on
+/// being validated. With `--cookies rfc` the letter of RFC 9111 §4.2.3 holds, by which the time that the origin takes
+/// is age.
+fn at_once(
+    core: &Core,
+    request: &Request,
+    asked: &RequestFacts,
+    facts: &ResponseFacts,
+    times: Times,
+) -> Option<Freshness> {
+    let said = &facts.directives;
+    let insists = said.no_cache || said.must_revalidate || said.proxy_revalidate;
+    let is_by_the_letter = core.config.cookies == CookieRule::Rfc;
+    if insists || is_by_the_letter || asked.authorization || names_certificate(core, facts) {
+        return None;
+    }
+    let at_once = Times { response_s: times.request_s, ..times };
+    match policy::storable(asked, facts, &rules(core, request.site), at_once) {
+        Storable::Yes(freshness) if freshness.ttl_s() > 0 => {
+            let initial_age_s = policy::freshness::initial_age_s(&facts.dates, times);
+            Some(Freshness { initial_age_s: u32::try_from(initial_age_s).unwrap_or(u32::MAX), ..freshness })
+        }
+        Storable::Yes(_) | Storable::No(_) => None,
+    }
+}
+
+/// Bytes that are counted for an answer of unknown length.
+const UNKNOWN_BYTES: u64 = 64 << 10;
+
+/// Returns whether an answer may be stored although its path has many queries ([`queries`](crate::fetch::query_shares)).
+fn has_room_for_query(
+    core: &Core,
+    request: &Request,
+    response: &Response,
+    (hash, key): (Hash, &[u8]),
+    now_s: u64,
+) -> bool {
+    let bytes = (response.head.len() as u64).saturating_add(response.length.unwrap_or(UNKNOWN_BYTES));
+    let primary = request.primary();
+    let Some(path_bytes) = memchr::memchr(b'?', primary) else {
+        core.queries.others_take(bytes);
+        return true;
+    };
+    // A large object takes room as its blocks come. An object that is stored already has its room.
+    let is_large = response.length.is_some_and(|length| length > core.store.object_bytes_max());
+    if is_large || core.shard_mut().lookup_owned(hash, key).is_some() {
+        return true;
+    }
+    let path = core.store.hash(&primary[..path_bytes]);
+    let all_bytes = match core.config.store {
+        Some(_) => core.config.store_bytes,
+        None => core.config.memory_bytes,
+    };
+    let capacity = all_bytes / core.store.cores() as u64;
+    match core.queries.admit(path, hash, bytes, capacity, now_s) {
+        QueryAdmission::Stored => true,
+        QueryAdmission::OverShare { percent, is_to_be_said } => {
+            if is_to_be_said {
+                tracing::warn!(
+                    path = %String::from_utf8_lossy(&primary[..path_bytes]).replace('\0', ""),
+                    "queries of one path have {percent} % of the store, others are stored when they are asked for again \
+                     (ignore-query leaves out parameters that change nothing)"
+                );
+            }
+            false
+        }
+    }
+}
+
+/// The freshness of an answer that a peer sent. An operator's lifetime counts from the arrival at the peer, and does
+/// not begin anew here. At least a second of it is left, so that the requests that wait get the answer.
+pub(crate) fn of_peer(freshness: Freshness) -> Freshness {
+    if !freshness.source.is_operators() {
+        return freshness;
+    }
+    let ttl_s = freshness.lifetime_s.saturating_sub(freshness.initial_age_s);
+    Freshness { lifetime_s: ttl_s.max(freshness.initial_age_s.saturating_add(1)), ..freshness }
+}
+
+/// Takes in whether a page says how long it is fresh ([`Majority`](crate::admin::majority::Majority)).
+fn note_freshness(core: &Core, request: &Request, is_without: bool) {
+    if is_without {
+        core.count(Counter::WithoutFreshness);
+    }
+    if core.sites.unfresh(request.site).count(core.index, is_without).is_some() {
+        tracing::warn!(
+            host = %String::from_utf8_lossy(key::authority(request.primary())),
+            "most pages do not say how long they are fresh, so they are not answered from the store: let the origin say \
+             Cache-Control: max-age=…, or set default-ttl to 10s or more (said once a site)"
+        );
+    }
+}
+
+/// Whether an answer may be stored, and by which tags it is purged then, if it has fields for them.
+pub(crate) fn storable(
+    core: &Core,
+    site: SiteId,
+    asked: &RequestFacts,
+    head: &ResponseHead<'_, '_>,
+    facts: &ResponseFacts,
+    times: Times,
+) -> Result<(Freshness, Option<Vec<u64>>), Why> {
+    if names_certificate(core, facts) {
+        return Err(Why::VaryCertificate);
+    }
+    match policy::storable(asked, facts, &rules(core, site), times) {
+        Storable::Yes(freshness) => {
+            match tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)) {
+                Ok(tags) => Ok((freshness, tags)),
+                Err(TooMany) => {
+                    core.count(Counter::TagsTooMany);
+                    Err(Why::TooManyTags)
+                }
+            }
+        }
+        Storable::No(why) => Err(why),
+    }
+}
+
+/// The words of an answer's tags, where peers may have to be told them.
+pub(crate) fn tag_words(core: &Core, head: &ResponseHead<'_, '_>) -> Vec<u8> {
+    if core.peers.is_none() {
+        return Vec::new();
+    }
+    tags::text(head.headers.iter(), &core.config.tags)
+}
+
+/// Whether an answer depends on what only we tell origins of their clients: what clients say there is in no key.
+fn names_certificate(core: &Core, facts: &ResponseFacts) -> bool {
+    let ours = core.sites.table.certificate_fields();
+    !ours.is_empty()
+        && facts
+            .vary
+            .as_ref()
+            .is_ok_and(|vary| ours.iter().any(|field| vary.names(&field.to_ascii_lowercase())))
+}
+
+/// The answer to POST, if it says that it is what GET would bring of the same address, and for how long (RFC 9110 §9.3.3);
+/// and until when it is kept. One that varies is left to GET. `bans` is the youngest purge that was known when it was
+/// asked.
+pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64) -> Option<(Response, u32)> {
+    let head = &answer.head.head();
+    if request.head().method != "POST" || !names_itself(core, request, head) {
+        return None;
+    }
+    let times = times(answer.requested_ms);
+    let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
+    let mut asked = asked(core, request);
+    if asked.ruled.pass.is_some() {
+        return None;
+    }
+    // What was passed was sent its cookies, whatever the site's rules make of them.
+    asked.cookie = request.head().headers.has(KnownHeader::Cookie);
+    let (freshness, tags) = storable(core, request.site, &asked, head, &facts, times).ok()?;
+    let is_plain = head.status == 200 && facts.vary.as_ref().is_ok_and(Vary::is_empty);
+    let is_said = freshness.source.is_explicit() && freshness.ttl_s() > 0;
+    // A cookie that the answer to a POST sets makes it its client's, also where the site has `Set-Cookie` removed.
+    let is_for_one = facts.sets_cookie && core.config.cookies != CookieRule::Rfc;
+    let length = length_of(answer.framing);
+    let omit = omitted(core, request.site, &facts.directives.omit);
+    let mut response = kept(core, head, &omit, &freshness, times, length);
+    response.meta.bans = bans;
+    response.tags = tags.unwrap_or_default();
+    response.tag_words = tag_words(core, head);
+    let fits = is_plain && is_said && !is_for_one && response.meta.fits();
+    fits.then(|| (response, kept_until_s(core, &freshness, times)))
+}
+
+/// Whether an answer says that its content is that of the address that was asked for.
+fn names_itself(core: &Core, request: &Request, answer: &ResponseHead<'_, '_>) -> bool {
+    let head = request.head();
+    let mut locations = answer.headers("content-location");
+    let (Some(base), Some(location), None) = (key::base_of(&head), locations.next(), locations.next()) else {
+        return false;
+    };
+    let mut named = key::host_of(request.primary()).to_vec();
+    let host_bytes = named.len();
+    if !policy::invalidate::same_origin_path(&base, location, &mut named) {
+        return false;
+    }
+    query::apply(core.sites.rules(request.site), host_bytes, &mut named);
+    named == request.primary()
+}
+
+/// The answer to a request that was passed.
+pub(crate) fn passed(core: &Core, request: &Request, answer: &Arrived) -> Response {
+    let head = &answer.head.head();
+    let length = match request.head().method {
+        "HEAD" => length_told(head),
+        _ => length_of(answer.framing),
+    };
+    let response = forwarded(core, head, times(answer.requested_ms), length, Standing::Passed);
+    staying(core, request, answer, response)
+}
+
+/// An answer that is for one visitor alone, who may stay with the server that gave it.
+fn staying(core: &Core, request: &Request, answer: &Arrived, mut response: Response) -> Response {
+    let group = core.sites.group(request.site);
+    if let Some(cookie) = group.cookie(&request.head(), answer.member()) {
+        append_field(&mut response.head, "Set-Cookie", cookie.as_bytes());
+    }
+    response
+}
+
+fn forwarded(
+    core: &Core,
+    head: &ResponseHead<'_, '_>,
+    times: Times,
+    length: Option<u64>,
+    standing: Standing,
+) -> Response {
+    with_freshness(core, head, times, length, standing, &NO_FRESHNESS)
+}
+
+fn with_freshness(
+    core: &Core,
+    head: &ResponseHead<'_, '_>,
+    times: Times,
+    length: Option<u64>,
+    standing: Standing,
+    freshness: &Freshness,
+) -> Response {
+    let mut bytes = Vec::with_capacity(1024);
+    let left_out = LeftOut { omit: &[], tags: &core.config.tags };
+    let outline = append_origin_head(&mut bytes, head, For::Forward, left_out, times.response_s);
+    let meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    Response {
+        head: bytes,
+        meta,
+        length,
+        standing,
+        tags: Vec::new(),
+        tag_words: Vec::new(),
+        variant: None,
+        may_be_late: false,
+    }
+}
+
+/// An answer that is kept, with its head as the store has it but for the fields in `omit`.
+pub(crate) fn kept(
+    core: &Core,
+    head: &ResponseHead<'_, '_>,
+    omit: &[Box<str>],
+    freshness: &Freshness,
+    times: Times,
+    length: Option<u64>,
+) -> Response {
+    let mut bytes = Vec::with_capacity(1024);
+    let left_out = LeftOut { omit, tags: &core.config.tags };
+    let outline = append_origin_head(&mut bytes, head, For::Store, left_out, times.response_s);
+    let mut meta = StoredMeta::of_response(head, &outline, freshness, times, length);
+    let compress = &core.config.compress;
+    let is_codable = policy::codable(head, length, compress).is_ok();
+    // Who it was fetched for gets fields of its own with it, and so gets it as it comes.
+    let sent = policy::decodable(head, length, compress).ok().filter(|_| !freshness.omits_fields);
+    if (is_codable || sent.is_some()) && has_room_for_suffix(&meta, &bytes) {
+        let says_vary = Vary::of(&head.headers).is_ok_and(|vary| vary.names("accept-encoding"));
+        let flag = if is_codable { Flags::MAY_BE_CODED } else { Flags::MAY_BE_DECODED };
+        meta.flags = meta.flags.with(flag).with_if(says_vary, Flags::SAYS_VARY);
+        meta.coding = sent.unwrap_or_default();
+    }
+    Response {
+        head: bytes,
+        meta,
+        length,
+        standing: Standing::Stored,
+        tags: Vec::new(),
+        tag_words: Vec::new(),
+        variant: None,
+        may_be_late: false,
+    }
+}
+
+/// Whether another entity tag can be made of the one in a head, if there is one: a tag of 64 KiB is not known as one.
+fn has_room_for_suffix(meta: &StoredMeta, head: &[u8]) -> bool {
+    match meta.etag_bytes {
+        0 => stored_values(head, "etag").next().is_none(),
+        bytes => bytes < u16::MAX / 2,
+    }
+}
+
+/// The metadata of a response that is not stored. Nothing reads it.
+const NO_FRESHNESS: Freshness = Freshness {
+    lifetime_s: 0,
+    initial_age_s: 0,
+    source: policy::Source::DefaultTtl,
+    must_revalidate: true,
+    stale_while_revalidate_s: 0,
+    stale_if_error_s: 0,
+    has_validator: false,
+    omits_fields: false,
+    for_cookies: false,
+    for_all: false,
+    said_for_all: false,
+};
+
+/// Until when an answer is kept, in the store's time.
+pub(crate) fn kept_until_s(core: &Core, freshness: &Freshness, times: Times) -> u32 {
+    store_s(freshness.kept_until_s(times.response_s, store_s(core.config.keep.as_secs())))
+}
+
+fn keep(
+    core: &Core,
+    request: &Request,
+    head: &ResponseHead<'_, '_>,
+    (asked, facts): (&RequestFacts, &ResponseFacts),
+    freshness: &Freshness,
+    times: Times,
+    length: Option<u64>,
+) -> Judged {
+    let omit = omitted(core, request.site, &facts.directives.omit);
+    let response = kept(core, head, &omit, freshness, times, length);
+    let expires_s = kept_until_s(core, freshness, times);
+    let primary = core.store.hash(request.primary());
+    let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
+    let mut key = request.primary().to_vec();
+    let (hash, variant) = if spec.is_empty() {
+        (primary, None)
+    } else {
+        let spec_meta = StoredMeta::of_vary_spec(store_s(spec.len() as u64), freshness, times);
+        match core.keep_spec(primary, request.primary(), spec, spec_meta, expires_s) {
+            Ok(generation) => {
+                let sent = request.head();
+                let manner = core.manner(request.site);
+                let fields = SentFields { head: &sent, visitor: request.visitor, manner };
+                key::append_variant(&mut key, generation, spec, &fields);
+                let hash = key::hash_of_variant(primary, core.store.hash(&key));
+                let is_new = core.shard_mut().lookup_owned(hash, &key).is_none();
+                if is_new && !core.variants.may_add(primary, hash, times.response_s) {
+                    core.count(Counter::VariantsTooMany);
+                    // Without a note: the variants that are stored are still found.
+                    let standing = Standing::NotStorable(Some(Why::TooManyVariants));
+                    let response = forwarded(core, head, times, length, standing);
+                    return Judged { response, own: None, storing: None };
+                }
+                (hash, Some(Variant { spec: spec.to_vec(), generation, key: key.clone() }))
+            }
+            Err(refused) => {
+                core.count(Counter::of_refusal(refused));
+                let response = forwarded(core, head, times, length, Standing::NotStorable(None));
+                return Judged { response, own: None, storing: None };
+            }
+        }
+    };
+    if !has_room_for_query(core, request, &response, (hash, &key), times.response_s) {
+        core.count(Counter::QueriesTooMany);
+        let standing = Standing::NotStorable(Some(Why::TooManyQueries));
+        let response = forwarded(core, head, times, length, standing);
+        return Judged { response, own: None, storing: None };
+    }
+    let response = Response { variant, ..response };
+    core.book.ports.note(request.primary());
+    let is_shared_by_age = core.config.cookies == CookieRule::Safe && !freshness.said_for_all && asked.cookie;
+    let storing = Storing { hash, key, expires_s, is_kept: true, is_shared_by_age };
+    Judged { response, own: None, storing: Some(storing) }
+}

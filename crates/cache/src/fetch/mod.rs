@@ -1,0 +1,459 @@
+//! Misses: one fetch for all who want the same object, by the core that owns its key.
+//!
+//! ```text
+//!  core of the client                     core that owns the key
+//!  ──────────────────                     ──────────────────────────────────────────────
+//!  ask(request) ──── Message::Fetch ────▶ begin: fetch under way?  ─ yes ─▶ join it
+//!       │                                    │ no
+//!       │                                    ▼
+//!       │                                 fetch: origin ─ head ─▶ may it be stored?
+//!       │◀──── Start::Body (leader) ─────────┤ yes: stored as it arrives, all follow
+//!       │◀──── Start::Alone (others) ────────┘ no: the leader alone reads it; the others ask for themselves
+//!       ▼
+//!  the answer follows the chunks as they are published
+//! ```
+//!
+//! Bounds: those of the table ([`in_flight`](crate::fetch::in_flight)) and of the origin's permits.
+
+pub(crate) mod arriving;
+pub(crate) mod fetch_entry;
+pub(crate) mod hit_for_miss;
+pub(crate) mod in_flight;
+pub(crate) mod judge;
+pub(crate) mod query_shares;
+pub(crate) mod refresh_throttle;
+pub(crate) mod refused_keys;
+pub(crate) mod response;
+pub(crate) mod revalidate;
+pub(crate) mod variants;
+
+use std::sync::Arc;
+
+use engine::{cores::clock, store::tier::Cold};
+use tokio::sync::oneshot;
+use wire::http1::framing::Answered;
+
+use crate::{
+    body::{
+        cold,
+        slice::{self, Block, Fit},
+    },
+    client::fin,
+    core::{Core, Message, OfCore, OfSite, with_core, with_core_of},
+    counters::Counter,
+    deliver::downstream::Downstream,
+    fetch::{
+        arriving::receive,
+        fetch_entry::Entry,
+        in_flight::{Place, Reply, Said, Start, Want, answer, tell_interim},
+        response::Response,
+        revalidate::{Freshened, Known, Stored},
+    },
+    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
+    peers::{self, Asking},
+    request::{Request, Wanted},
+};
+
+/// Asks the owner of the request's key for the object. With `alone`, the fetch is for this client only, because the
+/// answer will hardly be stored. `None`: the client is gone.
+pub(crate) async fn ask(
+    request: &Arc<Request>,
+    anew: bool,
+    alone: bool,
+    client: &mut impl Downstream,
+) -> Option<Start> {
+    let (reply, mut said) = oneshot::channel();
+    let want = Want { request: Arc::clone(request), anew, alone, reply };
+    let sent = with_core(|core| {
+        let owner = core.store.owner(request.hash);
+        if owner == core.index {
+            begin(core, want);
+            return true;
+        }
+        let sent = core.give(owner, Message::Fetch(Box::new(want))).is_ok();
+        if !sent {
+            core.count(Counter::CoreRingFull);
+        }
+        sent
+    });
+    if !sent {
+        return Some(Start::Alone);
+    }
+    loop {
+        let told = tokio::select! {
+            biased;
+            told = &mut said => told,
+            // The fetch goes on without this client: its answer may be stored, and others may wait for it.
+            () = client.gone() => return None,
+        };
+        match told {
+            Ok(Said::Interim { head, next }) => {
+                client.interim(&head).await;
+                said = next;
+            }
+            Ok(Said::Start(start)) => return Some(start),
+            // The fetch ended without an answer: a bug of ours on its core. The request is served all the same.
+            Err(_) => return Some(Start::Alone),
+        }
+    }
+}
+
+/// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
+pub(crate) fn begin(core: &Core, want: Want) {
+    let core = &*core.of_request(&want.request);
+    let mut in_flight = core.in_flight.borrow_mut();
+    let is_in_vain = core.vain.has(want.request.hash, clock::monotonic_ms());
+    let want = Want { alone: want.alone || is_in_vain, ..want };
+    let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
+    // What a fetch brings that began before somebody asked may have been purged before they did, and nobody here knows.
+    let may_join = core.among.membership.may_serve();
+    let want = match in_flight.join(want, may_join, clock::unix_s(), is_still_good) {
+        Place::Joined => return core.count(Counter::Collapsed),
+        Place::Alone(want) => return answer(want.reply, Start::Alone),
+        Place::Full(want) => {
+            core.count(Counter::FetchTableFull);
+            return answer(want.reply, Start::Alone);
+        }
+        Place::Vacant(want) => want,
+    };
+    let known = match Stored::of(core, &want.request, want.anew) {
+        Stored::Usable => return answer(want.reply, Start::Again),
+        Stored::Known(known) => Some(known),
+        Stored::Nothing => None,
+    };
+    let number = in_flight.begin(&want);
+    let entry = Entry::new(core, number);
+    // Whoever comes from now on finds the fetch in the table, purges too.
+    let asking = Asking::of(core, &want);
+    in_flight.asks_peer(number, asking.is_some());
+    drop(in_flight);
+    let is_looked_for = !want.anew && known.is_none();
+    let cold = is_looked_for.then(|| core.shard_mut().cold(want.request.hash, core.store_now_s()));
+    match cold.flatten() {
+        Some(cold) => tokio::spawn(load(want, entry, cold, asking)),
+        None => tokio::spawn(fetch(want, entry, known, asking)),
+    };
+}
+
+/// Begins to fetch what is stale and was shown all the same (RFC 5861 §3); nobody waits for it. Whoever showed it has noted
+/// that it is being asked for.
+pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
+    if core.admit_work(&request).is_err() {
+        // It was shown what there is; the next visitor has it fetched.
+        core.lately.forget(request.hash);
+        return;
+    }
+    core.count(Counter::Refreshes);
+    ahead(core, request);
+}
+
+/// Begins to fetch what nobody waits for yet.
+pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
+    let (reply, _) = oneshot::channel();
+    let want = Want { request, anew: false, alone: false, reply };
+    let owner = core.store.owner(want.request.hash);
+    if owner == core.index {
+        begin(core, want);
+    } else if core.give(owner, Message::Fetch(Box::new(want))).is_err() {
+        // Who comes later tries again.
+        core.count(Counter::CoreRingFull);
+    }
+}
+
+/// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
+/// is asked.
+async fn load(want: Want, entry: Entry, cold: Cold, asking: Option<Asking>) {
+    cold::restore(want.request.hash, &want.request.key, cold).await;
+    match with_core_of(&want.request, |core| Stored::of(core, &want.request, want.anew)) {
+        Stored::Usable => {
+            entry.end(|| Start::Again);
+            answer(want.reply, Start::Again);
+        }
+        Stored::Known(known) => fetch(want, entry, Some(known), asking).await,
+        Stored::Nothing => fetch(want, entry, None, asking).await,
+    }
+}
+
+/// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
+async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: Option<Asking>) {
+    let Want { request, mut reply, .. } = want;
+    let tell = |start: fn() -> Start| {
+        entry.end(start);
+        start()
+    };
+    let stands_in = |known: &Option<Known>| known.as_ref().is_some_and(|known| known.may_stand_in);
+    if stands_in(&known)
+        && !with_core_of(&request, |core| core.sites.group(request.site).may_try(clock::monotonic_ms()))
+    {
+        return answer(reply, tell(|| Start::StandIn));
+    }
+    // Counted among the keys that we fetch, for as long as it lasts.
+    let mut load = None;
+    loop {
+        let arrived = match ask_before_origin(&request, known.as_ref(), &mut asking, &mut reply, &entry).await
+        {
+            Some(arrived) => Ok(arrived),
+            None => {
+                let fetches = with_core(|core| core.peers.as_ref().map(|peers| peers.fetches()));
+                load = fetches.or(load);
+                exchange(&request, known.as_ref(), &mut reply, Some(&entry)).await
+            }
+        };
+        let arrived = match arrived {
+            Ok(arrived) => arrived,
+            Err(SendError::Ours(Left)) => return with_core(|core| core.count(Counter::FetchesGivenUp)),
+            Err(SendError::Origin(error)) => {
+                // Silence to what it answered before is the origin's; to anything else, perhaps the request's: nobody may
+                // have a whole site shown stale by asking for what the origin fails at.
+                let is_origins = error.is_unreachable() || error.is_silence() && stands_in(&known);
+                with_core_of(&request, |core| {
+                    core.count(Counter::of_origin_error(&error));
+                    if is_origins {
+                        core.sites.group(request.site).failed(clock::monotonic_ms());
+                    }
+                });
+                if stands_in(&known) {
+                    return answer(reply, tell(|| Start::StandIn));
+                }
+                entry.end(|| Start::Failed(error.clone()));
+                return answer(reply, Start::Failed(error));
+            }
+        };
+        if arrived.peer.is_none() {
+            with_core_of(&request, |core| core.sites.group(request.site).answered());
+        }
+        let status = arrived.head.head().status;
+        // A 304 to a request without conditions is none, either.
+        let is_unasked = |known: &Known| status == 304 && !known.has_validator();
+        let is_failure = matches!(status, 500 | 502..=504) || known.as_ref().is_some_and(is_unasked);
+        if stands_in(&known) && is_failure {
+            // RFC 5861 §4. Its page is nobody's.
+            return answer(reply, tell(|| Start::StandIn));
+        }
+        behind_hits().await;
+        if let Some(block) = &request.block {
+            return match with_core_of(&request, |core| unfit(core, &request, block, &arrived, entry.bans())) {
+                None => receive(&request, arrived, reply, entry).await,
+                Some(start) => answer(reply, tell(start)),
+            };
+        }
+        match known.take().filter(|known| status == 304 && !is_unasked(known)) {
+            None if status == 304 => {
+                let error = OriginError::UnaskedNotModified;
+                with_core(|core| core.count(Counter::of_origin_error(&error)));
+                entry.end(|| Start::Failed(error.clone()));
+                return answer(reply, Start::Failed(error));
+            }
+            None => return receive(&request, arrived, reply, entry).await,
+            Some(known) => {
+                let freshened = with_core_of(&request, |core| {
+                    let freshened = if entry.is_forgotten(core) {
+                        Freshened::No
+                    } else {
+                        revalidate::freshen(core, &request, &known, &arrived, entry.bans())
+                    };
+                    arrived.finish(&OfCore, &core.config.limits);
+                    if matches!(freshened, Freshened::Yes { .. }) {
+                        core.vain.forget(request.hash);
+                    }
+                    freshened
+                });
+                if let Freshened::Yes { set_cookie } = freshened {
+                    // A 304 with `Set-Cookie` is for the client that asked; the others ask the origin themselves.
+                    entry.end(|| match set_cookie[..] {
+                        [] => Start::Validated { set_cookie: Vec::new() },
+                        [..] => Start::Alone,
+                    });
+                    return answer(reply, Start::Validated { set_cookie });
+                }
+            }
+        }
+    }
+}
+
+/// Asks the peer whose key it is, once; `None`: the origin is to be asked.
+async fn ask_before_origin(
+    request: &Request,
+    known: Option<&Known>,
+    asking: &mut Option<Asking>,
+    reply: &mut Reply,
+    entry: &Entry,
+) -> Option<Box<Arrived>> {
+    let asked = asking.take()?;
+    // On the heap: every fetch would be larger by it.
+    let arrived = Box::pin(peers::ask(request, known, &asked, reply)).await;
+    if arrived.is_none() {
+        // From here on a peer may wait for it.
+        entry.asks_peer(false);
+    }
+    arrived
+}
+
+/// Why an answer is not the block that was asked for; then its object is dropped where no block of it can be had any more.
+fn unfit(
+    core: &Core,
+    request: &Request,
+    block: &Block,
+    arrived: &Arrived,
+    bans: u64,
+) -> Option<fn() -> Start> {
+    let fit = block.fit(&arrived.head.head(), arrived.framing);
+    let (start, is_lasting): (fn() -> Start, _) = match fit {
+        Fit::Block => {
+            core.count(Counter::BlocksFetched);
+            return None;
+        }
+        Fit::OtherVersion => (|| Start::OtherVersion, true),
+        Fit::NoRanges => (|| Start::NoBlock, true),
+        Fit::Other => (|| Start::NoBlock, false),
+    };
+    if fit == Fit::NoRanges {
+        let facts = core.facts_of(request);
+        hit_for_miss::leave(core, request.primary(), &facts, slice::NO_RANGES, clock::unix_s(), bans, None);
+    }
+    if fit == Fit::OtherVersion {
+        // The first time, the origin has changed the object. Again and again, its servers have different versions, or
+        // the object is made anew for each request: it is passed for a while.
+        let now_ms = clock::monotonic_ms();
+        if core.versions_differ.has(block.object, now_ms) {
+            let facts = core.facts_of(request);
+            hit_for_miss::leave(
+                core,
+                request.primary(),
+                &facts,
+                slice::VERSIONS_DIFFER,
+                clock::unix_s(),
+                bans,
+                None,
+            );
+        }
+        core.versions_differ.note(block.object, now_ms);
+    }
+    let key = block.key_of_object(&request.key);
+    let is_there = || {
+        let shard = core.shard.borrow();
+        shard.peek(block.object, key).is_some_and(|object| object.sequence() == block.of.sequence)
+    };
+    if is_lasting && is_there() {
+        core.count(Counter::BlocksLost);
+        core.shard_mut().unlink(block.object, key);
+    }
+    Some(start)
+}
+
+/// Asks the origin for a block for one client.
+pub(crate) async fn alone(request: &Request) -> Result<Box<Arrived>, OriginError> {
+    let (mut reply, _) = oneshot::channel();
+    let arrived = exchange(request, None, &mut reply, None).await.map_err(|error| match error {
+        SendError::Origin(error) => error,
+        // The client is not watched here: there is no entry.
+        SendError::Ours(Left) => OriginError::Closed,
+    });
+    if let Err(error) = &arrived {
+        with_core(|core| core.count(Counter::of_origin_error(error)));
+    }
+    arrived
+}
+
+/// Waits until what is ready to be answered has been answered.
+async fn behind_hits() {
+    let behind = with_core(|core| Arc::clone(&core.behind));
+    if behind.turn().await {
+        with_core(|core| core.count(Counter::FetchesBehind));
+    }
+}
+
+/// Sends the request as for the store, with conditions on the `known` object, and waits for the head of the answer.
+/// With `entry`, an exchange that ends at its client's FIN ([`client_fin`]) is given up once the client has gone and no
+/// other request waits for the answer.
+async fn exchange(
+    request: &Request,
+    known: Option<&Known>,
+    reply: &mut Reply,
+    entry: Option<&Entry>,
+) -> Result<Box<Arrived>, SendError<Left>> {
+    let conditions = match &request.block {
+        Some(block) => block.conditions(),
+        None => known.map(Known::conditions).unwrap_or_default(),
+    };
+    let (config, head) = with_core_of(request, |core| {
+        core.count(Counter::Fetches);
+        (Arc::clone(&core.config), request.for_store(&conditions, core.manner(request.site)))
+    });
+    let why = match (&request.block, known) {
+        (Some(_), _) => "block",
+        (None, Some(known)) if known.has_validator() => "revalidate",
+        (None, _) => "fetch",
+    };
+    let asked = Asked {
+        head: &head,
+        wanted: Wanted::Storing,
+        client: request.client(),
+        answered: Answered::Other,
+        is_idempotent: true,
+        why,
+        trace: request.trace.as_ref(),
+        server: None,
+    };
+    let connected = || with_core(|core| core.count(Counter::OriginConnects));
+    let mut leader = Leader {
+        reply: Some(reply),
+        is_of_peer: false,
+        entry: entry.filter(|_| fin::ends_exchange(request)),
+    };
+    let of_site = OfSite::of(request).with_member_of(known.map_or(0, Known::member));
+    origin::ask(&of_site, &config.limits, &asked, &mut leader, connected).await
+}
+
+/// The client that a fetch was begun for has gone, and no other request waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Left;
+
+/// The client that a fetch is begun for, perhaps on another core; none where all is told that there is to tell before an
+/// answer.
+pub(crate) struct Leader<'a> {
+    pub(crate) reply: Option<&'a mut Reply>,
+    /// It is a peer that is asked: that it goes on waiting is said to us alone.
+    pub(crate) is_of_peer: bool,
+    /// The fetch's place in the table, for an exchange that ends at its client's FIN ([`client_fin`]): that exchange is
+    /// given up once the client has gone and no other request waits.
+    pub(crate) entry: Option<&'a Entry>,
+}
+
+impl RequestSender for Leader<'_> {
+    type Error = Left;
+
+    fn has_body(&self) -> bool {
+        false
+    }
+
+    fn has_begun(&self) -> bool {
+        false
+    }
+
+    fn is_patient(&self) -> bool {
+        self.is_of_peer
+    }
+
+    async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
+        Ok(Handed::Over)
+    }
+
+    async fn gone(&mut self) -> Left {
+        let (Some(reply), Some(entry)) = (self.reply.as_deref_mut(), self.entry) else {
+            return std::future::pending().await;
+        };
+        reply.closed().await;
+        if with_core(|core| entry.is_waited_for(core)) {
+            return std::future::pending().await;
+        }
+        Left
+    }
+
+    async fn interim(&mut self, head: Vec<u8>) {
+        let is_for_us = self.is_of_peer && head.starts_with(b"HTTP/1.1 102 ");
+        if let Some(reply) = self.reply.as_deref_mut().filter(|_| !is_for_us) {
+            tell_interim(reply, head);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Stale objects whose origin is asked whether they are still the same (RFC 9111 §4.3), and what its answer makes of
+//! them.
+//!
+//! ```text
+//!  stored, stale ─ Stored::of ▶ If-None-Match, If-Modified-Since ─▶ origin ─┬ 304: freshen ─▶ younger head, same body
+//!                                                                           ├ 2xx … : stored in its place
+//!                                                                           └ fails: shown stale, where it may be
+//! ```
+//! Runs on the owner's core. Where the data lives: the validators are copied for the time of the exchange; the body
+//! stays where it is.
+
+use engine::{
+    cores::clock,
+    store::{Lookup, NewHead, Object},
+};
+use wire::http1::{
+    fields::{EntityTag, append_field},
+    head::{HeadLimits, HeaderSlots, Progress, ResponseHead, parse_response},
+    known::KnownHeader,
+};
+
+use crate::{
+    config::CookieRule,
+    core::{Core, store_s},
+    counters::Counter,
+    fetch::judge,
+    head::response_head::{Flags, StoredMeta, append_updated, stored_values},
+    origin::Arrived,
+    policy::{self, ResponseFacts, Reuse, directives::RequestDirectives, vary::Vary},
+    purging::invalidations::Verdict,
+    request::Request,
+    tags,
+};
+
+/// What is stored of an object that is asked for anew.
+pub(crate) struct Known {
+    /// Its head, as it is stored.
+    head: Vec<u8>,
+    extra: Vec<u8>,
+    meta: StoredMeta,
+    /// It may be shown if the origin fails (RFC 5861 §4).
+    pub(crate) may_stand_in: bool,
+}
+
+/// What the owner of a key has for a request.
+pub(crate) enum Stored {
+    /// What answers it: by now it is fresh, or says where to look on (the names in `Vary`).
+    Usable,
+    /// What the origin is asked about, or what may stand in for its answer.
+    Known(Known),
+    /// Nothing that is of use.
+    Nothing,
+}
+
+impl Stored {
+    /// Looks; `anew`: what is fresh does not answer it. What was purged with others is dropped.
+    pub(crate) fn of(core: &Core, request: &Request, anew: bool) -> Self {
+        let turn = core.reader.turn();
+        let Lookup::Hit(object) = turn.lookup(request.hash, &request.key) else { return Self::Nothing };
+        let now_s = clock::unix_s();
+        // What a reader cannot use is not there for its owner either, or it would be asked for again for ever.
+        let Some(mut meta) =
+            StoredMeta::unpack(&object.meta()).filter(|_| object.expires_s() > store_s(now_s))
+        else {
+            return Self::Nothing;
+        };
+        let hashes = (request.hash, core.store.hash(request.primary()));
+        let asker = request.head().headers;
+        if core.invalidations.judge(&object, &mut meta, hashes, Some(&asker), now_s) == Verdict::Hard {
+            drop(turn);
+            core.shard_mut().unlink(request.hash, &request.key);
+            core.count(Counter::InvalidatedDropped);
+            return Self::Nothing;
+        }
+        if may_not_set_cookie(core, &object, &meta) {
+            drop(turn);
+            core.shard_mut().unlink(request.hash, &request.key);
+            return Self::Nothing;
+        }
+        if !anew && (meta.fresh_until_s() > now_s || meta.flags.has(Flags::VARY_SPEC)) {
+            return Self::Usable;
+        }
+        let reuse = policy::may_reuse(meta.stored(now_s), &RequestDirectives::default());
+        let may_stand_in = !matches!(reuse, Reuse::No(_)) && core.among.membership.may_serve();
+        if !meta.is_response() || !(may_stand_in || meta.has_validator()) {
+            return Self::Nothing;
+        }
+        let (mut head, mut extra) = (Vec::new(), Vec::new());
+        object.head().copy_to(&mut head);
+        object.extra().copy_to(&mut extra);
+        Self::Known(Known { head, extra, meta, may_stand_in })
+    }
+}
+
+impl Known {
+    /// Whether its fetch has conditions, so that a 304 says something of it.
+    pub(crate) fn has_validator(&self) -> bool {
+        self.meta.has_validator()
+    }
+
+    /// The member of the origin that an object in blocks stays with; 0: any.
+    pub(crate) fn member(&self) -> u32 {
+        if self.meta.flags.has(Flags::IN_BLOCKS) { self.meta.member } else { 0 }
+    }
+
+    /// Those of its fetch, as lines.
+    pub(crate) fn conditions(&self) -> Vec<u8> {
+        conditions(&self.meta, &self.head)
+    }
+}
+
+/// Returns whether a stored object has a `Set-Cookie` that it may not be shown with: a version that allowed that has
+/// stored it, or `cookies` was `rfc` then.
+#[inline]
+pub(crate) fn may_not_set_cookie(core: &Core, object: &Object<'_>, meta: &StoredMeta) -> bool {
+    core.config.cookies != CookieRule::Rfc
+        && !meta.flags.has(Flags::NO_SET_COOKIE)
+        && meta.is_response()
+        && has_set_cookie(object)
+}
+
+#[cold]
+fn has_set_cookie(object: &Object<'_>) -> bool {
+    let mut head = Vec::new();
+    object.head().copy_to(&mut head);
+    stored_values(&head, "set-cookie").next().is_some()
+}
+
+/// The conditions by which the origin says whether an object is still the same (RFC 9110 §13.1), as lines.
+pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Some(etag) = meta.etag_of(head) {
+        append_field(&mut out, "If-None-Match", etag);
+    }
+    // As it was sent: an origin may compare the text.
+    if meta.last_modified_s.is_some()
+        && let Some(value) = stored_values(head, "last-modified").next()
+    {
+        append_field(&mut out, "If-Modified-Since", value);
+    }
+    out
+}
+
+/// What a 304 came to. It speaks of the object whose validators were sent, whatever else it says: no others were.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Freshened {
+    /// The object has the younger head. The lines are `Set-Cookie` fields of the 304 that are not stored: they are for
+    /// the client that asked, and for no other.
+    Yes { set_cookie: Vec<u8> },
+    /// It is not there any more, or the answer does not speak of it, or may not be kept: it is to be fetched whole.
+    No,
+}
+
+/// Gives an object the head that a 304 makes of its own (RFC 9111 §3.2, §4.3.4).
+/// `bans` is the youngest purge that was known when it was asked.
+pub(crate) fn freshen(
+    core: &Core,
+    request: &Request,
+    known: &Known,
+    answer: &Arrived,
+    bans: u64,
+) -> Freshened {
+    let head = &answer.head.head();
+    if names_another(known, head) {
+        core.shard_mut().unlink(request.hash, &request.key);
+        return Freshened::No;
+    }
+    let stores_cookies = core.config.cookies == CookieRule::Rfc;
+    if with_updated(known, head, stores_cookies, |head| store(core, request, known, head, (answer, bans))) {
+        core.count(Counter::Revalidated);
+        let mut set_cookie = Vec::new();
+        if !stores_cookies && !core.sites.rules(request.site).removes_set_cookie {
+            head.headers("set-cookie").for_each(|value| append_field(&mut set_cookie, "Set-Cookie", value));
+        }
+        return Freshened::Yes { set_cookie };
+    }
+    // What was stored is not to be asked about in this way again.
+    core.shard_mut().unlink(request.hash, &request.key);
+    Freshened::No
+}
+
+/// Returns whether a 304 speaks of another representation, and so updates nothing (RFC 9111 §4.3.4): its entity tag is
+/// strong and not the stored one, and `If-Modified-Since` was sent, which the 304 may be about. To the tag alone a 304
+/// can only say that the stored representation is still good, whatever tag the 304 has; the public suite for RFC 9111
+/// wants that taken.
+fn names_another(known: &Known, answer: &ResponseHead<'_, '_>) -> bool {
+    let said = answer.headers.known(KnownHeader::Etag).and_then(EntityTag::parse);
+    let stored = known.meta.etag_of(&known.head).and_then(EntityTag::parse);
+    known.meta.last_modified_s.is_some()
+        && said.is_some_and(|said| !said.weak && stored.is_none_or(|stored| stored.opaque != said.opaque))
+}
+
+/// Calls `then` with the stored head as the answer updates it.
+fn with_updated(
+    known: &Known,
+    answer: &ResponseHead<'_, '_>,
+    takes_cookies: bool,
+    then: impl FnOnce(&ResponseHead<'_, '_>) -> bool,
+) -> bool {
+    let mut updated = Vec::with_capacity(known.head.len() + 256);
+    append_updated(&mut updated, &known.head, known.meta.received(), answer, takes_cookies);
+    updated.extend_from_slice(b"\r\n");
+    let limits = HeadLimits { line_bytes_max: updated.len(), head_bytes_max: updated.len() };
+    match parse_response(&updated, &mut HeaderSlots::new(), &limits) {
+        Ok(Progress::Complete((head, _))) => then(&head),
+        // Too many fields by now.
+        Ok(Progress::NeedMore) | Err(_) => false,
+    }
+}
+
+/// The tag of the member that answered; `None`: a peer answered.
+pub(crate) fn member_of(core: &Core, request: &Request, answer: &Arrived) -> Option<u32> {
+    answer.peer.is_none().then(|| core.sites.group(request.site).tag(answer.member()))
+}
+
+fn store(
+    core: &Core,
+    request: &Request,
+    known: &Known,
+    head: &ResponseHead<'_, '_>,
+    (answer, bans): (&Arrived, u64),
+) -> bool {
+    let times = judge::times(answer.requested_ms);
+    let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
+    let asked = judge::asked(core, request);
+    let Ok((mut freshness, tags)) = judge::storable(core, request.site, &asked, head, &facts, times) else {
+        return false;
+    };
+    if answer.peer.is_some() {
+        freshness = judge::of_peer(freshness);
+    }
+    // Tags were not stored with the head: these are the answer's, if it has any.
+    let words = judge::tag_words(core, head);
+    let extra = tags.map_or_else(|| known.extra.clone(), |tags| tags::extra(&tags, &words));
+    let omit = judge::omitted(core, request.site, &facts.directives.omit);
+    let kept = judge::kept(core, head, &omit, &freshness, times, known.meta.body_bytes);
+    let meta = if known.meta.flags.has(Flags::IN_BLOCKS) { kept.meta.in_blocks() } else { kept.meta };
+    let meta = StoredMeta {
+        origin_ms: known.meta.origin_ms,
+        schemes: known.meta.schemes,
+        member: member_of(core, request, answer).unwrap_or(known.meta.member),
+        site: known.meta.site,
+        bans,
+        ..meta
+    };
+    if !meta.fits() {
+        return false;
+    }
+    let expires_s = judge::kept_until_s(core, &freshness, times);
+    let spec = facts.vary.as_ref().map(Vary::spec).unwrap_or_default();
+    let primary = request.primary();
+    let is_variant = primary.len() != request.key.len();
+    // It is found by the names in `Vary` as they are now.
+    let is_found = if is_variant {
+        core.extend_spec(core.store.hash(primary), primary, spec, expires_s).is_some()
+    } else {
+        spec.is_empty()
+    };
+    if !is_found {
+        return false;
+    }
+    let new = NewHead { head: &kept.head, extra: &extra, meta: meta.pack(), expires_s };
+    match core.shard_mut().replace_head(request.hash, &request.key, new) {
+        Ok(is_there) => is_there,
+        Err(refused) => {
+            core.count(Counter::of_refusal(refused));
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{head::response_head::BLANK, policy::test_heads::with_response};
+
+    fn known(head: &str) -> Known {
+        let head = head.replace('\n', "\r\n").into_bytes();
+        let text = String::from_utf8_lossy(&head).to_ascii_lowercase();
+        let etag = text.find("etag: ").map(|at| at + 6);
+        let etag_bytes = etag.map_or(0, |at| text[at..].find('\r').unwrap_or(0));
+        let meta = StoredMeta {
+            head_bytes: head.len() as u32,
+            etag_at: etag.unwrap_or(0) as u32,
+            etag_bytes: etag_bytes as u16,
+            last_modified_s: text.contains("last-modified: ").then_some(7),
+            status: 200,
+            ..BLANK
+        };
+        Known { head, extra: Vec::new(), meta, may_stand_in: false }
+    }
+
+    #[test]
+    fn conditions_are_the_stored_validators_as_they_came() {
+        for (head, want) in [
+            ("HTTP/1.1 200 OK\nX: 1\n", ""),
+            ("HTTP/1.1 200 OK\nETag: W/\"x\"\n", "If-None-Match: W/\"x\"\r\n"),
+            (
+                "HTTP/1.1 200 OK\nLAST-Modified: Sun, 06 Nov 1994 08:49:37 GMT\nETag: \"y\"\n",
+                "If-None-Match: \"y\"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            ),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&known(head).conditions()), want);
+        }
+    }
+
+    #[test]
+    fn a_304_with_another_strong_tag_updates_nothing() {
+        let dated = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\n";
+        for (stored, said, is_another) in [
+            ("ETag: \"a\"\n", "ETag: \"a\"", false),
+            ("ETag: \"a\"\n", "ETag: W/\"b\"", false),
+            ("ETag: \"a\"\n", "ETag: \"b\"", true),
+            ("ETag: W/\"a\"\n", "ETag: \"b\"", true),
+            ("ETag: \"a\"\n", "X: 1", false),
+            ("", "ETag: \"b\"", true),
+        ] {
+            let known = known(&format!("HTTP/1.1 200 OK\n{dated}{stored}"));
+            let names = with_response("304 Not Modified", said, |answer| names_another(&known, answer));
+            assert_eq!(names, is_another, "{stored} / {said}");
+        }
+        // The tag was the only condition, so the 304 is about the tag.
+        let known = known("HTTP/1.1 200 OK\nETag: \"a\"\n");
+        assert!(!with_response("304 Not Modified", "ETag: \"b\"", |answer| names_another(&known, answer)));
+    }
+
+    #[test]
+    fn the_answers_fields_take_the_place_of_the_stored() {
+        let known = known("HTTP/1.1 200 Fine\nX: 1\nContent-Length: 5\nY: 2\nX: 3\nETag: \"t\"\n");
+        with_response(
+            "304 Not Modified",
+            "x: new\nContent-Length: 0\nAge: 7\nConnection: Z\nZ: 1\nSet-Cookie: a=1",
+            |answer| {
+                let mut seen = Vec::new();
+                assert!(with_updated(&known, answer, false, |head| {
+                    assert_eq!((head.status, head.reason), (200, "Fine"));
+                    seen = head
+                        .headers
+                        .iter()
+                        .map(|(n, v)| format!("{n}: {}", String::from_utf8_lossy(v)))
+                        .collect();
+                    true
+                }));
+                assert_eq!(seen, ["Content-Length: 5", "Y: 2", "ETag: \"t\"", "x: new", "Age: 7"]);
+            },
+        );
+    }
+}

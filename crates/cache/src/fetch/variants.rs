@@ -1,0 +1,96 @@
+//! How many variants of an address are stored: by a field that the origin varies by, anyone could fill the store with
+//! copies of one page.
+//!
+//! So many are stored as they come. Beyond that one is stored when it is asked for a second time: what somebody makes up
+//! is asked for once, and what visitors ask for is never kept out, whatever anybody else sends. Who lost its place
+//! ([`places`](crate::core::direct_mapped_table)) is as one who never came. What is there already may be replaced without asking.
+
+use engine::store::Hash;
+
+use crate::{core::direct_mapped_table::Places, fetch::refused_keys::RefusedKeys};
+
+/// Addresses that a core remembers.
+const ADDRESSES: usize = 1024;
+/// New variants that an address may have at once.
+pub(crate) const VARIANTS_MAX: u32 = 256;
+/// After which one more may come: those of before expire, too.
+const NEW_EVERY_S: u64 = 15;
+
+/// The new variants of an address.
+#[derive(Debug, Clone, Copy, Default)]
+struct Added {
+    left: u32,
+    /// Of the last that was added to `left`.
+    at_s: u64,
+}
+
+/// The variants of each address.
+pub(crate) struct Variants {
+    added: Places<Added>,
+    refused: RefusedKeys,
+}
+
+impl Default for Variants {
+    fn default() -> Self {
+        Self { added: Places::new(ADDRESSES), refused: RefusedKeys::default() }
+    }
+}
+
+impl Variants {
+    /// Leave to store a variant of an address that is not there yet.
+    pub(crate) fn may_add(&self, address: Hash, variant: Hash, now_s: u64) -> bool {
+        let mut added = self.added.get(address).unwrap_or(Added { left: VARIANTS_MAX, at_s: now_s });
+        let more = now_s.saturating_sub(added.at_s) / NEW_EVERY_S;
+        added.left = u64::from(added.left).saturating_add(more).min(u64::from(VARIANTS_MAX)) as u32;
+        added.at_s += more * NEW_EVERY_S;
+        let is_among_them = added.left > 0;
+        added.left = added.left.saturating_sub(1);
+        self.added.set(address, added);
+        is_among_them || self.refused.has_or_insert(variant, now_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::key;
+
+    const ONE: u32 = 1;
+    const OTHER: u32 = 2;
+
+    fn hash(number: u32) -> Hash {
+        Hash::seeded(&number.to_le_bytes(), 0)
+    }
+
+    /// Each another variant.
+    fn adds(variants: &Variants, address: u32, number: &mut u32, now_s: u64) -> bool {
+        *number += 1;
+        variants.may_add(hash(address), key::hash_of_variant(hash(address), hash(1000 + *number)), now_s)
+    }
+
+    #[test]
+    fn an_address_has_so_many_and_then_some_each_minute() {
+        let (variants, mut number) = (Variants::default(), 0);
+        let mut adds = |address, now_s| adds(&variants, address, &mut number, now_s);
+        assert!((0..VARIANTS_MAX).all(|_| adds(ONE, 1000)));
+        assert!(!adds(ONE, 1000) && adds(OTHER, 1000));
+        assert!(!adds(ONE, 1014) && adds(ONE, 1016) && !adds(ONE, 1029));
+        assert!(adds(ONE, 1030), "the time that was over counts on");
+        assert!((0..VARIANTS_MAX).all(|_| adds(ONE, 1_000_000)) && !adds(ONE, 1_000_000));
+        assert!(!adds(ONE, 0), "a clock that was set back");
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_never_kept_out() {
+        let (variants, mut number) = (Variants::default(), 0);
+        while adds(&variants, ONE, &mut number, 1000) {}
+        let wanted = key::hash_of_variant(hash(ONE), hash(7));
+        assert!(!variants.may_add(hash(ONE), wanted, 1000));
+        assert!((0..100).all(|_| !adds(&variants, ONE, &mut number, 1001)), "made up");
+        assert!(variants.may_add(hash(ONE), wanted, 1002));
+        let forgotten = key::hash_of_variant(hash(ONE), hash(8));
+        assert!(!variants.may_add(hash(ONE), forgotten, 1003));
+        while adds(&variants, ONE, &mut number, 1063) {}
+        assert!(!variants.may_add(hash(ONE), forgotten, 1063));
+    }
+}

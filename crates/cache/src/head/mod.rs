@@ -1,0 +1,4 @@
+//! Heads of requests and responses, as they are stored and sent on.
+
+pub mod response_head;
+pub(crate) mod sent_fields;

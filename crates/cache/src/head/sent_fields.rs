@@ -1,0 +1,421 @@
+//! The fields of a request as they are sent to its origin. One type writes them ([`SentFields::append`]) and makes of
+//! them the part of a variant's key that `Vary` asks for ([`SelectingFields`]), so that an answer is keyed by the
+//! fields that its origin saw, and not by those that a client claims: a stranger's `X-Forwarded-For` goes no further,
+//! and selects nothing.
+//!
+//! ```text
+//!  the client's fields ─ goes_on ─┐
+//!                                 ├─▶ append ─▶ the request to the origin
+//!  ours (OwnField) ───────────────┤
+//!                                 └─▶ append_values ─▶ secondary_key ─▶ the key of a variant
+//! ```
+
+use std::{io::Write as _, net::IpAddr};
+
+use wire::http1::{
+    fields::{append_field, entity_tags, is_hop_by_hop},
+    head::{Headers, RequestHead, Version},
+    known::KnownHeader,
+    url::Scheme,
+};
+
+use crate::{
+    config::SiteRules,
+    policy::{
+        accept::append_meaning,
+        conditional::{is_part_marked, unmarked},
+        ruled,
+        vary::{SelectingFields, Values},
+    },
+    request::{Wanted, client_ip::Visitor, key},
+};
+
+/// The settings by which requests of a site are written for its origin.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    /// Our name in Via.
+    pub(crate) pseudonym: &'a str,
+    /// The site's rules.
+    pub(crate) rules: &'a SiteRules,
+    /// Fields that tell origins of their clients' certificates. Values that clients send in them do not go on.
+    pub(crate) ours: &'a [Box<str>],
+    /// The request goes to another accelerator of ours.
+    pub(crate) is_to_peer: bool,
+    /// The tag in the request's `If-Range` is the origin's own, although it ends like one of ours.
+    pub(crate) has_range_tag: bool,
+}
+
+impl Manner<'_> {
+    /// Returns the settings for a request to another accelerator of ours.
+    pub(crate) fn to_peer(self) -> Self {
+        Self { is_to_peer: true, ..self }
+    }
+}
+
+/// A field that we write, whatever value a client sends in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnField {
+    /// The host of the request, or that of the site's rule.
+    Host,
+    /// Our line, behind those that came.
+    Via,
+    /// The address that the request came from, behind those that a trusted proxy has named.
+    XForwardedFor,
+    /// The scheme of the request.
+    XForwardedProto,
+    /// The host of the request.
+    XForwardedHost,
+    /// Address, host and scheme in the field of RFC 7239.
+    Forwarded,
+}
+
+impl OwnField {
+    /// All of these fields but `Host`, in the order in which they are written.
+    const TOLD: [Self; 5] =
+        [Self::Via, Self::XForwardedFor, Self::XForwardedProto, Self::XForwardedHost, Self::Forwarded];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Host => "Host",
+            Self::Via => "Via",
+            Self::XForwardedFor => "X-Forwarded-For",
+            Self::XForwardedProto => "X-Forwarded-Proto",
+            Self::XForwardedHost => "X-Forwarded-Host",
+            Self::Forwarded => "Forwarded",
+        }
+    }
+
+    /// The field with this name, which is in lower case.
+    fn of(name: &str) -> Option<Self> {
+        // Most names in `Vary` begin with another letter.
+        if !matches!(name.as_bytes().first(), Some(b'h' | b'v' | b'x' | b'f')) {
+            return None;
+        }
+        [Self::Host].into_iter().chain(Self::TOLD).find(|own| own.name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The fields of one request as they are sent to the origin of its site.
+#[derive(Clone, Copy)]
+pub(crate) struct SentFields<'a> {
+    /// The request's head as it came.
+    pub(crate) head: &'a RequestHead<'a, 'a>,
+    pub(crate) visitor: Visitor,
+    pub(crate) manner: Manner<'a>,
+}
+
+impl SentFields<'_> {
+    /// Appends the client's fields that go on, and our own but for `Host`.
+    pub(crate) fn append(&self, out: &mut Vec<u8>, wanted: Wanted, max_forwards: Option<u64>) {
+        self.append_clients(out, wanted, max_forwards.is_some());
+        if let Some(left) = max_forwards {
+            out.extend_from_slice(b"Max-Forwards: ");
+            out.extend_from_slice(itoa::Buffer::new().format(left.saturating_sub(1)).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        for own in OwnField::TOLD {
+            let begin = out.len();
+            out.extend_from_slice(own.name().as_bytes());
+            out.extend_from_slice(b": ");
+            if self.append_own(own, out) {
+                out.extend_from_slice(b"\r\n");
+            } else {
+                out.truncate(begin);
+            }
+        }
+    }
+
+    /// Appends the line of `Host`.
+    pub(crate) fn append_host(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Host: ");
+        let _ = self.append_own(OwnField::Host, out);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn append_clients(&self, out: &mut Vec<u8>, wanted: Wanted, is_counted_down: bool) {
+        let headers = &self.head.headers;
+        // Where the answer may be stored for everybody, these two fields are written by their meaning, as in the key.
+        let mut meant = |known: KnownHeader, name: &str| {
+            let is_meant = wanted == Wanted::Storing
+                && !is_hop_by_hop(name, headers)
+                && append_meaning(known, headers, &[name.as_bytes(), b": "].concat(), out);
+            if is_meant {
+                out.extend_from_slice(b"\r\n");
+            }
+            is_meant
+        };
+        let is_encoding_meant = meant(KnownHeader::AcceptEncoding, "Accept-Encoding");
+        let is_language_meant = meant(KnownHeader::AcceptLanguage, "Accept-Language");
+        for (known, name, value) in headers.classified() {
+            let skip = match known {
+                Some(KnownHeader::AcceptEncoding) if is_encoding_meant => true,
+                Some(KnownHeader::AcceptLanguage) if is_language_meant => true,
+                Some(KnownHeader::MaxForwards) if is_counted_down => true,
+                known => !self.goes_on(known, name, wanted),
+            };
+            match known {
+                _ if skip => {}
+                Some(KnownHeader::IfMatch | KnownHeader::IfNoneMatch) => append_tags(out, name, value),
+                Some(KnownHeader::Cookie) if wanted == Wanted::Storing => {
+                    let begin = out.len();
+                    out.extend_from_slice(name.as_bytes());
+                    out.extend_from_slice(b": ");
+                    if self.append_cookies(value, out) {
+                        out.extend_from_slice(b"\r\n");
+                    } else {
+                        out.truncate(begin);
+                    }
+                }
+                Some(_) | None => append_field(out, name, value),
+            }
+        }
+    }
+
+    /// Returns whether the client's lines of a field go on to the origin.
+    fn goes_on(&self, known: Option<KnownHeader>, name: &str, wanted: Wanted) -> bool {
+        let is_storing = wanted == Wanted::Storing;
+        let is_kept_here = match known {
+            Some(
+                KnownHeader::Host
+                | KnownHeader::ContentLength
+                | KnownHeader::Expect
+                | KnownHeader::TransferEncoding,
+            ) => true,
+            // The store wants a whole answer, whatever this client has of it already.
+            Some(
+                KnownHeader::IfNoneMatch
+                | KnownHeader::IfModifiedSince
+                | KnownHeader::IfMatch
+                | KnownHeader::IfUnmodifiedSince,
+            ) => is_storing,
+            // The origin has no parts of a representation that we have coded: the origin is asked for all of its own.
+            Some(KnownHeader::IfRange | KnownHeader::Range) => {
+                is_storing || !self.manner.has_range_tag && is_part_marked(&self.head.headers)
+            }
+            Some(KnownHeader::Cookie) => {
+                is_storing && ruled::is_without_cookies(self.manner.rules, &self.head.headers)
+            }
+            Some(_) | None => {
+                is_of_visitor(name, self.visitor.through.is_some())
+                    || is_twin_of_framing(name)
+                    || is_one_of(name, self.manner.ours)
+                    || name.eq_ignore_ascii_case(TOKEN_FIELD)
+                    || is_storing && is_not_keyed(name)
+            }
+        };
+        !is_kept_here && !is_hop_by_hop(name, &self.head.headers)
+    }
+
+    /// Appends the cookies of a line that a fetch for the store sends; `false` where there is none.
+    fn append_cookies(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
+        match self.manner.rules.origin.sticky.as_deref() {
+            Some(name) => ruled::append_other_cookies(value, name, out),
+            None => {
+                out.extend_from_slice(value);
+                true
+            }
+        }
+    }
+
+    /// Appends our value of a field; `false` where it is not sent.
+    fn append_own(&self, own: OwnField, out: &mut Vec<u8>) -> bool {
+        let Self { head, visitor: Visitor { address, through, .. }, manner } = *self;
+        let peer = through.unwrap_or(address);
+        let scheme: &[u8] = match key::scheme_of(head) {
+            Scheme::Http => b"http",
+            Scheme::Https => b"https",
+        };
+        match own {
+            // A peer applies the site's rules itself.
+            OwnField::Host => match manner.rules.host.as_deref().filter(|_| !manner.is_to_peer) {
+                Some(host) => out.extend_from_slice(host.as_bytes()),
+                None => key::append_authority_of(head, out),
+            },
+            OwnField::Via => {
+                out.extend_from_slice(if head.version == Version::Http10 { b"1.0 " } else { b"1.1 " });
+                out.extend_from_slice(manner.pseudonym.as_bytes());
+            }
+            OwnField::XForwardedFor => {
+                self.append_chain("x-forwarded-for", out);
+                // Writing to a vector cannot fail.
+                let _ = write!(out, "{peer}");
+            }
+            OwnField::XForwardedProto => out.extend_from_slice(scheme),
+            OwnField::XForwardedHost => {
+                let begin = out.len();
+                key::append_authority_of(head, out);
+                return out.len() > begin;
+            }
+            OwnField::Forwarded => {
+                self.append_chain("forwarded", out);
+                // RFC 7239 §4: a value with a colon stands in quotes.
+                let _ = match peer {
+                    IpAddr::V4(peer) => write!(out, "for={peer};"),
+                    IpAddr::V6(peer) => write!(out, "for=\"[{peer}]\";"),
+                };
+                let begin = out.len();
+                out.extend_from_slice(b"host=\"");
+                let host_from = out.len();
+                key::append_authority_of(head, out);
+                if out.len() > host_from {
+                    out.extend_from_slice(b"\";");
+                } else {
+                    out.truncate(begin);
+                }
+                out.extend_from_slice(b"proto=");
+                out.extend_from_slice(scheme);
+            }
+        }
+        true
+    }
+
+    /// Appends the values that a trusted proxy has sent in the field.
+    fn append_chain(&self, name: &str, out: &mut Vec<u8>) {
+        for before in self.head.headers(name).filter(|_| self.visitor.through.is_some()) {
+            out.extend_from_slice(before);
+            out.extend_from_slice(b", ");
+        }
+    }
+}
+
+/// Appends a line of `If-Match` or `If-None-Match`. A tag with the mark of a coding that we have made goes on as it
+/// came, and without the mark: the origin has given out one of the two, and we do not know which.
+fn append_tags(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value] {
+        out.extend_from_slice(part);
+    }
+    for tag in entity_tags(value).filter_map(|tag| unmarked(&tag)) {
+        for part in [&b", "[..], if tag.weak { b"W/" } else { b"" }, b"\"", tag.opaque, b"\""] {
+            out.extend_from_slice(part);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The fields as a fetch for the store sends them: stored answers are keyed by no others.
+impl SelectingFields for SentFields<'_> {
+    fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
+        SelectingFields::append_meaning(&self.head.headers, known, name, out)
+    }
+
+    fn append_values(&self, known: Option<KnownHeader>, name: &str, values: &mut Values<'_>) {
+        let headers = &self.head.headers;
+        if self.goes_on(known, name, Wanted::Storing) {
+            match known {
+                Some(known @ KnownHeader::Cookie) => headers
+                    .known_all(known)
+                    .for_each(|value| values.write(|out| self.append_cookies(value, out))),
+                Some(known) => headers.known_all(known).for_each(|value| values.take(value)),
+                None => headers.headers(name).for_each(|value| values.take(value)),
+            }
+        }
+        if let Some(own) = OwnField::of(name) {
+            values.write(|out| self.append_own(own, out));
+        }
+    }
+}
+
+/// The fields of a client without a request: all but those for one hop.
+impl SelectingFields for Headers<'_, '_> {
+    fn append_meaning(&self, known: KnownHeader, name: &str, out: &mut Vec<u8>) -> bool {
+        !is_hop_by_hop(name, self) && append_meaning(known, self, b"=", out)
+    }
+
+    fn append_values(&self, known: Option<KnownHeader>, name: &str, values: &mut Values<'_>) {
+        if is_hop_by_hop(name, self) {
+            return;
+        }
+        match known {
+            Some(known) => self.known_all(known).for_each(|value| values.take(value)),
+            None => self.headers(name).for_each(|value| values.take(value)),
+        }
+    }
+}
+
+/// Returns whether a field's name is one of `fields`, or is taken for one by CGI and its like.
+pub(crate) fn is_one_of(name: &str, fields: &[Box<str>]) -> bool {
+    let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b) || matches!((a, b), (b'-' | b'_', b'-' | b'_'));
+    fields
+        .iter()
+        .any(|field| name.len() == field.len() && name.bytes().zip(field.bytes()).all(|(a, b)| same(a, b)))
+}
+
+/// The field that carries a purge token, in lower case. The field is for us and goes on to no origin.
+pub(crate) const TOKEN_FIELD: &str = "x-purge-token";
+
+/// Fields that some origins build their answers from (links, redirects, the choice of the page) and that are not in the
+/// key; and fields for one hop that the client did not name as such. On a fetch for the store these fields would let
+/// one client choose the answer that everybody gets.
+const NOT_KEYED: [&str; 22] = [
+    "base-url",
+    "forwarded",
+    "front-end-https",
+    "http2-settings",
+    // RFC 3875 §4.1.18 makes HTTP_PROXY of this field, by which a program's own requests are sent.
+    "proxy",
+    "proxy-authorization",
+    "request-uri",
+    "trailer",
+    "x-backend-host",
+    "x-host",
+    "x-http-destinationurl",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-middleware-subrequest",
+    "x-proxy-host",
+    "x-proxy-url",
+    "x-real-host",
+    "x-real-uri",
+    "x-scheme",
+    "x-url-scheme",
+];
+
+/// The beginnings of the names of further such fields.
+const NOT_KEYED_BEGINNINGS: [&str; 3] = ["x-forwarded", "x-original-", "x-rewrite-"];
+
+/// Returns whether an origin could answer by this field although it is not in the key. CGI and its like take
+/// underscores for hyphens (RFC 3875 §4.1.18), so a name with underscores is another spelling of any other name.
+fn is_not_keyed(name: &str) -> bool {
+    let begins = |beginning: &&str| {
+        name.as_bytes()
+            .get(..beginning.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
+    };
+    name.contains('_')
+        || NOT_KEYED.iter().any(|not_keyed| not_keyed.eq_ignore_ascii_case(name))
+        || NOT_KEYED_BEGINNINGS.iter().any(begins)
+}
+
+/// Fields that tell an origin of its visitor, and that only we may send. From a trusted proxy, those of them that we do
+/// not write ourselves go on.
+const OF_VISITOR: [&str; 2] = ["forwarded", "x-real-ip"];
+const OF_VISITOR_BEGINNING: &str = "x-forwarded-";
+/// The fields about the visitor that we write.
+const WRITTEN: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+
+/// Returns whether a field says of the visitor what only we may say. CGI and its like take its spelling with
+/// underscores for the same field.
+fn is_of_visitor(name: &str, is_believed: bool) -> bool {
+    if is_believed {
+        return WRITTEN.iter().any(|written| is_twin(name, written));
+    }
+    let beginning = name.get(..OF_VISITOR_BEGINNING.len());
+    OF_VISITOR.iter().any(|ours| is_twin(name, ours))
+        || beginning.is_some_and(|beginning| is_twin(beginning, OF_VISITOR_BEGINNING))
+}
+
+/// Returns whether two names are one to a program that takes underscores for hyphens; `hyphened` is in lower case.
+fn is_twin(name: &str, hyphened: &str) -> bool {
+    let hyphen = |b: u8| if b == b'_' { b'-' } else { b.to_ascii_lowercase() };
+    name.len() == hyphened.len() && name.bytes().map(hyphen).eq(hyphened.bytes())
+}
+
+/// Returns whether a field is the spelling with underscores of a field that frames a request. To CGI and its like both
+/// are one, and the client's could be the one that counts: another length.
+fn is_twin_of_framing(name: &str) -> bool {
+    const OURS: [&str; 7] =
+        ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade", "via"];
+    name.contains('_') && OURS.iter().any(|ours| is_twin(name, ours))
+}

@@ -1,0 +1,148 @@
+//! What the log says of a connection's last request, so that it can be said again.
+
+use std::sync::{Arc, Weak};
+
+use wire::http1::head::RequestHead;
+
+use crate::{request::client_ip::Visitor, site::Sites};
+
+/// What the log says of a connection's last request, all but its target: who asks the same of another target is not taken
+/// apart again. (Browsers, balancers and other caches do, a page's parts one after the other.)
+#[derive(Default)]
+pub(crate) struct LastSaid {
+    /// The method and a space, then what came behind the target.
+    asked: Vec<u8>,
+    /// Who asked.
+    visitor: Option<Visitor>,
+    /// By which table of sites; held, so that no later one lies in its place.
+    sites: Weak<Sites>,
+    /// The tags of it.
+    tags: Vec<u8>,
+}
+
+/// A longer head is not remembered: so much twice is what a connection keeps, while somebody reads.
+const LAST_SAID_BYTES_MAX: usize = 1024;
+
+impl LastSaid {
+    /// The tags, where they are those of this request, too: its bytes, cut around its target.
+    #[inline]
+    pub(crate) fn tags(
+        &self,
+        (before, after): (&[u8], &[u8]),
+        visitor: Visitor,
+        sites: &Arc<Sites>,
+    ) -> Option<&[u8]> {
+        let (method, rest) = self.asked.split_at_checked(before.len())?;
+        let is_same = rest == after
+            && method == before
+            && self.visitor == Some(visitor)
+            && std::ptr::eq(self.sites.as_ptr(), Arc::as_ptr(sites));
+        is_same.then_some(&self.tags)
+    }
+
+    pub(crate) fn keep(
+        &mut self,
+        (before, after): (&[u8], &[u8]),
+        visitor: Visitor,
+        sites: &Arc<Sites>,
+        tags: &[u8],
+    ) {
+        self.asked.clear();
+        self.tags.clear();
+        if before.len() + after.len().max(tags.len()) > LAST_SAID_BYTES_MAX {
+            self.visitor = None;
+            return;
+        }
+        self.asked.extend_from_slice(before);
+        self.asked.extend_from_slice(after);
+        self.tags.extend_from_slice(tags);
+        self.visitor = Some(visitor);
+        self.sites = Arc::downgrade(sites);
+    }
+}
+
+/// A head's bytes before and behind its target; `None`: it is not at once behind the method, or is no path.
+#[inline]
+pub(crate) fn around<'b>(bytes: &'b [u8], head: &RequestHead<'_, '_>) -> Option<(&'b [u8], &'b [u8])> {
+    let (before, rest) = bytes.split_at_checked(head.method.len() + 1)?;
+    let (target, after) = rest.split_at_checked(head.target.len())?;
+    let is_so = head.target.starts_with('/')
+        && before.strip_suffix(b" ") == Some(head.method.as_bytes())
+        && target == head.target.as_bytes();
+    is_so.then_some((before, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use proptest::prelude::*;
+    use wire::http1::head::{HeadLimits, HeaderSlots, Progress, parse_request};
+
+    use super::*;
+    use crate::{
+        config::{Config, Origin},
+        request::active_config::InForce,
+    };
+
+    fn config() -> Config {
+        Config::new(Origin::at(std::net::SocketAddr::from(([127, 0, 0, 1], 1))))
+    }
+
+    /// A request, who it is for, and by which of two tables of sites.
+    type Asked = (&'static str, &'static str, &'static str, u8, usize);
+
+    fn asked() -> impl Strategy<Value = Asked> {
+        let method = prop::sample::select(&["GET", "GET", "HEAD", "G"][..]);
+        let target = prop::sample::select(&["/", "/a", "/a?b=c", "http://site/a", "*"][..]);
+        let after = prop::sample::select(
+            &["Host: a\r\n", "Host: b\r\n", "Host: a\r\nUser-Agent: b\r\n", "Host: a\r\nCookie: /a\r\n"][..],
+        );
+        (method, target, after, 1..3_u8, 0..2_usize)
+    }
+
+    proptest! {
+        /// The slow twin is the last request itself: what is said again was said of one that differs in its target alone.
+        #[test]
+        fn a26_what_is_said_again_is_of_a_request_that_differs_in_its_target_alone(
+            all in proptest::collection::vec(asked(), 1..12),
+        ) {
+            let tables = [(), ()].map(|()| Arc::clone(&InForce::of_test(config(), 1).sites));
+            let limits = HeadLimits::default();
+            let (mut last, mut twin) = (LastSaid::default(), None);
+            for (method, target, after, client, table) in all {
+                let bytes = format!("{method} {target} HTTP/1.1\r\n{after}\r\n");
+                let mut slots = HeaderSlots::new();
+                let parsed = parse_request(bytes.as_bytes(), &mut slots, &limits);
+                let Ok(Progress::Complete((head, _))) = parsed else { continue };
+                let visitor = Visitor::alone(IpAddr::from(Ipv4Addr::new(10, 0, 0, client)));
+                let Some(around) = around(bytes.as_bytes(), &head) else {
+                    prop_assert!(!target.starts_with('/'));
+                    continue;
+                };
+                let tags = format!("{method} {after} {client} {table}");
+                let is_same = twin.as_ref() == Some(&tags);
+                let said = last.tags(around, visitor, &tables[table]);
+                prop_assert_eq!(said, is_same.then_some(tags.as_bytes()));
+                if !is_same {
+                    last.keep(around, visitor, &tables[table], tags.as_bytes());
+                    twin = Some(tags);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a26_a_long_head_is_not_kept_and_what_was_is_forgotten() {
+        let sites = Arc::clone(&InForce::of_test(config(), 1).sites);
+        let visitor = Visitor::alone(IpAddr::from([127, 0, 0, 1]));
+        let mut last = LastSaid::default();
+        last.keep((b"GET ", b"short"), visitor, &sites, b"tags");
+        assert_eq!(last.tags((b"GET ", b"short"), visitor, &sites), Some(&b"tags"[..]));
+        let long = [b'x'; LAST_SAID_BYTES_MAX];
+        last.keep((b"GET ", &long), visitor, &sites, b"tags");
+        assert_eq!(last.tags((b"GET ", &long), visitor, &sites), None);
+        assert_eq!(last.tags((b"GET ", b"short"), visitor, &sites), None);
+        assert_eq!(last.tags((b"", b""), visitor, &sites), None);
+    }
+}

@@ -1,0 +1,606 @@
+//! What the log says of a client's request and of an origin's answer: a record each, from its beginning to its end.
+//!
+//! ```text
+//!   request parsed ─▶ Draft::client ─▶ deliver::begin: what it is answered ─▶ the end of that: Draft::end ──▶ the ring
+//!                          │ Trace, with the request                │ dropped before: the client is gone
+//!                          ▼                                        ▼
+//!   an origin is asked ─▶ Draft::origin ─▶ its head ─▶ its body's end, or dropped before: given up
+//! ```
+//! While nobody reads a draft is `None`, and nothing here does anything: no clock, no memory. With a reader, drafts are boxes
+//! that the core keeps for the next request, so that a hit allocates nothing even then.
+//!
+//! The two sides name each other by a [`Trace`], which travels with the request through fetches and passes, to other cores,
+//! too: the origin's record says for whom it was asked, the client's which of the origin's it waited for, and whoever joined
+//! another's fetch says the same.
+//!
+//! *What is not said:* cookies, credentials, any header but User-Agent, Referer and X-Request-Id, and the values of
+//! parameters that are [secret](Secrets).
+
+use std::{
+    cell::{OnceCell, RefCell},
+    fmt::Display,
+    net::IpAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use engine::{cores::clock, journal::Scribe};
+use memchr::memmem;
+use wire::{
+    http1::{
+        head::{RequestHead, Version},
+        known::KnownHeader,
+        url::{Scheme, Target},
+    },
+    transaction::{self as record, HEAD_BYTES, Kind, Secrets, Tag},
+};
+
+use crate::{
+    head::response_head::{self, CacheStatus, Fwd},
+    log::last_logged::{LastSaid, around},
+    request::client_ip::Visitor,
+    site::Sites,
+};
+
+/// Drafts that a core keeps for the next requests: those of a turn.
+const SPARE_MAX: usize = 512;
+/// One that has grown longer is not kept.
+const SPARE_BYTES_MAX: usize = 4 * 1024;
+/// Where a status stands in the line that begins a head.
+const STATUS_AT: std::ops::Range<usize> = 9..12;
+
+/// By which a core says what becomes of requests.
+struct Log {
+    /// `None`: nobody can read it.
+    scribe: Option<Scribe>,
+    /// Parameters whose values it does not tell.
+    secrets: Secrets,
+    /// Memory of records that were written.
+    spare: RefCell<Spare>,
+}
+
+type Spare = Vec<Box<Inner>>;
+
+thread_local! {
+    /// The thread's: a draft that is dropped finds it wherever it was held.
+    static LOG: OnceCell<Log> = const { OnceCell::new() };
+}
+
+/// Gives this thread its log.
+pub(crate) fn install(scribe: Option<Scribe>, secrets: Secrets) {
+    LOG.with(|cell| {
+        let log = Log { scribe, secrets, spare: RefCell::default() };
+        assert!(cell.set(log).is_ok(), "a thread is one core");
+    });
+}
+
+/// Runs `with` with this thread's, if it has one that can be read.
+#[inline]
+fn with_log<R>(with: impl FnOnce(&Log, &Scribe) -> R) -> Option<R> {
+    // At a thread's end there is none any more.
+    LOG.try_with(|cell| {
+        let log = cell.get()?;
+        Some(with(log, log.scribe.as_ref()?))
+    })
+    .ok()
+    .flatten()
+}
+
+/// What an answer came to.
+pub(crate) struct Outcome {
+    pub(crate) cache_status: Option<CacheStatus>,
+    /// It is an origin's, for this client alone.
+    pub(crate) is_passed: bool,
+    /// Why it is a page of ours.
+    pub(crate) reason: Option<&'static str>,
+}
+
+/// A moment, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    ns: u64,
+    unix_us: u64,
+}
+
+impl Moment {
+    /// Now, if anybody reads the log.
+    #[inline]
+    pub(crate) fn now() -> Option<Self> {
+        with_log(|_, scribe| scribe.is_read()).unwrap_or(false).then(Self::taken)
+    }
+
+    fn taken() -> Self {
+        Self { ns: clock::monotonic_ns(), unix_us: clock::unix_ns() / 1000 }
+    }
+}
+
+/// What the records of a client's request and of those that an origin was asked for it know of each other.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    /// The client's record.
+    id: u64,
+    /// The origin's that was begun for it last; 0: none.
+    fetch: AtomicU64,
+    /// When that was.
+    asked_ns: AtomicU64,
+    /// Bytes of its content that were read.
+    bytes_in: AtomicU64,
+    /// Whose fetch it has joined.
+    joined: OnceLock<Arc<Trace>>,
+}
+
+impl Trace {
+    /// One waits for a fetch that another has begun.
+    pub(crate) fn joins(mine: Option<&Arc<Self>>, theirs: Option<&Arc<Self>>) {
+        if let (Some(mine), Some(theirs)) = (mine, theirs)
+            && mine.id != theirs.id
+        {
+            // Who joins a second one has not had its answer of the first.
+            let _ = mine.joined.set(Arc::clone(theirs));
+        }
+    }
+
+    /// So many bytes of the request's content were read.
+    pub(crate) fn add_content(of: Option<&Arc<Self>>, bytes: usize) {
+        if let Some(trace) = of {
+            trace.bytes_in.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+
+    fn fetch(&self) -> u64 {
+        match (self.fetch.load(Relaxed), self.joined.get()) {
+            (0, Some(theirs)) => theirs.fetch.load(Relaxed),
+            (own, _) => own,
+        }
+    }
+}
+
+/// A record that is not at its end; nothing where nobody reads. Dropped, it says that its client is gone, or that its
+/// answer was given up.
+pub(crate) struct Draft(Option<Box<Inner>>);
+
+/// How a request came.
+pub(crate) struct Came<'a> {
+    pub(crate) moment: Moment,
+    /// Bytes of its head.
+    pub(crate) head_bytes: usize,
+    pub(crate) is_http2: bool,
+    /// The version of TLS.
+    pub(crate) tls: Option<&'static str>,
+    /// The host that it is for.
+    pub(crate) host: Option<&'a str>,
+    /// The hosts of its site.
+    pub(crate) site: &'a str,
+}
+
+/// The memory of one.
+struct Inner {
+    /// The record so far.
+    bytes: Vec<u8>,
+    id: u64,
+    began_ns: u64,
+    /// When its first byte left, or came.
+    first_byte_ns: u64,
+    /// Bytes of the request's head.
+    in_bytes: u64,
+    /// Bytes of the answer's head.
+    head_bytes: u64,
+    /// Of what the connection was given, where the answer begins; and ends, where that is known.
+    from: u64,
+    to: Option<u64>,
+    /// Bytes of an origin's content.
+    content_bytes: u64,
+    is_of_origin: bool,
+    /// All of an origin's answer has come.
+    is_whole: bool,
+    trace: Option<Arc<Trace>>,
+}
+
+impl Draft {
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    #[inline]
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Of what is no request: of it only its client is known.
+    pub(crate) fn of_nothing(client: IpAddr) -> Self {
+        let Some(moment) = Moment::now() else { return Self(None) };
+        let mut inner = Inner::begin(Kind::Client, 0, moment);
+        record::address(Tag::Client, client, &mut inner.bytes);
+        Self(Some(inner))
+    }
+
+    /// Of a request.
+    pub(crate) fn client(came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) -> Self {
+        let mut inner = Inner::begin_client(came.moment, came.head_bytes, head);
+        inner.request(came, head, visitor);
+        Self(Some(inner))
+    }
+
+    /// Of a request that may say what its connection's last one did; `came`: what is to be said of it, if it does not.
+    #[inline]
+    pub(crate) fn client_again<'a>(
+        moment: Moment,
+        (head, bytes): (&RequestHead<'_, '_>, &[u8]),
+        visitor: Visitor,
+        sites: &Arc<Sites>,
+        last: &mut LastSaid,
+        came: impl FnOnce() -> Came<'a>,
+    ) -> Self {
+        let Some(around) = around(bytes, head) else { return Self::client(&came(), head, visitor) };
+        let mut inner = Inner::begin_client(moment, bytes.len(), head);
+        if let Some(tags) = last.tags(around, visitor, sites) {
+            inner.bytes.extend_from_slice(tags);
+        } else {
+            let from = inner.bytes.len();
+            inner.request(&came(), head, visitor);
+            last.keep(around, visitor, sites, &inner.bytes[from..]);
+        }
+        Self(Some(inner))
+    }
+
+    /// Its answer has this head, which leaves now; it begins and ends there in what its connection is given.
+    pub(crate) fn answered(
+        &mut self,
+        head: &[u8],
+        Outcome { cache_status, is_passed, reason }: Outcome,
+        (from, to): (u64, Option<u64>),
+    ) {
+        let Some(inner) = &mut self.0 else { return };
+        let out = &mut inner.bytes;
+        record::number(Tag::Status, status_in(head), out);
+        let word = if is_passed { "pass" } else { word_of(cache_status) };
+        record::text(Tag::Cache, word.as_bytes(), out);
+        let detail = cache_status.and_then(detail_of).or(reason);
+        if let Some(detail) = detail {
+            record::text(Tag::Detail, detail.as_bytes(), out);
+        }
+        if cache_status.is_some_and(|status| status.collapsed) {
+            record::number(Tag::Collapsed, 1, out);
+        }
+        if cache_status.is_none()
+            && let Some(id) = request_id_in(head)
+        {
+            record::text(Tag::RequestId, id, out);
+        }
+        (inner.head_bytes, inner.from, inner.to) = (head.len() as u64, from, to);
+    }
+
+    /// It is a WebSocket from now on; what its connection has been given until then is its head.
+    pub(crate) fn opened(&mut self, status: u64, from: u64, head_bytes: u64) {
+        let Some(inner) = &mut self.0 else { return };
+        record::number(Tag::Status, status, &mut inner.bytes);
+        record::text(Tag::Cache, b"pipe", &mut inner.bytes);
+        (inner.head_bytes, inner.from, inner.to) = (head_bytes, from, None);
+        inner.first_byte_ns = clock::monotonic_ns();
+    }
+
+    /// Its answer leaves now, and not all of it at once.
+    pub(crate) fn leaves(&mut self) {
+        if let Some(inner) = &mut self.0
+            && inner.first_byte_ns == 0
+        {
+            inner.first_byte_ns = clock::monotonic_ns();
+        }
+    }
+
+    /// What goes with the request, so that those that an origin is asked for it name it.
+    pub(crate) fn trace(&mut self) -> Option<Arc<Trace>> {
+        let inner = self.0.as_mut()?;
+        let id = inner.id;
+        let new = || {
+            Arc::new(Trace {
+                id,
+                fetch: AtomicU64::new(0),
+                asked_ns: AtomicU64::new(0),
+                bytes_in: AtomicU64::new(0),
+                joined: OnceLock::new(),
+            })
+        };
+        Some(Arc::clone(inner.trace.get_or_insert_with(new)))
+    }
+
+    /// The client's side has ended: with all of it, or in another way; its connection was given so much.
+    #[inline]
+    pub(crate) fn end(mut self, how: Option<&str>, sent_bytes: u64) {
+        if let Some(inner) = self.0.take() {
+            inner.end_of_client(how, sent_bytes, clock::monotonic_ns());
+        }
+    }
+
+    /// Of a request to an origin's server, which is asked for a client's sake with this head.
+    pub(crate) fn origin(trace: Option<&Arc<Trace>>, head: &[u8], why: &str, server: &str) -> Self {
+        let (Some(trace), Some(moment)) = (trace, Moment::now()) else { return Self(None) };
+        let mut inner = Inner::begin(Kind::Origin, trace.id, moment);
+        trace.fetch.store(inner.id, Relaxed);
+        trace.asked_ns.store(moment.ns, Relaxed);
+        inner.is_of_origin = true;
+        let out = &mut inner.bytes;
+        record::text(Tag::Server, server.as_bytes(), out);
+        record::text(Tag::Why, why.as_bytes(), out);
+        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let mut words = line.split(|byte| *byte == b' ');
+        if let (Some(method), Some(target)) = (words.next(), words.next()) {
+            record::text(Tag::Method, method, out);
+            url(Tag::Url, target, out);
+        }
+        Self(Some(inner))
+    }
+
+    /// Over a connection that was kept, or a new one.
+    pub(crate) fn over(&mut self, is_reused: bool) {
+        if let Some(inner) = &mut self.0 {
+            record::number(Tag::Reused, u64::from(is_reused), &mut inner.bytes);
+        }
+    }
+
+    /// The origin's head is there.
+    pub(crate) fn heard(&mut self, status: u16) {
+        if let Some(inner) = &mut self.0 {
+            record::number(Tag::Status, u64::from(status), &mut inner.bytes);
+            inner.first_byte_ns = clock::monotonic_ns();
+        }
+    }
+
+    /// So much of the origin's content has come; and all of it has, or not yet.
+    #[inline]
+    pub(crate) fn came(&mut self, bytes: usize, is_whole: bool) {
+        if let Some(inner) = &mut self.0 {
+            inner.content_bytes += bytes as u64;
+            inner.is_whole |= is_whole;
+        }
+    }
+
+    /// The origin has failed.
+    pub(crate) fn failed(&mut self, error: &impl Display) {
+        if let Some(inner) = &mut self.0 {
+            record::text(Tag::Error, error.to_string().as_bytes(), &mut inner.bytes);
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let Some(inner) = self.0.take() else { return };
+        let now_ns = clock::monotonic_ns();
+        if inner.is_of_origin {
+            inner.end_of_origin(now_ns);
+        } else {
+            inner.end_of_client(Some("client-gone"), 0, now_ns);
+        }
+    }
+}
+
+impl Inner {
+    fn begin(kind: Kind, parent: u64, moment: Moment) -> Box<Self> {
+        let (id, spare) =
+            with_log(|log, scribe| (scribe.next_id(), log.spare.borrow_mut().pop())).unwrap_or_default();
+        let mut inner = spare.unwrap_or_else(|| {
+            Box::new(Self {
+                bytes: Vec::with_capacity(SPARE_BYTES_MAX / 4),
+                id,
+                began_ns: 0,
+                first_byte_ns: 0,
+                in_bytes: 0,
+                head_bytes: 0,
+                from: 0,
+                to: None,
+                content_bytes: 0,
+                is_of_origin: false,
+                is_whole: false,
+                trace: None,
+            })
+        });
+        let Self { bytes, .. } = &mut *inner;
+        bytes.clear();
+        record::begin(kind, id, parent, moment.unix_us, bytes);
+        inner.id = id;
+        inner.began_ns = moment.ns;
+        (inner.first_byte_ns, inner.in_bytes, inner.head_bytes, inner.content_bytes) = (0, 0, 0, 0);
+        (inner.from, inner.to) = (0, None);
+        (inner.is_of_origin, inner.is_whole) = (false, false);
+        inner
+    }
+
+    /// Of a client's request, as far as all of them are told apart: when, how long, and for what.
+    #[inline]
+    fn begin_client(moment: Moment, head_bytes: usize, head: &RequestHead<'_, '_>) -> Box<Self> {
+        let mut inner = Self::begin(Kind::Client, 0, moment);
+        inner.in_bytes = head_bytes as u64;
+        inner.target(head);
+        inner
+    }
+
+    /// What is asked for, which is all that changes from one request to the next of many clients.
+    #[inline]
+    fn target(&mut self, head: &RequestHead<'_, '_>) {
+        let target = if head.target.starts_with('/') {
+            head.target
+        } else {
+            Target::parse(head.method, head.target).map_or(head.target, |(_, target)| target.path_and_query)
+        };
+        url(Tag::Url, target.as_bytes(), &mut self.bytes);
+    }
+
+    /// Who asks, how, and where, without its target.
+    fn request(&mut self, came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) {
+        let out = &mut self.bytes;
+        record::address(Tag::Client, visitor.address, out);
+        if let Some(through) = visitor.through {
+            record::address(Tag::Through, through, out);
+        }
+        record::text(Tag::Method, head.method.as_bytes(), out);
+        let scheme: &[u8] = if head.scheme == Some(Scheme::Https) { b"https" } else { b"http" };
+        record::text(Tag::Scheme, scheme, out);
+        if let Some(host) = came.host {
+            record::text(Tag::Host, host.as_bytes(), out);
+        }
+        if !came.site.is_empty() {
+            record::text(Tag::Site, came.site.as_bytes(), out);
+        }
+        let protocol: &[u8] = match (came.is_http2, head.version) {
+            (true, _) => b"HTTP/2.0",
+            (_, Version::Http10) => b"HTTP/1.0",
+            _ => b"HTTP/1.1",
+        };
+        record::text(Tag::Protocol, protocol, out);
+        if let Some(version) = came.tls {
+            record::text(Tag::Tls, version.as_bytes(), out);
+        }
+        for (header, tag) in
+            [(KnownHeader::UserAgent, Tag::UserAgent), (KnownHeader::XRequestId, Tag::RequestId)]
+        {
+            if head.headers.has(header)
+                && let Some(value) = head.known(header)
+            {
+                record::text(tag, value, out);
+            }
+        }
+        if head.headers.has(KnownHeader::Referer)
+            && let Some(referer) = head.known(KnownHeader::Referer)
+        {
+            url(Tag::Referer, referer, out);
+        }
+    }
+
+    fn end_of_client(mut self: Box<Self>, how: Option<&str>, sent_bytes: u64, now_ns: u64) {
+        let out_bytes = self.to.unwrap_or(u64::MAX).min(sent_bytes).saturating_sub(self.from);
+        let of_content = self.trace.as_ref().map_or(0, |trace| trace.bytes_in.load(Relaxed));
+        let first_byte_ns = if self.first_byte_ns > 0 { self.first_byte_ns } else { now_ns };
+        let (in_bytes, body_bytes) = (self.in_bytes + of_content, out_bytes.saturating_sub(self.head_bytes));
+        let Self { bytes: out, began_ns, trace, .. } = &mut *self;
+        let since_us = |ns: u64| ns.saturating_sub(*began_ns) / 1000;
+        record::numbers(
+            &[
+                (Tag::BytesIn, in_bytes),
+                (Tag::BytesOut, out_bytes),
+                (Tag::BytesBody, body_bytes),
+                (Tag::TimeDone, since_us(now_ns)),
+                (Tag::TimeFirstByte, since_us(first_byte_ns)),
+            ][..if out_bytes > 0 { 5 } else { 4 }],
+            out,
+        );
+        if let Some(trace) = trace {
+            let asked_ns = trace.asked_ns.load(Relaxed);
+            if asked_ns > 0 {
+                record::number(Tag::TimeAsked, since_us(asked_ns), out);
+            }
+            let fetch = trace.fetch();
+            if fetch > 0 {
+                record::number(Tag::Fetch, fetch, out);
+            }
+        }
+        if let Some(how) = how {
+            record::text(Tag::End, how.as_bytes(), out);
+        }
+        self.write();
+    }
+
+    fn end_of_origin(mut self: Box<Self>, now_ns: u64) {
+        let out = &mut self.bytes;
+        let since_us = |ns: u64| ns.saturating_sub(self.began_ns) / 1000;
+        record::number(Tag::BytesBody, self.content_bytes, out);
+        if self.first_byte_ns > 0 {
+            record::number(Tag::TimeFirstByte, since_us(self.first_byte_ns), out);
+        }
+        record::number(Tag::TimeDone, since_us(now_ns), out);
+        if !self.is_whole {
+            record::text(Tag::End, b"not-whole", out);
+        }
+        self.write();
+    }
+
+    /// Puts it into the ring, and keeps its memory for the next one.
+    fn write(mut self: Box<Self>) {
+        record::end(&mut self.bytes);
+        debug_assert!(self.bytes.len() >= HEAD_BYTES && self.bytes.len() <= record::RECORD_BYTES_MAX);
+        self.trace = None;
+        with_log(|log, scribe| {
+            scribe.write(&[&self.bytes]);
+            let mut spare = log.spare.borrow_mut();
+            if spare.len() < SPARE_MAX && self.bytes.capacity() <= SPARE_BYTES_MAX {
+                spare.push(self);
+            }
+        });
+    }
+}
+
+/// Appends a URL without its secrets.
+fn url(tag: Tag, bytes: &[u8], out: &mut Vec<u8>) {
+    with_log(|log, _| record::url(tag, bytes, &log.secrets, out));
+}
+
+/// Ends those of a connection's drafts of which it has been given all, which is so many bytes by now; the others stay, in
+/// `left`.
+#[inline]
+pub(crate) fn end_sent(drafts: &mut Vec<Draft>, sent_bytes: u64, left: &mut Vec<Draft>) {
+    if drafts.is_empty() {
+        return;
+    }
+    let now_ns = clock::monotonic_ns();
+    for mut draft in drafts.drain(..) {
+        let is_sent = draft.0.as_ref().is_none_or(|inner| inner.to.is_some_and(|to| to <= sent_bytes));
+        match draft.0.take() {
+            Some(inner) if is_sent => inner.end_of_client(None, sent_bytes, now_ns),
+            None => {}
+            inner => {
+                draft.0 = inner;
+                draft.leaves();
+                left.push(draft);
+            }
+        }
+    }
+}
+
+/// Ends a connection's drafts, which was given so much before its last answer ended like this; `None`: with all of it.
+pub(crate) fn end_all(drafts: &mut Vec<Draft>, how: Option<&str>, sent_bytes: u64) {
+    if drafts.is_empty() {
+        return;
+    }
+    let now_ns = clock::monotonic_ns();
+    for mut draft in drafts.drain(..) {
+        if let Some(inner) = draft.0.take() {
+            let how = how.filter(|_| inner.to.is_none_or(|to| to > sent_bytes));
+            inner.end_of_client(how, sent_bytes, now_ns);
+        }
+    }
+}
+
+/// What the store had to do with an answer, in a word.
+fn word_of(status: Option<CacheStatus>) -> &'static str {
+    let Some(CacheStatus { outcome, fwd_status, detail, .. }) = status else { return "synth" };
+    match (outcome, detail) {
+        (response_head::Outcome::Hit, None) => "hit",
+        (response_head::Outcome::Hit, Some(_)) | (_, Some("stale-if-error")) => "stale",
+        (response_head::Outcome::Fwd(_), _) if fwd_status == Some(304) => "revalidated",
+        (response_head::Outcome::Fwd(Fwd::Bypass | Fwd::Method), _) => "pass",
+        (response_head::Outcome::Fwd(_), _) => "miss",
+    }
+}
+
+/// Why.
+fn detail_of(status: CacheStatus) -> Option<&'static str> {
+    match status.outcome {
+        response_head::Outcome::Fwd(fwd) => Some(status.detail.unwrap_or(fwd.token())),
+        response_head::Outcome::Hit => status.detail,
+    }
+}
+
+/// The status in the line that begins a head of ours; 0: there is none.
+fn status_in(head: &[u8]) -> u64 {
+    let digits = head.get(STATUS_AT).filter(|digits| digits.iter().all(u8::is_ascii_digit));
+    digits.unwrap_or_default().iter().fold(0, |status, digit| status * 10 + u64::from(digit - b'0'))
+}
+
+/// The number that a page of ours shows.
+fn request_id_in(head: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b"X-Request-Id: ";
+    let at = memmem::find(head, NAME)? + NAME.len();
+    head[at..].split(|byte| *byte == b'\r').next()
+}

@@ -1,0 +1,159 @@
+//! A purge by tag, softly, or of everything on its way to all cores: each takes it into its own table
+//! ([`invalidations`](crate::purging::invalidations)), and it is answered when all have.
+//!
+//! A ring that is full is waited for, as long as a purge of one address waits ([`purge`](crate::states::purge)). After that the
+//! answer is that it was not done, although some cores may have it: to ask again does no harm.
+
+use std::{sync::Arc, time::Duration};
+
+use engine::cores::clock;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    admin::operator_port::Outside,
+    core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, with_core},
+    counters::Counter,
+    purging::{
+        invalidations::{Invalidation, Overflow, What},
+        purge_log::{Book, Full},
+    },
+};
+
+/// How long a purge waits for the disk. After that its answer says that the disk has not taken it.
+pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Has every core take in a purge, and the file where there is one; whether it will outlive a restart. Runs on any
+/// core.
+///
+/// # Errors
+/// The ring to a core stayed full, that core has ended, or too many purges wait for the disk.
+pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, Unasked> {
+    let (invalidation, kept, cores) = with_core(|core| {
+        let entered = core.book.enter(what, is_soft, clock::unix_ms());
+        let (invalidation, kept) = entered.map_err(|Full| {
+            core.count(Counter::PurgesRefused);
+            Unasked
+        })?;
+        apply(core, &invalidation);
+        let others = (0..core.store.cores()).filter(|index| *index != core.index);
+        Ok((invalidation, kept, others.collect::<Vec<_>>()))
+    })?;
+    let until = Instant::now() + RING_WAIT_MAX;
+    let mut answers = Vec::with_capacity(cores.len());
+    for index in cores {
+        let (mut message, answer) = message(&invalidation, false);
+        while let Err(unsent) = with_core(|core| core.give(index, message)) {
+            if Instant::now() >= until {
+                with_core(|core| core.count(Counter::PurgesRefused));
+                return Err(Unasked);
+            }
+            message = unsent;
+            tokio::time::sleep(RING_PAUSE).await;
+        }
+        answers.push(answer);
+    }
+    for answer in answers {
+        answer.await.map_err(|_| Unasked)?;
+    }
+    let Some(kept) = kept else { return Ok(true) };
+    Ok(timeout(UNLINK_WAIT_MAX, kept).await.is_ok_and(|kept| kept == Ok(true)))
+}
+
+/// As [`spread`], from a thread that may wait.
+///
+/// # Errors
+/// As there.
+pub(crate) fn spread_from_outside(
+    cores: usize,
+    book: &Book,
+    what: What,
+    is_soft: bool,
+    outside: &Outside,
+) -> Result<bool, Unasked> {
+    let (invalidation, kept) = book.enter(what, is_soft, clock::unix_ms()).map_err(|Full| Unasked)?;
+    let mut answers = Vec::with_capacity(cores);
+    for index in 0..cores {
+        let (message, answer) = message(&invalidation, index == 0);
+        outside.give(index, message)?;
+        answers.push(answer);
+    }
+    answers.into_iter().try_for_each(oneshot::Receiver::blocking_recv).map_err(|_| Unasked)?;
+    Ok(kept.is_none_or(|kept| kept.blocking_recv() == Ok(true)))
+}
+
+fn message(invalidation: &Arc<Invalidation>, is_purge: bool) -> (Message, oneshot::Receiver<()>) {
+    let (done, answer) = oneshot::channel();
+    (Message::Invalidate { invalidation: Arc::clone(invalidation), is_purge, done }, answer)
+}
+
+/// Takes a purge into the table of this core.
+pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
+    let Overflow { is_emptied, bans } = core.invalidations.apply(invalidation);
+    if is_emptied {
+        core.count(Counter::TagTableEmptied);
+    }
+    if bans > 0 {
+        core.add(Counter::BansOverflowed, bans as u64);
+        tracing::warn!(
+            bans,
+            core = core.index,
+            "too many bans: all that is as old as the oldest counts as purged"
+        );
+    }
+    core.gauge(Counter::TagsPurged, core.invalidations.held() as u64);
+    core.gauge(Counter::Bans, core.invalidations.bans_held() as u64);
+    // The lurker has something to do.
+    core.rounds.stir();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::test_core;
+
+    #[tokio::test]
+    async fn a_purge_is_done_when_every_core_has_it() {
+        let mut inboxes = test_core::install(3, 4);
+        let tags = || What::Tags([7].into());
+        let mut told = Vec::new();
+        let others = async {
+            for index in [1, 2] {
+                while told.len() < index {
+                    inboxes[index].try_recv_batch(&mut told);
+                    tokio::time::sleep(RING_PAUSE).await;
+                }
+            }
+            let numbers: Vec<u64> = told
+                .drain(..)
+                .map(|message| match message {
+                    Message::Invalidate { invalidation, done, .. } => {
+                        done.send(()).expect("it waits");
+                        invalidation.number
+                    }
+                    _ => panic!("a purge"),
+                })
+                .collect();
+            assert_eq!(numbers.len(), 2);
+            assert_eq!(numbers[0], numbers[1]);
+            numbers[0]
+        };
+        let (spread, number) = tokio::join!(super::spread(tags(), false), others);
+        assert_eq!(spread, Ok(true));
+        with_core(|core| {
+            assert_eq!(core.invalidations.youngest(), number);
+            assert_eq!(core.counters.value(Counter::TagsPurged), 1);
+        });
+
+        // Nobody takes anything out of the last ring any more.
+        while with_core(|core| core.give(2, message(&Arc::new(invalidation()), false).0)).is_ok() {}
+        assert_eq!(super::spread(tags(), false).await, Err(Unasked));
+        with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
+    }
+
+    fn invalidation() -> Invalidation {
+        Invalidation { number: 1, what: What::All, is_soft: false }
+    }
+}

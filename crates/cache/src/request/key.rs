@@ -1,0 +1,421 @@
+//! The key under which an answer is stored: which scheme, host, path and query; and which variant.
+//!
+//! `[S] host [:port] NUL path ?query`, the host in lower case and without the scheme's own port (RFC 9110 §4.2.3); `S`
+//! for https, which no host in lower case begins with. A NUL can be in none of the parts, so no two requests share a
+//! key by accident. A variant's key has a second NUL, the generation of the list of headers that it varies by, and
+//! their values (RFC 9111 §4.1). The key of what we made of an object (`twins`) is the object's with its
+//! sequence number and the coding behind it; that of a block of it (`blocks`) has the block's number there.
+//!
+//! A site's rules for queries are applied here ([`query`]), wherever an address becomes a key. What is keyed is what the
+//! origin is sent for the store (`request`): the authority in its normal form and not as the client wrote
+//! it, or one client's spelling would decide what everybody gets.
+
+use engine::store::Hash;
+use wire::http1::{
+    head::{RequestHead, TargetForm},
+    url::{Authority, Scheme, Target},
+};
+
+use crate::{
+    coding::Coding,
+    config::SiteRules,
+    policy::{
+        invalidate::Base,
+        vary::{SelectingFields, secondary_key},
+    },
+    request::query,
+    site::{SiteId, SiteTable},
+};
+
+/// Marks keys of https.
+const HTTPS: u8 = b'S';
+
+/// Over which scheme the client came ([`Peer`](crate::request::client_ip::Peer)); else what the target itself says.
+#[inline]
+pub(crate) fn scheme_of(head: &RequestHead<'_, '_>) -> Scheme {
+    head.scheme.or_else(|| said_by_target(head)).unwrap_or(Scheme::Http)
+}
+
+/// The scheme that a target in absolute form names (RFC 9112 §3.2.2).
+#[inline]
+pub(crate) fn said_by_target(head: &RequestHead<'_, '_>) -> Option<Scheme> {
+    if head.form != TargetForm::Absolute {
+        return None;
+    }
+    Target::parse(head.method, head.target)?.1.scheme
+}
+
+/// Writes the key of a request into `key`; which site it is for.
+#[inline]
+pub(crate) fn of_request(head: &RequestHead<'_, '_>, sites: &SiteTable, key: &mut Vec<u8>) -> SiteId {
+    let scheme = scheme_of(head);
+    begin(scheme, key);
+    let site = match head.authority() {
+        Some(authority) => append_authority(&authority, scheme, sites, key),
+        None => SiteId::DEFAULT,
+    };
+    key.push(0);
+    append_target(head, sites.rules(site), key);
+    site
+}
+
+/// Appends the authority of a request in the form that keys have; nothing if the request has none.
+pub(crate) fn append_authority_of(head: &RequestHead<'_, '_>, out: &mut Vec<u8>) {
+    if let Some(authority) = head.authority() {
+        authority.normalise_into(scheme_of(head).default_port(), out);
+    }
+}
+
+/// Appends an authority in its normal form; whose site it is. Its port does not matter for that.
+#[inline]
+fn append_authority(
+    authority: &Authority<'_>,
+    scheme: Scheme,
+    sites: &SiteTable,
+    key: &mut Vec<u8>,
+) -> SiteId {
+    let from = key.len();
+    authority.normalise_into(scheme.default_port(), key);
+    sites.of_host(&key[from..from + authority.host.len()])
+}
+
+/// Appends what a request is for: path and query by the rules of its site.
+#[inline]
+pub(crate) fn append_target(head: &RequestHead<'_, '_>, rules: &SiteRules, key: &mut Vec<u8>) {
+    match Target::parse(head.method, head.target) {
+        // RFC 9112 §3.2.4: OPTIONS for a host and no path is for the server as a whole.
+        Some((TargetForm::Absolute, target))
+            if head.method == "OPTIONS" && target.path_and_query.is_empty() =>
+        {
+            key.push(b'*');
+        }
+        Some((TargetForm::Origin | TargetForm::Absolute, target)) => {
+            append_path(target.path_and_query, rules, key);
+        }
+        Some(_) | None => key.extend_from_slice(head.target.as_bytes()),
+    }
+}
+
+/// Writes the key of a URL (`http://host/path`) into `key`; false if it is none.
+pub(crate) fn of_url(url: &str, sites: &SiteTable, key: &mut Vec<u8>) -> bool {
+    let Some((_, Target { scheme: Some(scheme), authority: Some(authority), path_and_query })) =
+        Target::parse("GET", url)
+    else {
+        key.clear();
+        return false;
+    };
+    begin(scheme, key);
+    let site = append_authority(&authority, scheme, sites, key);
+    key.push(0);
+    append_path(path_and_query, sites.rules(site), key);
+    true
+}
+
+fn begin(scheme: Scheme, key: &mut Vec<u8>) {
+    key.clear();
+    if scheme == Scheme::Https {
+        key.push(HTTPS);
+    }
+}
+
+/// The scheme of a key.
+pub(crate) fn scheme(key: &[u8]) -> Scheme {
+    if key.first() == Some(&HTTPS) { Scheme::Https } else { Scheme::Http }
+}
+
+/// The URL that a primary key is of.
+pub(crate) fn as_url(primary: &[u8]) -> String {
+    let scheme = match scheme(primary) {
+        Scheme::Http => "http",
+        Scheme::Https => "https",
+    };
+    let [authority, url] = [authority(primary), url(primary)].map(String::from_utf8_lossy);
+    format!("{scheme}://{authority}{url}")
+}
+
+/// The authority in a key, in its normal form.
+pub(crate) fn authority(key: &[u8]) -> &[u8] {
+    let from = usize::from(scheme(key) == Scheme::Https);
+    &key[from..memchr::memchr(0, key).unwrap_or(key.len())]
+}
+
+/// Path and query of a primary key.
+pub(crate) fn path(key: &[u8]) -> &[u8] {
+    &key[host_of(key).len()..]
+}
+
+/// Path and query of any key: a NUL ends them where it is that of a variant or a note.
+pub(crate) fn url(key: &[u8]) -> &[u8] {
+    let rest = path(key);
+    &rest[..memchr::memchr(0, rest).unwrap_or(rest.len())]
+}
+
+/// The part of any key that all variants share.
+pub(crate) fn primary(key: &[u8]) -> &[u8] {
+    &key[..host_of(key).len() + url(key).len()]
+}
+
+/// The seed of [`place`]: any number that is no store's seed by design.
+const PLACE_SEED: u64 = 0x706c_6163_6573;
+
+/// The hash of the host and the path of any key, without scheme and port. A purge names a page by this hash, under
+/// whatever scheme and port the page is stored. Only hashes of addresses and tags are compared with it.
+pub(crate) fn place(key: &[u8]) -> Hash {
+    Hash::seeded(url(key), Hash::seeded(host_and_port(key).0, PLACE_SEED).word())
+}
+
+/// The host in a key, and the port that its authority has, if it has one.
+pub(crate) fn host_and_port(key: &[u8]) -> (&[u8], Option<u16>) {
+    let authority = authority(key);
+    match memchr::memrchr(b':', authority) {
+        // The last colon of an address of IPv6 is inside its brackets.
+        Some(at) if !authority[at..].contains(&b']') => {
+            let port = std::str::from_utf8(&authority[at + 1..]).ok().and_then(|port| port.parse().ok());
+            (&authority[..at], port)
+        }
+        _ => (authority, None),
+    }
+}
+
+/// The keys of a page under both schemes: with the port in `primary`, with each of `ports`, and with none. `primary` is
+/// first.
+pub(crate) fn forms(primary: &[u8], ports: &[u16]) -> Vec<Vec<u8>> {
+    let (host, port) = host_and_port(primary);
+    let mut forms = vec![primary.to_vec()];
+    for port in [None, port].into_iter().chain(ports.iter().copied().map(Some)) {
+        for scheme in [Scheme::Http, Scheme::Https] {
+            let mut key = Vec::new();
+            begin(scheme, &mut key);
+            key.extend_from_slice(host);
+            if let Some(port) = port.filter(|port| *port != scheme.default_port()) {
+                key.push(b':');
+                key.extend_from_slice(itoa::Buffer::new().format(port).as_bytes());
+            }
+            key.push(0);
+            key.extend_from_slice(url(primary));
+            if !forms.contains(&key) {
+                forms.push(key);
+            }
+        }
+    }
+    forms
+}
+
+/// The URLs of a page under both schemes, `url` first, for accelerators that purge exactly the URL that they are told.
+/// Empty if `url` is no URL.
+pub fn urls_of_page(url: &str) -> Vec<String> {
+    let mut key = Vec::new();
+    let is_url = of_url(url, &SiteTable::default(), &mut key);
+    let mut urls: Vec<_> =
+        if is_url { forms(&key, &[]).iter().map(|form| as_url(form)).collect() } else { Vec::new() };
+    // The first URL stays as it was written: its query is for the sites' rules.
+    if let Some(first) = urls.first_mut() {
+        url.clone_into(first);
+    }
+    urls
+}
+
+/// The part of a key that names scheme and host, with the NUL that ends it.
+pub(crate) fn host_of(key: &[u8]) -> &[u8] {
+    &key[..memchr::memchr(0, key).map_or(0, |at| at + 1)]
+}
+
+/// What references in the answer to a request are relative to; `None` if it names no host or no path.
+pub(crate) fn base_of<'a>(head: &RequestHead<'a, '_>) -> Option<Base<'a>> {
+    let (_, target) = Target::parse(head.method, head.target)?;
+    let path_and_query = target.path_and_query;
+    path_and_query.starts_with('/').then_some(())?;
+    Some(Base { scheme: scheme_of(head), authority: head.authority()?, path_and_query })
+}
+
+fn append_path(path_and_query: &str, rules: &SiteRules, key: &mut Vec<u8>) {
+    // RFC 9110 §4.2.3: an empty path means `/`.
+    if !path_and_query.starts_with('/') {
+        key.push(b'/');
+    }
+    query::append(path_and_query.as_bytes(), rules, key);
+}
+
+/// Makes a primary key that of the variant for a request: `spec` names the headers, `generation` is the sequence number
+/// of the record that holds the spec. A purge drops that record, and the next one has another number: variants stored
+/// under the old number are not found any more.
+pub(crate) fn append_variant(key: &mut Vec<u8>, generation: u64, spec: &[u8], fields: &impl SelectingFields) {
+    key.push(0);
+    key.extend_from_slice(&generation.to_le_bytes());
+    secondary_key(spec, fields, key);
+}
+
+/// Ends the key of a twin together with its coding's number, with which neither a variant's key ends nor a note's.
+const TWIN: u8 = b'C';
+/// What a twin's key has behind that of its object: a NUL, a sequence number, and those two.
+const TWIN_BYTES: usize = 1 + size_of::<u64>() + 2;
+
+/// Makes the key of an object that of its content in a coding: `sequence` is the object's, so that what was made of the
+/// one before is not found any more.
+pub(crate) fn append_twin(key: &mut Vec<u8>, sequence: u64, coding: Coding) {
+    key.push(0);
+    key.extend_from_slice(&sequence.to_le_bytes());
+    key.extend_from_slice(&[TWIN, coding as u8]);
+}
+
+/// Whether a key is that of a twin.
+pub(crate) fn is_twins(key: &[u8]) -> bool {
+    let end = key.len().checked_sub(TWIN_BYTES).map_or(&[][..], |from| &key[from..]);
+    matches!(end, [0, .., TWIN, 1..=4])
+}
+
+/// Ends the key of a block together with a byte that is in no header's value, and in no twin's key.
+const BLOCK: u8 = b'B';
+/// What a block's key has behind that of its object: a NUL, a sequence number, the block's own, and those two.
+const BLOCK_BYTES: usize = 1 + size_of::<u64>() + size_of::<u32>() + 2;
+
+/// Makes the key of an object that of a block of it: `sequence` is the object's, so that blocks of the one before are not
+/// found any more.
+pub(crate) fn append_block(key: &mut Vec<u8>, sequence: u64, number: u32) {
+    key.push(0);
+    key.extend_from_slice(&sequence.to_le_bytes());
+    key.extend_from_slice(&number.to_le_bytes());
+    key.extend_from_slice(&[BLOCK, 1]);
+}
+
+/// The key of the object of a block's key.
+pub(crate) fn object_of_block(key: &[u8]) -> &[u8] {
+    &key[..key.len().saturating_sub(BLOCK_BYTES)]
+}
+
+/// Whether a key is that of a block.
+pub(crate) fn is_blocks(key: &[u8]) -> bool {
+    let end = key.len().checked_sub(BLOCK_BYTES).map_or(&[][..], |from| &key[from..]);
+    matches!(end, [0, .., BLOCK, 1])
+}
+
+/// The hash of a variant's key (`own`): as good as any, but owned by the core that owns the primary key, which is the one
+/// that writes both.
+pub(crate) fn hash_of_variant(primary: Hash, own: Hash) -> Hash {
+    // The store chooses the owner by the low half of a hash.
+    const OWNER: u64 = 0xffff_ffff;
+    Hash::from_word((own.word() & !OWNER) | (primary.word() & OWNER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Option<Vec<u8>> {
+        let mut key = Vec::new();
+        of_url(text, &SiteTable::default(), &mut key).then_some(key)
+    }
+
+    #[test]
+    fn equivalent_urls_have_one_key() {
+        assert_eq!(url("http://Example.org"), url("http://example.org:80/"));
+        assert_ne!(url("http://example.org/a"), url("http://example.org/A"));
+        assert_ne!(url("http://example.org:8080/"), url("http://example.org/"));
+        assert_eq!(url("https://example.org:443/"), url("https://Example.org"));
+        assert_ne!(url("https://example.org/"), url("http://example.org/"));
+        assert_ne!(url("https://example.org:80/"), url("http://example.org:80/"));
+        assert_eq!(url("example.org/"), None);
+        assert_eq!(url("/path"), None);
+    }
+
+    #[test]
+    fn a_key_comes_apart_again() {
+        for (text, scheme_, authority_, path_) in [
+            ("http://A.example", Scheme::Http, "a.example", "/"),
+            ("https://a.example:8443/x?y", Scheme::Https, "a.example:8443", "/x?y"),
+            ("http://[::1]:80/%41", Scheme::Http, "[::1]", "/%41"),
+        ] {
+            let key = url(text).expect("a URL");
+            assert_eq!(scheme(&key), scheme_);
+            assert_eq!(authority(&key), authority_.as_bytes());
+            assert_eq!(path(&key), path_.as_bytes());
+            assert_eq!(super::url(&[&key[..], b"\0more\0"].concat()), path_.as_bytes());
+            assert_eq!(primary(&[&key[..], b"\0more\0"].concat()), key);
+            assert_eq!(primary(&key), key);
+        }
+    }
+
+    #[test]
+    fn a_page_has_a_form_under_each_scheme_and_port() {
+        let key = |text: &str| url(text).expect("a URL");
+        let shown = |text, ports: &[u16]| {
+            let forms = forms(&key(text), ports);
+            assert!(forms.iter().all(|form| place(form) == place(&key(text))), "{text}");
+            forms.iter().map(|form| as_url(form)).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("http://a/x?y", &[]), ["http://a/x?y", "https://a/x?y"]);
+        assert_eq!(shown("https://a/", &[80]), ["https://a/", "http://a/", "https://a:80/"]);
+        assert_eq!(
+            shown("http://[::1]:81/", &[443]),
+            ["http://[::1]:81/", "http://[::1]/", "https://[::1]/", "https://[::1]:81/", "http://[::1]:443/"]
+        );
+        for other in ["http://a/y", "http://b/x?y", "http://a/x", "http://a.x/"] {
+            assert_ne!(place(&key("http://a/x?y")), place(&key(other)), "{other}");
+        }
+        let variant = [&key("https://a:8443/x?y")[..], b"\0more\0"].concat();
+        assert_eq!(place(&variant), place(&key("http://a/x?y")));
+        assert_eq!(urls_of_page("http://A/x?b&a"), ["http://A/x?b&a", "https://a/x?b&a"]);
+        assert!(urls_of_page("nothing").is_empty());
+    }
+
+    #[test]
+    fn a_twins_key_is_no_others() {
+        let primary = url("http://a.example/x").expect("a URL");
+        let mut variant = primary.clone();
+        variant.push(0);
+        variant.extend_from_slice(&u64::from_le_bytes(*b"CCCCCCC\x01").to_le_bytes());
+        for values in [&b"-"[..], b"+\n", b"=br\n-"] {
+            assert!(!is_twins(&[&variant[..], values].concat()));
+        }
+        let note = [&primary[..], &[0, b'N', 1]].concat();
+        assert!(!is_twins(&primary) && !is_twins(&note) && !is_twins(b""));
+        for of in [primary, variant] {
+            let twins = [Coding::Gzip, Coding::Zstd, Coding::Decoded].map(|coding| {
+                let mut key = of.clone();
+                append_twin(&mut key, 7, coding);
+                key
+            });
+            assert!(twins.iter().all(|key| is_twins(key) && super::primary(key) == &of[..12]));
+            assert!(twins[0] != twins[1] && twins[1] != twins[2]);
+            assert!(!twins.iter().any(|key| is_blocks(key)));
+        }
+    }
+
+    #[test]
+    fn a_blocks_key_is_no_others() {
+        let primary = url("http://a.example/x").expect("a URL");
+        let mut variant = primary.clone();
+        variant.push(0);
+        variant.extend_from_slice(&u64::from_le_bytes(*b"\0CCCCCC\x01").to_le_bytes());
+        for values in [&b"-"[..], b"=1234B\n", b"=br\n-"] {
+            assert!(!is_blocks(&[&variant[..], values].concat()));
+        }
+        assert!(
+            !is_blocks(&primary) && !is_blocks(b"") && !is_blocks(&[&primary[..], &[0, b'N', 1]].concat())
+        );
+        for of in [primary, variant] {
+            let blocks = [0, 1, u32::MAX].map(|number| {
+                let mut key = of.clone();
+                append_block(&mut key, 7, number);
+                key
+            });
+            assert!(blocks.iter().all(|key| is_blocks(key) && !is_twins(key)));
+            assert!(blocks.iter().all(|key| super::primary(key) == &of[..12] && object_of_block(key) == of));
+            assert!(blocks[0] != blocks[1] && blocks[1] != blocks[2]);
+        }
+    }
+
+    #[test]
+    fn a_variant_is_owned_where_its_url_is() {
+        let primary = url("http://a.example/x").expect("a URL");
+        let hash = Hash::seeded(&primary, 7);
+        for generation in 0..1000 {
+            let mut key = primary.clone();
+            key.push(0);
+            key.extend_from_slice(&u64::to_le_bytes(generation));
+            for cores in [1, 2, 3, 7, 64] {
+                assert_eq!(hash_of_variant(hash, Hash::seeded(&key, 7)).owner(cores), hash.owner(cores));
+            }
+        }
+    }
+}

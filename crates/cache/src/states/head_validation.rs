@@ -1,0 +1,192 @@
+//! What the origin says to a HEAD that was passed, beside what is stored (RFC 9111 §4.3.5).
+//!
+//! ```text
+//!  HEAD ─ pass ─▶ origin ─ 200 ─▶ validators, length ──Message::Heard──▶ owner: the same as stored? ─ no ─▶ stale from now on
+//! ```
+//! HEAD is answered from what GET stored, and where that is stale, the origin is asked as for GET. Passed as it is goes only
+//! what the origin alone can judge (`If-Match`), or what asks that nothing of it is stored. Its answer says whether what is
+//! stored is still current. Where it is not, the next who asks has the origin asked. Where it is, the stored head stays as it
+//! is, although a younger one could be made: what is passed carries its client's cookies and fields that are in no key, and by
+//! them a client could choose what all others get.
+
+use std::sync::Arc;
+
+use engine::{cores::clock, store::NewHead};
+use wire::http1::{fields::EntityTag, head::ResponseHead, known::KnownHeader};
+
+use crate::{
+    core::{Core, Heard, Message, store_s, with_core_of},
+    counters::Counter,
+    head::{
+        response_head::{Flags, StoredMeta},
+        sent_fields::SentFields,
+    },
+    policy::{self, PassReason, Recv, http_date_s},
+    request::Request,
+    states::hit,
+};
+
+/// What is younger stays fresh, whatever is heard of it. By fields that are in no key a client could have the origin say
+/// something else each time; so it makes one hit in that time a fetch, and not each.
+const AGE_S_MIN: u64 = 10;
+
+/// Has what is stored compared with the answer to a request that was passed, if that says something of it.
+pub(crate) fn hear(request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
+    if request.head().method == "HEAD" && answer.status == 200 {
+        with_core_of(request, |core| compare(core, request, answer));
+    }
+}
+
+fn compare(core: &Core, request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
+    // Who goes past the store for who he is, or by his path, may be told what is stored for nobody.
+    let facts = core.facts_of(request);
+    let is_passed =
+        matches!(policy::recv(&facts), Recv::Pass(PassReason::Precondition | PassReason::NoStore));
+    if !is_passed || facts.ruled.pass.is_some() || facts.authorization {
+        return;
+    }
+    let headers = &answer.headers;
+    let heard = Heard {
+        request: Arc::clone(request),
+        etag: headers.known(KnownHeader::Etag).map(<[u8]>::to_vec),
+        last_modified_s: headers.known(KnownHeader::LastModified).and_then(http_date_s),
+        length: headers.known(KnownHeader::ContentLength).and_then(number),
+    };
+    let owner = core.store.owner(core.store.hash(request.primary()));
+    if owner == core.index {
+        judge(core, &heard);
+    } else if core.give(owner, Message::Heard(Box::new(heard))).is_err() {
+        core.count(Counter::CoreRingFull);
+    }
+}
+
+fn number(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.trim().parse().ok()
+}
+
+/// Makes stale what is stored for a request, if it is not what the origin has. Runs on the owner's core.
+pub(crate) fn judge(core: &Core, heard: &Heard) {
+    let Heard { request, .. } = heard;
+    let core = &*core.of_request(request);
+    let mut key = request.primary().to_vec();
+    let now_s = clock::unix_s();
+    let facts = core.facts_of(request);
+    let turn = core.reader.turn();
+    let mut hash = core.store.hash(&key);
+    let sent = request.head();
+    let fields = SentFields { head: &sent, visitor: request.visitor, manner: core.manner(request.site) };
+    let found = hit::chosen(&turn, &fields, &mut hash, &mut key);
+    let Ok((object, meta)) = found else { return };
+    let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
+    let is_shared = policy::may_share(for_cookies, facts.cookie, core.config.cookies)
+        && (!facts.certificate || meta.flags.has(Flags::FOR_ALL));
+    let is_chosen = meta.is_response() && is_shared;
+    if !is_chosen || meta.fresh_until_s() <= now_s || meta.age_s(now_s) < AGE_S_MIN {
+        return;
+    }
+    let (mut head, mut extra) = (Vec::new(), Vec::new());
+    object.head().copy_to(&mut head);
+    let bytes = meta.body_bytes.unwrap_or_else(|| object.body_bytes());
+    if is_current(heard, &meta, &head, bytes) {
+        return;
+    }
+    object.extra().copy_to(&mut extra);
+    let expires_s = object.expires_s();
+    drop(turn);
+    let lifetime_s = store_s(meta.age_s(now_s)).min(meta.lifetime_s);
+    let meta = StoredMeta { lifetime_s, ..meta };
+    let new = NewHead { head: &head, extra: &extra, meta: meta.pack(), expires_s };
+    match core.shard_mut().replace_head(hash, &key, new) {
+        Ok(true) => core.count(Counter::HeardStale),
+        // It is gone by now.
+        Ok(false) => {}
+        Err(refused) => {
+            core.count(Counter::of_refusal(refused));
+            core.shard_mut().unlink(hash, &key);
+        }
+    }
+}
+
+/// Whether all validators that were heard, and the length, are those of what is stored.
+fn is_current(heard: &Heard, meta: &StoredMeta, head: &[u8], bytes: u64) -> bool {
+    let stored = meta.validators(head);
+    let is_tag = |said: &[u8]| {
+        EntityTag::parse(said)
+            .is_some_and(|said| stored.etag.is_some_and(|stored| said.weakly_equals(&stored)))
+    };
+    heard.etag.as_deref().is_none_or(is_tag)
+        && heard.last_modified_s.is_none_or(|said_s| stored.last_modified_s == Some(said_s))
+        && heard.length.is_none_or(|length| length == bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use engine::store::Hash;
+    use wire::http1::{
+        framing::Framing,
+        head::{HeadLimits, HeaderSlots, Progress, parse_request},
+    };
+
+    use super::*;
+    use crate::{
+        config::{Config, Origin},
+        head::response_head::BLANK,
+        request::{active_config::InForce, client_auth::Came, client_ip::Visitor, key, lookup_key::Keyed},
+        site::SiteTable,
+    };
+
+    fn request() -> Arc<Request> {
+        let mut slots = HeaderSlots::new();
+        let bytes = b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let Ok(Progress::Complete((head, head_bytes))) =
+            parse_request(bytes, &mut slots, &HeadLimits::default())
+        else {
+            panic!("a valid head");
+        };
+        let mut key = Vec::new();
+        let site = key::of_request(&head, &SiteTable::default(), &mut key);
+        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
+        let in_force = InForce::of_test(Config::new(Origin::http("a", 9)), 1);
+        let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Arc::new(Request::new(
+            (&head, head_bytes),
+            &key,
+            keyed,
+            Framing::None,
+            (client, Came::Plain),
+            &in_force,
+        ))
+    }
+
+    #[test]
+    fn all_that_was_heard_must_be_that_of_what_is_stored() {
+        let head = b"HTTP/1.1 200 OK\r\nETag: \"x\"\r\n";
+        let meta = StoredMeta {
+            head_bytes: head.len() as u32,
+            etag_at: 23,
+            etag_bytes: 3,
+            last_modified_s: Some(7),
+            status: 200,
+            ..BLANK
+        };
+        let untagged = StoredMeta { etag_bytes: 0, last_modified_s: None, ..meta };
+        let request = request();
+        for (etag, last_modified_s, length, want) in [
+            (None, None, None, (true, true)),
+            (Some("\"x\""), None, None, (true, false)),
+            (Some("W/\"x\""), Some(7), Some(5), (true, false)),
+            (Some("\"y\""), None, None, (false, false)),
+            (Some("x"), None, None, (false, false)),
+            (None, Some(8), None, (false, false)),
+            (None, None, Some(5), (true, true)),
+            (Some("\"x\""), Some(7), Some(6), (false, false)),
+        ] {
+            let etag = etag.map(|etag| etag.as_bytes().to_vec());
+            let heard = Heard { request: Arc::clone(&request), etag, last_modified_s, length };
+            let got = (is_current(&heard, &meta, head, 5), is_current(&heard, &untagged, head, 5));
+            assert_eq!(got, want, "{:?} {last_modified_s:?} {length:?}", heard.etag);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! *miss*: one fetch for all who want the same; look again where that turned out to be another variant.
+
+use std::sync::Arc;
+
+use engine::cores::clock;
+use wire::http1::{fields::EntityTag, head::Headers};
+
+use crate::{
+    body::slice,
+    coding::Coding,
+    core::{with_core, with_core_of},
+    counters::Counter,
+    deliver::{
+        answer::{Answer, Body, Head, Length, Lines},
+        downstream::Downstream,
+    },
+    encoding::encoded_variants,
+    error_page::Fault,
+    fetch::{
+        self,
+        arriving::Content,
+        in_flight::Start,
+        response::{Misfit, Response},
+    },
+    head::response_head::{CacheStatus, CodedHead, Flags, Fwd, is_bodiless},
+    policy::{self, Verdict, accept::Accepted},
+    request::Request,
+    states::{
+        hit,
+        state::{State, Step, Trust, Undecoded},
+    },
+};
+
+/// *miss*: what a fetch brings, one's own or somebody else's; or where to look instead.
+pub(crate) async fn miss(
+    request: &Arc<Request>,
+    anew: bool,
+    alone: bool,
+    fwd: Fwd,
+    client: &mut impl Downstream,
+) -> Step {
+    let Some(start) = fetch::ask(request, anew, alone, client).await else { return Step::Gone };
+    match start {
+        Start::Body { response, cursor, collapsed } => {
+            // Who joined may have asked after a purge that it began before.
+            let misfit = || {
+                with_core_of(request, |core| {
+                    let (facts, cookies) = (core.facts_of(request), core.config.cookies);
+                    let manner = core.manner(request.site);
+                    let fits = response.fits(request, &facts, (cookies, manner), clock::unix_s());
+                    fits.err().or_else(|| (!core.is_still_good(&response, request)).then_some(Misfit::Other))
+                })
+            };
+            let misfit = if collapsed { misfit() } else { None };
+            if misfit == Some(Misfit::Stale) {
+                // The request would wait for the next answer in vain, too.
+                let look = Look { alone: true, ..Look::of(Trust::Fresh, None) };
+                return look_again(request, anew, fwd, look);
+            }
+            if misfit.is_none() && is_far_behind(request, &response) {
+                // A pass has the origin send the range alone. The answer that has begun is given up with its
+                // connection.
+                with_core(|core| core.count(Counter::WideRanges));
+                return Step::Then(State::Pass(Some(RANGE_ALONE)));
+            }
+            if misfit.is_none() {
+                let status = CacheStatus {
+                    stored: response.is_stored(),
+                    detail: response.not_stored().or_else(|| response.was_late()),
+                    collapsed,
+                    ..CacheStatus::fwd(fwd)
+                };
+                if is_to_be_decoded(request, &response) && cursor.is_stored_whole(bytes_max()).await {
+                    return look_again(request, anew, fwd, Look::of(Trust::Validated, Some(status)));
+                }
+                return match of_response(request, response, Content::Growing(cursor), status) {
+                    Ok(answer) => Step::Answer(Box::new(answer)),
+                    Err(fault) => Step::Then(State::Synth(fault)),
+                };
+            }
+        }
+        Start::Again => {}
+        Start::Validated { set_cookie } => {
+            let look = Look { set_cookie, ..Look::of(Trust::Validated, None) };
+            return look_again(request, anew, fwd, look);
+        }
+        Start::StandIn => {
+            with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
+            return look_again(request, anew, fwd, Look::of(Trust::StandIn, None));
+        }
+        // (The last two are said of blocks alone.)
+        Start::Alone | Start::OtherVersion | Start::NoBlock => return Step::Then(State::Pass(None)),
+        Start::Failed(error) => return Step::Then(State::OriginFailed(error)),
+    }
+    // It may be stored by now, perhaps under the key of a variant.
+    look_again(request, anew, fwd, Look::of(Trust::Fresh, None))
+}
+
+/// The detail in Cache-Status of a range that the origin was asked for by itself, because the whole is not stored.
+pub(crate) const RANGE_ALONE: &str = "range-alone";
+
+/// Bytes of an answer that may be read and dropped to reach a range in it.
+const SKIPPED_BYTES_MAX: u64 = slice::BLOCK_BYTES;
+
+/// Returns whether a request asks for a range so far into an answer which is not stored that all bytes before it would
+/// be read for nothing.
+fn is_far_behind(request: &Request, response: &Response) -> bool {
+    if response.is_stored() || request.is_of_peer || request.block.is_some() {
+        return false;
+    }
+    let validators = response.meta.validators(&response.head);
+    let (head, status) = (request.head(), response.meta.status);
+    let verdict = policy::evaluate(&head.headers, head.method == "GET", status, &validators, response.length);
+    matches!(verdict, Verdict::Partial { first, .. } if first > SKIPPED_BYTES_MAX)
+}
+
+/// Shows what is stored although it is stale, where that is allowed if the origin fails: it is not to be asked.
+pub(crate) fn stand_in(request: &Arc<Request>, fwd: Fwd) -> Step {
+    look_again(request, false, fwd, Look::of(Trust::StandIn, None))
+}
+
+/// Whether an answer that is being stored has a coding that the client does not accept, and which may be undone. What is
+/// stored for others and not for this client, because it has cookies, it would not find.
+fn is_to_be_decoded(request: &Request, response: &Response) -> bool {
+    let flags = response.meta.flags;
+    let is_shared = || {
+        with_core_of(request, |core| {
+            let facts = core.facts_of(request);
+            policy::may_share(!flags.has(Flags::NOT_FOR_COOKIES), facts.cookie, core.config.cookies)
+                && (!facts.certificate || flags.has(Flags::FOR_ALL))
+        })
+    };
+    !request.is_of_peer
+        && response.is_stored()
+        && flags.has(Flags::MAY_BE_DECODED)
+        && encoded_variants::wants_decoded(&request.head().headers, response.meta.coding)
+        && is_shared()
+}
+
+/// Bytes of the longest content that is decoded.
+fn bytes_max() -> u64 {
+    with_core(|core| core.config.compress.bytes_max)
+}
+
+/// *decode*: waits until the object that was found has been decoded, and looks again. `is_last`: it has done so before.
+pub(crate) async fn decode(request: &Arc<Request>, undecoded: Undecoded, fwd: Fwd, is_last: bool) -> Step {
+    let Undecoded { trust, said, set_cookie, refresh } = undecoded;
+    let as_sent = !encoded_variants::decode(request).await || is_last;
+    let step = look_again(request, false, fwd, Look { as_sent, set_cookie, ..Look::of(trust, said) });
+    match step {
+        Step::Answer(mut answer) => {
+            answer.refresh = answer.refresh.or(refresh);
+            Step::Answer(answer)
+        }
+        Step::Under(request, State::Decode(mut undecoded)) => {
+            undecoded.refresh = undecoded.refresh.or(refresh);
+            Step::Under(request, State::Decode(undecoded))
+        }
+        step => step,
+    }
+}
+
+/// How a request looks once more.
+struct Look {
+    trust: Trust,
+    /// What Cache-Status says, where it is known already.
+    said: Option<CacheStatus>,
+    /// What is not decoded by now is sent as its origin sent it.
+    as_sent: bool,
+    /// `Set-Cookie` lines that the answer gets beside those of its head.
+    set_cookie: Vec<u8>,
+    /// The request waits for no other request's fetch, if it is a miss again.
+    alone: bool,
+}
+
+impl Look {
+    const fn of(trust: Trust, said: Option<CacheStatus>) -> Self {
+        Self { trust, said, as_sent: false, set_cookie: Vec::new(), alone: false }
+    }
+}
+
+/// Looks a request up once more, as the hit path does. What the origin was asked about is no hit, whoever has the bytes.
+fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step {
+    let Look { trust, said, as_sent, set_cookie, alone: is_alone } = look;
+    with_core_of(request, |core| {
+        let (mut key, mut stored_head) = (Vec::new(), Vec::new());
+        let turn = core.reader.turn();
+        let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
+        let (head, visitor, came) = (&request.head(), request.visitor, &request.came);
+        let showing = match (request.is_of_peer, as_sent) {
+            (true, _) => hit::Showing::AsSent,
+            (false, true) => hit::Showing::Waited,
+            (false, false) => hit::Showing::Accepted,
+        };
+        let asked = hit::Asked { head, has_body: false, trust, visitor, came, showing };
+        let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
+            Ok(answer) => {
+                let mut answer = answer.into_owned();
+                let of_hit = answer.cache_status;
+                answer.cache_status = said.or(of_hit.map(|status| after_asking(status, fwd, trust)));
+                answer.append_lines(&set_cookie);
+                return Step::Answer(Box::new(answer));
+            }
+            Err(slow) => slow,
+        };
+        let state = match slow.state {
+            State::Miss { anew: again, alone, only_if_cached } => {
+                State::Miss { anew: anew || again, alone: alone || is_alone, only_if_cached }
+            }
+            State::Decode(undecoded) => State::Decode(Box::new(Undecoded { said, set_cookie, ..*undecoded })),
+            State::Parts(mut found) => {
+                found.answer.append_lines(&set_cookie);
+                State::Parts(found)
+            }
+            State::Blocks(mut found) => {
+                found.answer.append_lines(&set_cookie);
+                State::Blocks(found)
+            }
+            state => state,
+        };
+        Step::Under(Arc::new(request.under(&key, slow.keyed.hash)), state)
+    })
+}
+
+/// What Cache-Status says of a stored answer about which the origin was asked (RFC 9211 §2.2, §2.3).
+fn after_asking(status: CacheStatus, fwd: Fwd, trust: Trust) -> CacheStatus {
+    match trust {
+        Trust::Fresh => status,
+        Trust::Validated => CacheStatus { fwd_status: Some(304), ..CacheStatus::fwd(fwd) },
+        Trust::StandIn => CacheStatus { ttl_s: status.ttl_s, detail: status.detail, ..CacheStatus::fwd(fwd) },
+    }
+}
+
+/// The answer that a response from the origin is to one request. Conditions and ranges that were kept from the origin
+/// are applied here; what was passed took its own there.
+pub(crate) fn of_response(
+    request: &Request,
+    response: Arc<Response>,
+    content: Content,
+    status: CacheStatus,
+) -> Result<Answer<'static>, Fault> {
+    let head = request.head();
+    let had = if request.is_of_peer { None } else { coding_had(&response, &head.headers) };
+    let verdict = if had.is_some() {
+        Verdict::NotModified
+    } else if response.is_fetched() {
+        let validators = response.meta.validators(&response.head);
+        policy::evaluate(
+            &head.headers,
+            head.method == "GET",
+            response.meta.status,
+            &validators,
+            response.length,
+        )
+    } else {
+        Verdict::Whole
+    };
+    let has_content = head.method != "HEAD" && !is_bodiless(response.meta.status);
+    let (lines, length, range) = match verdict {
+        // As a hit would answer.
+        Verdict::Unsatisfiable { complete } => return Err(Fault::RangeNotSatisfiable { complete }),
+        Verdict::NotModified => (Lines::NotModified, Length::None, None),
+        Verdict::Partial { first, last, complete } => {
+            (Lines::Partial, Length::Part { first, last, complete }, Some((first, Some(last + 1))))
+        }
+        Verdict::Whole if is_bodiless(response.meta.status) => (Lines::All, Length::None, None),
+        // Of what is still arriving, several ranges are all of it.
+        Verdict::Whole | Verdict::Several { .. } => match response.length {
+            Some(bytes) => (Lines::All, Length::Exact(bytes), Some((0, Some(bytes)))),
+            None => (Lines::All, Length::Unknown, Some((0, None))),
+        },
+    };
+    let body = match (range.filter(|_| has_content), content) {
+        (Some((from, to)), Content::Growing(cursor)) => Body::Growing { cursor, from, to },
+        (Some(_), Content::Whole(bytes)) => Body::Owned { bytes, trailers: Vec::new() },
+        (None, _) => Body::None,
+    };
+    let age_s = response.age_s(clock::unix_s());
+    let (received, cache_status) = (response.meta.received(), Some(status));
+    let varies = response.meta.varies_unsaid();
+    let head = match had {
+        Some(coding) => {
+            let mut head = Vec::with_capacity(response.head.len() + 64);
+            CodedHead::new(coding, &response.meta).append(&response.head, &mut head);
+            Head::Owned(head)
+        }
+        None => Head::Fetched(response),
+    };
+    Ok(Answer {
+        head,
+        lines,
+        length,
+        age_s,
+        cache_status,
+        received,
+        varies,
+        hsts_s: None,
+        body,
+        refresh: None,
+        reason: None,
+    })
+}
+
+/// The coding that the client has of a response, which may be sent in it, or without the one that it came in.
+fn coding_had(response: &Response, headers: &Headers<'_, '_>) -> Option<Coding> {
+    if !response.meta.is_negotiated() {
+        return None;
+    }
+    let etag = response.meta.etag_of(&response.head).and_then(EntityTag::parse)?;
+    let accepted = Accepted::of(headers);
+    if response.meta.flags.has(Flags::MAY_BE_DECODED) {
+        let has = accepted.accepts(Coding::Decoded) && policy::has_decoded(headers, &etag);
+        return has.then_some(Coding::Decoded);
+    }
+    policy::coding_had(headers, &etag, &accepted)
+}

@@ -1,0 +1,253 @@
+//! *pass*: a request that goes to the origin past the store, with its body, and an answer for its client only; and one that asks for
+//! a WebSocket.
+
+use std::{sync::Arc, time::Duration};
+
+use engine::cores::clock;
+use wire::http1::{
+    framing::{Answered, Framing},
+    known::KnownHeader,
+};
+
+use crate::{
+    config::Limits,
+    core::{Core, OfSite, with_core, with_core_of},
+    counters::Counter,
+    deliver::downstream::{Broken, Downstream, READ_BYTES},
+    error_page::Fault,
+    fetch::{
+        arriving::{self, Content},
+        judge,
+    },
+    head::{
+        response_head::{CacheStatus, Fwd},
+        sent_fields::{Manner, SentFields},
+    },
+    log::transaction::Trace,
+    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, Part, RequestSender, SendError},
+    policy::conditional::is_part_marked,
+    request::{Request, Wanted},
+    states::{
+        full_duplex::{self, Onward},
+        head_validation, hit,
+        miss::of_response,
+        put,
+        state::{State, Step},
+        synth::last_hop,
+        unsafe_methods::invalidate_after,
+        websocket_handshake,
+    },
+};
+
+/// How long a client may send nothing of its request's body before the exchange gives its place to others.
+const UPLOAD_SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// *pass*: this very request goes to the origin, and its answer to this client only. `None`: the client is gone.
+pub(crate) async fn pass(
+    request: &Arc<Request>,
+    fwd: Fwd,
+    detail: Option<&'static str>,
+    client: &mut impl Downstream,
+) -> Option<Step> {
+    if request.max_forwards() == Some(0) {
+        return Some(Step::Answer(Box::new(last_hop())));
+    }
+    with_core(|core| core.count(Counter::Passes));
+    let (config, head) = with_core_of(request, |core| {
+        let manner = Manner { has_range_tag: has_range_tag(core, request), ..core.manner(request.site) };
+        (Arc::clone(&core.config), request.for_origin(Wanted::Passing, manner))
+    });
+    let limits = &config.limits;
+    let body_bytes_max = with_core_of(request, |core| core.body_bytes_max(request.site));
+    if matches!(request.framing, Framing::Length(bytes) if bytes > body_bytes_max) {
+        with_core(|core| core.count(Counter::BodiesTooLarge));
+        return Some(Step::Then(State::Synth(Fault::BodyTooLarge)));
+    }
+    let method = request.head().method;
+    let asked = Asked {
+        head: &head,
+        wanted: Wanted::Passing,
+        client: request.client(),
+        answered: Answered::of_method(method),
+        is_idempotent: is_idempotent(method),
+        why: "pass",
+        trace: request.trace.as_ref(),
+        server: None,
+    };
+    let connected = || with_core(|core| core.count(Counter::OriginConnects));
+    let bans = with_core(|core| core.invalidations.youngest());
+    let mut upload = Upload { request, client, limits, has_begun: false };
+    let origin = OfSite::of(request);
+    let arrived = match origin::ask(&origin, limits, &asked, &mut upload, connected).await {
+        Ok(mut arrived) => {
+            if let Some(half) = arrived.take_half(limits.pipe_idle_time_max) {
+                client.goes_on(Box::new(Onward::new(half, request)));
+            }
+            arrived
+        }
+        Err(SendError::Origin(error)) => return Some(failed(request, error)),
+        Err(SendError::Ours(Broken::Gone)) => return None,
+        Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
+    };
+    let headers = request.head().headers;
+    let is_conditional = headers.has(KnownHeader::IfNoneMatch) || headers.has(KnownHeader::IfModifiedSince);
+    if arrived.head.head().status == 304 && !is_conditional {
+        let error = OriginError::UnaskedNotModified;
+        with_core(|core| core.count(Counter::of_origin_error(&error)));
+        return Some(Step::Then(State::OriginFailed(error)));
+    }
+    Some(arrived_for(request, arrived, CacheStatus { detail, ..CacheStatus::fwd(fwd) }, bans).await)
+}
+
+/// Returns whether the tag in `If-Range`, although it ends like one of ours, is the tag of the stored object, and so
+/// the origin's own.
+fn has_range_tag(core: &Core, request: &Request) -> bool {
+    let head = request.head();
+    let Some(said) = head.known(KnownHeader::IfRange).filter(|_| is_part_marked(&head.headers)) else {
+        return false;
+    };
+    let (mut key, mut stored) = (request.primary().to_vec(), Vec::new());
+    let mut hash = core.store.hash(&key);
+    let fields = SentFields { head: &head, visitor: request.visitor, manner: core.manner(request.site) };
+    let turn = core.reader.turn();
+    let Ok((object, meta)) = hit::chosen(&turn, &fields, &mut hash, &mut key) else { return false };
+    object.head().copy_to(&mut stored);
+    meta.etag_of(&stored) == Some(said)
+}
+
+/// *pipe*: the same, for a request that asks for a WebSocket.
+pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream) -> Option<Step> {
+    with_core(|core| core.count(Counter::Passes));
+    let nonce = match websocket_handshake::nonce_of(request) {
+        Ok(nonce) => nonce,
+        Err(error) => return Some(Step::Then(State::OriginFailed(OriginError::NoSocket(error.to_string())))),
+    };
+    let (config, head) = with_core_of(request, |core| {
+        (Arc::clone(&core.config), request.for_switch(nonce.as_deref(), core.manner(request.site)))
+    });
+    let asked = Asked {
+        head: &head,
+        wanted: Wanted::Switching,
+        client: request.client(),
+        answered: Answered::of_method("GET"),
+        is_idempotent: false,
+        why: "pipe",
+        trace: request.trace.as_ref(),
+        server: None,
+    };
+    let connected = || with_core(|core| core.count(Counter::OriginConnects));
+    let bans = with_core(|core| core.invalidations.youngest());
+    let mut upload = Upload { request, client, limits: &config.limits, has_begun: false };
+    let origin = OfSite::of(request);
+    let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);
+    match Box::pin(switching).await {
+        Ok(origin::Answered::Here(arrived)) => {
+            Some(arrived_for(request, arrived, CacheStatus::fwd(Fwd::Bypass), bans).await)
+        }
+        Ok(origin::Answered::Switched(switched)) => {
+            Some(websocket_handshake::open(*switched, nonce.as_deref()))
+        }
+        Err(SendError::Origin(error)) => Some(failed(request, error)),
+        Err(SendError::Ours(_)) => None,
+    }
+}
+
+/// What may stand in for what others ask for does so, while the origin cannot be reached.
+fn failed(request: &Request, error: OriginError) -> Step {
+    if error.is_unreachable() {
+        with_core_of(request, |core| core.sites.group(request.site).failed(clock::monotonic_ms()));
+    }
+    Step::Then(State::OriginFailed(error))
+}
+
+/// What becomes of the answer to a request that was passed.
+async fn arrived_for(request: &Arc<Request>, arrived: Box<Arrived>, status: CacheStatus, bans: u64) -> Step {
+    with_core_of(request, |core| core.sites.group(request.site).answered());
+    invalidate_after(request, &arrived.head.head()).await;
+    head_validation::hear(request, &arrived.head.head());
+    let response = Arc::new(with_core_of(request, |core| judge::passed(core, request, &arrived)));
+    let as_get = with_core_of(request, |core| judge::as_get(core, request, &arrived, bans));
+    let content = arriving::pass(arrived, response.length);
+    if let (Some((response, expires_s)), Content::Whole(body)) = (as_get, &content) {
+        with_core_of(request, |core| put::keep(core, request, &response, expires_s, body));
+    }
+    match of_response(request, response, content, status) {
+        Ok(answer) => Step::Answer(Box::new(answer)),
+        Err(fault) => Step::Then(State::Synth(fault)),
+    }
+}
+
+/// RFC 9110 §9.2.2; what is not known may be anything.
+fn is_idempotent(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE")
+}
+
+/// A request's body on its way to the origin, a buffer at a time: whoever is slower holds the other back.
+struct Upload<'a, D> {
+    request: &'a Request,
+    client: &'a mut D,
+    limits: &'a Limits,
+    /// Some of it was taken from the client.
+    has_begun: bool,
+}
+
+impl<D: Downstream> RequestSender for Upload<'_, D> {
+    type Error = Broken;
+
+    fn has_body(&self) -> bool {
+        self.request.has_body()
+    }
+
+    fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    async fn send(&mut self, exchange: &mut Exchange) -> Result<Handed, SendError<Broken>> {
+        let Self { request, client, limits, has_begun } = self;
+        let is_chunked = request.framing == Framing::Chunked;
+        let mut piece = Vec::with_capacity(READ_BYTES);
+        loop {
+            let more = {
+                let read = client.read(&mut piece);
+                let silence = tokio::time::sleep(UPLOAD_SILENCE_MAX);
+                tokio::pin!(read, silence);
+                loop {
+                    tokio::select! {
+                        read = &mut read => break read.map_err(SendError::Ours)?,
+                        // The origin may answer without waiting for the rest.
+                        early = exchange.answered_early(limits) => {
+                            early.map_err(SendError::Origin)?;
+                            let at_most = limits.origin_first_byte_time_max;
+                            exchange.resume_answered(at_most).await.map_err(SendError::Origin)?;
+                            return Ok(Handed::Answered);
+                        }
+                        () = &mut silence, if !silence.is_elapsed() => exchange.pause(),
+                    }
+                }
+            };
+            let at_most = limits.origin_first_byte_time_max;
+            exchange.resume(at_most).await.map_err(SendError::Origin)?;
+            *has_begun = true;
+            Trace::add_content(request.trace.as_ref(), piece.len());
+            let trailers =
+                if more { Vec::new() } else { full_duplex::last(request, client.trailers(), is_chunked) };
+            let part = if more { Part::Bytes(&piece) } else { Part::End(&trailers) };
+            let handed = exchange.send_body(part, is_chunked, limits).await.map_err(SendError::Origin)?;
+            piece.clear();
+            // The last part may cross with the answer to the whole.
+            if handed == Handed::Answered || !more {
+                return Ok(handed);
+            }
+        }
+    }
+
+    async fn gone(&mut self) -> Broken {
+        self.client.gone().await;
+        with_core(|core| core.count(Counter::ClientsGone));
+        Broken::Gone
+    }
+
+    async fn interim(&mut self, head: Vec<u8>) {
+        self.client.interim(&head).await;
+    }
+}

@@ -1,0 +1,327 @@
+//! *purge*: dropping an object with all its variants, wherever it is; and what is purged by a tag, softly, or all of it
+//! ([`invalidations`](crate::purging::invalidations)).
+
+use std::sync::atomic::Ordering;
+
+use engine::store::Hash;
+use tokio::{sync::oneshot, time::Instant};
+use wire::{filter::Quoted, http1::url::Scheme};
+
+use crate::{
+    core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, Unlinked, with_core, with_core_of},
+    counters::Counter,
+    deliver::answer::Answer,
+    error_page::Fault,
+    fetch::hit_for_miss,
+    head::sent_fields::TOKEN_FIELD,
+    peers::purge_broadcast::Invalidate,
+    policy::purge::{Asked, What as Purge, asked},
+    purging::{
+        bans::Ban,
+        invalidations::What,
+        spread::{UNLINK_WAIT_MAX, spread},
+    },
+    request::{Request, key},
+    states::synth::{synth, text},
+};
+
+/// The scheme of `Authorization` that carries a token (RFC 6750).
+const BEARER: &[u8] = b"bearer ";
+const UNAVAILABLE: &str = "503 Service Unavailable";
+const NOT_KEPT: &str = "Purged, but the disk has not taken that: it may come back after a crash.\n";
+
+const NOT_EVERYWHERE: &str = "Not purged everywhere: a core has too much to do. Try again.\n";
+
+/// *purge*: drops what a request asks for. At the port of the visitors that is for listed networks and who says the
+/// token: behind a proxy on this machine every stranger comes from loopback.
+pub(crate) async fn purge(request: &Request) -> Answer<'static> {
+    if !with_core_of(request, |core| may_purge(core, request)) {
+        with_core(|core| core.count(Counter::PurgesForbidden));
+        return synth(Some(request), Fault::PurgeForbidden);
+    }
+    match with_core_of(request, |core| what_is_asked(core, request)) {
+        Ok(Wanted { what: None, told }) => {
+            with_core(|core| core.count(Counter::Purges));
+            let primary = request.primary().to_vec();
+            carried_out(async move { (purge_page(primary).await, told_abroad(told, false).await) }).await
+        }
+        Ok(Wanted { what: Some((what, is_soft)), told }) => {
+            with_core(|core| core.count(Counter::Purges));
+            carried_out(async move {
+                let here = match spread(what, is_soft).await {
+                    Ok(true) => text("200 OK", "Purged.\n"),
+                    Ok(false) => text(UNAVAILABLE, NOT_KEPT),
+                    Err(Unasked) => text(UNAVAILABLE, NOT_EVERYWHERE),
+                };
+                (here, told_abroad(told, is_soft).await)
+            })
+            .await
+        }
+        Err(why) => {
+            with_core(|core| core.count(Counter::PurgesNotUnderstood));
+            text("400 Bad Request", &why)
+        }
+    }
+}
+
+/// Carries out a purge in a task of its own: some who purge write their request and are gone, as older versions of
+/// Magento. That the other accelerators were not told of it is said before anything else.
+async fn carried_out(
+    purge: impl Future<Output = (Answer<'static>, Result<(), String>)> + Send + 'static,
+) -> Answer<'static> {
+    match tokio::spawn(purge).await {
+        Ok((here, Ok(()))) => here,
+        Ok((_, Err(why))) => {
+            with_core(|core| core.count(Counter::PurgesNotTold));
+            text(UNAVAILABLE, &format!("Purged here, but the other accelerators were not told: {why}.\n"))
+        }
+        Err(_) => text(UNAVAILABLE, "Not purged: it broke off. Try again.\n"),
+    }
+}
+
+/// Tells the other accelerators, where there are any; returns when they will hear of it.
+///
+/// # Errors
+/// Why they will not.
+async fn told_abroad(told: Option<Invalidate>, is_soft: bool) -> Result<(), String> {
+    let abroad = with_core(|core| core.among.abroad.clone());
+    let Some((abroad, what)) = abroad.zip(told) else { return Ok(()) };
+    abroad.tell(what, is_soft).await
+}
+
+/// What a request asks to have purged.
+struct Wanted {
+    /// And whether softly; `None`: the object under its address.
+    what: Option<(What, bool)>,
+    /// The same, as others are told it; `None`: there are none.
+    told: Option<Invalidate>,
+}
+
+/// Whether the sender of a request may purge. A token that is wrong is worse than none.
+fn may_purge(core: &Core, request: &Request) -> bool {
+    let head = request.head();
+    if let Some(token) = &core.config.purge_token {
+        let bearer = head.headers("authorization").filter_map(|value| {
+            let (scheme, guess) = value.split_at_checked(BEARER.len())?;
+            scheme.eq_ignore_ascii_case(BEARER).then(|| guess.trim_ascii())
+        });
+        let mut guesses = bearer.chain(head.headers(TOKEN_FIELD)).peekable();
+        if guesses.peek().is_some() {
+            let is_right = guesses.all(|guess| token.is(guess));
+            if is_right && core.terms.is_some() && key::scheme(request.primary()) == Scheme::Http {
+                warn_of_token(core, request);
+            }
+            return is_right;
+        }
+    }
+    core.config.purge_from.iter().any(|network| network.contains(request.visitor.address))
+}
+
+/// Logs once that a token came over plain HTTP, where it can be read on the way.
+#[cold]
+fn warn_of_token(core: &Core, request: &Request) {
+    if !core.book.has_warned_of_token.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            client = %request.visitor.address,
+            "a purge token came over plain http: whoever is on the way can read it; send purges by https (said once)"
+        );
+    }
+}
+
+/// What a request asks to have purged.
+///
+/// # Errors
+/// What its sender is told.
+fn what_is_asked(core: &Core, request: &Request) -> Result<Wanted, String> {
+    let head = request.head();
+    let Asked { what, is_soft } = asked(&head, key::authority(request.primary()), &core.config.tags)
+        .map_err(|why| format!("Nothing was purged: the request is not understood, because {why}.\n"))?;
+    let told = core.among.abroad.is_some().then(|| as_told(&what, request.primary()));
+    let what = match what {
+        Purge::Address if !is_soft => None,
+        Purge::Address => Some((What::Address(key::place(request.primary()).word()), is_soft)),
+        Purge::Tags(tags) => {
+            let tags = tags.iter().map(|tag| core.store.hash(tag).word());
+            Some((What::Tags(tags.collect()), is_soft))
+        }
+        Purge::Tagged(pattern) => {
+            // Whoever sends what is no pattern at all has made a mistake, and is told where.
+            let text = format!("req.url ~ {}", Quoted(pattern));
+            Ban::parse(text.as_bytes(), &core.config.tags).map_err(|fault| {
+                format!("Nothing was purged: {fault}.\n\n{}\n", fault.marked(text.as_bytes()))
+            })?;
+            Some((What::Tagged, is_soft))
+        }
+        Purge::All => Some((What::All, is_soft)),
+        Purge::Ban(text) => {
+            let ban = Ban::parse(&text, &core.config.tags);
+            let ban =
+                ban.map_err(|fault| format!("Nothing was banned: {fault}.\n\n{}\n", fault.marked(&text)))?;
+            Some((What::Ban(ban), is_soft))
+        }
+    };
+    Ok(Wanted { what, told })
+}
+
+/// A purge as it is told to others, whose hashes are not ours.
+fn as_told(what: &Purge<'_>, primary: &[u8]) -> Invalidate {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match what {
+        Purge::Address => Invalidate::Url(key::as_url(primary)),
+        // Tags are compared byte by byte, and told as text: one that is none is about all that has tags.
+        Purge::Tags(tags) if tags.iter().any(|tag| str::from_utf8(tag).is_err()) => Invalidate::Tagged,
+        Purge::Tags(tags) => Invalidate::Tags(tags.iter().map(|tag| text(tag)).collect()),
+        Purge::Tagged(_) => Invalidate::Tagged,
+        Purge::All => Invalidate::All,
+        Purge::Ban(ban) => Invalidate::Ban(text(ban)),
+    }
+}
+
+/// Drops a page under both schemes and every port under which it may be stored.
+async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
+    let (ports, are_more) = with_core(|core| (core.book.ports.seen(), core.book.ports.are_more()));
+    let place = key::place(&primary);
+    let (mut was_there, mut is_kept) = (false, true);
+    for form in key::forms(&primary, &ports) {
+        match unlink_at_owner(form, true).await {
+            Ok(unlinked) => {
+                is_kept &= unlinked.is_kept;
+                was_there |= unlinked.was_there;
+            }
+            Err(Unasked) => {
+                return text(
+                    UNAVAILABLE,
+                    "Not purged: the core that owns the object has too much to do. Try again.\n",
+                );
+            }
+        }
+    }
+    if are_more {
+        match spread(What::Address(place.word()), false).await {
+            Ok(kept) => is_kept &= kept,
+            Err(Unasked) => return text(UNAVAILABLE, NOT_EVERYWHERE),
+        }
+    }
+    match (is_kept, was_there) {
+        (false, _) => text(UNAVAILABLE, NOT_KEPT),
+        (true, true) => text("200 OK", "Purged.\n"),
+        (true, false) => text("404 Not Found", "There was nothing to purge.\n"),
+    }
+}
+
+/// Asks the core that owns an object to drop it. With `lasting`, the object does not come back after a crash either
+/// when this returns (at a start that still reads the file, this waits until the file has been read); without, nothing
+/// waits for the disk.
+///
+/// # Errors
+/// The ring to that core stayed full for [`RING_WAIT_MAX`].
+pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<Unlinked, Unasked> {
+    let hash = with_core(|core| core.store.hash(&key));
+    let (done, answer) = oneshot::channel();
+    let mut message = Some(Message::Unlink { hash, key, is_purge: false, lasting, done });
+    let until = Instant::now() + RING_WAIT_MAX;
+    loop {
+        with_core(|core| {
+            let owner = core.store.owner(hash);
+            match message.take() {
+                Some(Message::Unlink { hash, key, lasting, done, .. }) if owner == core.index => {
+                    unlink(core, hash, &key, lasting, done);
+                }
+                Some(unsent) => message = core.give(owner, unsent).err(),
+                None => {}
+            }
+        });
+        if message.is_none() {
+            break;
+        }
+        if Instant::now() >= until {
+            with_core(|core| core.count(Counter::PurgesRefused));
+            return Err(Unasked);
+        }
+        tokio::time::sleep(RING_PAUSE).await;
+    }
+    answer.await.map_err(|_| Unasked)
+}
+
+/// Drops an object, keeps a fetch under way from storing it again, and answers on `done`; with `lasting`, when the drop
+/// will outlive a crash. Runs on the owner's core.
+pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], lasting: bool, done: oneshot::Sender<Unlinked>) {
+    hit_for_miss::forget(core, key);
+    let under_way = core.in_flight.borrow_mut().forget(key);
+    let mut shard = core.shard_mut();
+    // The file has not been read yet: if it has the object, that is dropped too.
+    let is_warming = shard.is_warming();
+    let was_there = shard.unlink(hash, key) || under_way || is_warming;
+    // The client that purges may be gone: the object is dropped all the same.
+    if !lasting {
+        if core.peers.is_some() {
+            core.changed_here.set(hash, true);
+        }
+        let _ = done.send(Unlinked { was_there, is_kept: true });
+        return;
+    }
+    let promise = shard.promise();
+    drop(shard);
+    if promise.is_void() {
+        let _ = done.send(Unlinked { was_there, is_kept: true });
+        return;
+    }
+    tokio::spawn(async move {
+        let is_kept =
+            tokio::time::timeout(UNLINK_WAIT_MAX, promise.kept()).await.is_ok_and(|kept| kept.is_ok());
+        let _ = done.send(Unlinked { was_there, is_kept });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{core::test_core, request::key, site::SiteTable};
+
+    /// A key that the other core owns.
+    fn of_the_other() -> Vec<u8> {
+        let mut key = Vec::new();
+        (0..)
+            .find(|number| {
+                key.clear();
+                key::of_url(&format!("http://site/{number}"), &SiteTable::default(), &mut key)
+                    && with_core(|core| core.store.owner(core.store.hash(&key))) == 1
+            })
+            .map(|_| key)
+            .unwrap_or_default()
+    }
+
+    fn unlink_message() -> Message {
+        let hash = with_core(|core| core.store.hash(b"other"));
+        Message::Unlink {
+            hash,
+            key: b"other".to_vec(),
+            is_purge: false,
+            lasting: false,
+            done: oneshot::channel().0,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_purge_waits_for_room_in_the_ring_and_says_when_there_is_none() {
+        let mut inboxes = test_core::install(2, 4);
+        let key = of_the_other();
+        while with_core(|core| core.give(1, unlink_message())).is_ok() {}
+        assert_eq!(unlink_at_owner(key.clone(), false).await, Err(Unasked));
+        with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
+
+        let mut told = Vec::new();
+        let other = async {
+            // It has asked, and waits.
+            tokio::time::sleep(RING_PAUSE).await;
+            while !told.iter().any(|told| matches!(told, Message::Unlink { key: of, .. } if *of == key)) {
+                inboxes[1].try_recv_batch(&mut told);
+                tokio::time::sleep(RING_PAUSE).await;
+            }
+            let Some(Message::Unlink { done, .. }) = told.pop() else { panic!("the last one was ours") };
+            done.send(Unlinked { was_there: true, is_kept: true }).expect("it waits");
+        };
+        let (unlinked, ()) = tokio::join!(unlink_at_owner(key.clone(), false), other);
+        assert_eq!(unlinked, Ok(Unlinked { was_there: true, is_kept: true }));
+    }
+}

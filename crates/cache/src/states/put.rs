@@ -1,0 +1,55 @@
+//! An answer that is stored whole, from whichever core has it: what POST brought, where that is what GET would bring.
+
+use engine::store::{BodyLength, NewObject};
+
+use crate::{
+    core::{Core, Message, Put},
+    counters::Counter,
+    fetch::response::Response,
+    head::response_head::StoredMeta,
+    request::Request,
+};
+
+/// Stores an answer under a request's address. What cannot be told to its owner just now is not stored; GET fetches it.
+pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_s: u32, body: &[u8]) {
+    let key = request.primary().to_vec();
+    core.book.ports.note(&key);
+    let put = Put {
+        hash: core.store.hash(&key),
+        key,
+        head: response.head.clone(),
+        extra: response.extra(),
+        meta: response.meta.pack(),
+        body: body.to_vec(),
+        expires_s,
+    };
+    let owner = core.store.owner(put.hash);
+    if owner == core.index {
+        store(core, &put);
+    } else if core.give(owner, Message::Put(Box::new(put))).is_err() {
+        core.count(Counter::CoreRingFull);
+    }
+}
+
+/// On the owner's core.
+pub(crate) fn store(core: &Core, put: &Put) {
+    let Put { hash, key, head, extra, meta, body, expires_s } = put;
+    // A fetch under way began before the change, and its answer is of then.
+    core.in_flight.borrow_mut().forget(key);
+    if StoredMeta::unpack(meta).is_none_or(|meta| core.invalidations.has_walked_past(meta.bans)) {
+        return;
+    }
+    let new = NewObject {
+        hash: *hash,
+        key,
+        head,
+        extra,
+        meta: *meta,
+        body: BodyLength::Exact(body.len() as u64),
+        expires_s: *expires_s,
+        now_s: core.store_now_s(),
+    };
+    if let Err(refused) = core.shard_mut().insert(new, body, &[]) {
+        core.count(Counter::of_refusal(refused));
+    }
+}

@@ -1,0 +1,203 @@
+//! Requests that are not hits: from state to state until there is an answer.
+//!
+//! ```text
+//!            ┌──────────────────────── hit::answer ───────────────────────┐
+//!            ▼               ▼                 ▼            ▼             ▼
+//!          Parts ──lost──▶ Miss ──alone──▶  Pass          Purge         Synth ◀── a limit, a range, a broken rule
+//!            │ refused ──────┼──────────────▶ │             │             │
+//!            ▼               ▼                ▼             ▼             ▼
+//!          Answer          Answer           Answer        Answer        Answer        ──▶ http1::deliver
+//! ```
+//! Beside them: `Blocks` and `Several` answer from what is stored in blocks, `Decode` goes back to `hit::answer` once what it
+//! found has been decoded, `ToHttps` sends elsewhere, and `Pipe` is a WebSocket, which ends in no answer but in bytes both ways.
+//!
+//! The states know neither each other nor the client: each is a function from a request to a [`Step`].
+
+use std::sync::Arc;
+
+use engine::cores::clock;
+use wire::http1::known::KnownHeader;
+
+use crate::{
+    body::{
+        multipart_ranges::{Several, Source},
+        parts::{self, Unsent},
+        slice,
+        slices::{self, Missing, Opened},
+    },
+    core::{with_core, with_core_of},
+    counters::Counter,
+    deliver::{
+        answer::{Answer, Body},
+        downstream::Downstream,
+    },
+    error_page::Fault,
+    fetch,
+    head::response_head::{CacheStatus, Fwd, Outcome},
+    request::Request,
+    states::{
+        miss::{RANGE_ALONE, decode, miss, stand_in},
+        pass,
+        pipe::Pipe,
+        purge::purge,
+        state::{Found, FoundInBlocks, State, Step},
+        synth::{self, origin_failed, synth, to_https},
+    },
+};
+
+/// What Cache-Status says of an object on the file of which no more parts could be read just then.
+const PARTS_BUSY: &str = "parts-busy";
+
+/// How often a request looks again after another fetch turned out not to fit it; then it is passed.
+const LOOKS_MAX: usize = 3;
+
+/// What a request comes to.
+pub(crate) enum Response {
+    Answer(Box<Answer<'static>>),
+    /// A WebSocket.
+    Pipe(Box<Pipe>),
+}
+
+/// Answers a request that was not a hit; `None`: its client is gone.
+pub(crate) async fn respond(
+    request: &Arc<Request>,
+    state: State,
+    fwd: Fwd,
+    client: &mut impl Downstream,
+) -> Option<Response> {
+    let mut request = Arc::clone(request);
+    let mut state = allowed(&request, state);
+    let mut fwd = fwd;
+    let mut looks = 0;
+    let mut is_miss = false;
+    loop {
+        let step = match state {
+            State::Miss { only_if_cached: true, .. } => {
+                is_miss = true;
+                Step::Then(State::Synth(Fault::OnlyIfCached))
+            }
+            State::Miss { .. } if looks == LOOKS_MAX => Step::Then(State::Pass(None)),
+            State::Miss { anew, alone, .. } => {
+                looks += 1;
+                is_miss = true;
+                miss(&request, anew, alone, fwd, client).await
+            }
+            State::Parts(found) => {
+                let Found { answer, parts, only_if_cached } = *found;
+                match Box::pin(parts::open(parts, request.client_key(), request.hash, &request.key)).await {
+                    Ok(parts) => {
+                        let body = parts.map_or(Body::None, |parts| Body::Parts(Box::new(parts)));
+                        Step::Answer(Box::new(Answer { body, ..answer }))
+                    }
+                    Err(Unsent::Refused) if !only_if_cached => {
+                        fwd = Fwd::Miss;
+                        Step::Then(State::Pass(Some(PARTS_BUSY)))
+                    }
+                    Err(_) => {
+                        fwd = Fwd::Partial;
+                        Step::Then(State::Miss { anew: true, alone: false, only_if_cached })
+                    }
+                }
+            }
+            State::Blocks(found)
+                if !found.only_if_cached
+                    && let Some(plan) = &found.several
+                    && slices::are_wide(&found.blocks, plan.ranges(), &request) =>
+            {
+                with_core(|core| core.count(Counter::WideRanges));
+                Step::Then(State::Pass(Some(RANGE_ALONE)))
+            }
+            State::Blocks(found) => {
+                let FoundInBlocks { answer, blocks, several, only_if_cached } = *found;
+                match Box::pin(slices::open(blocks, &request, only_if_cached)).await {
+                    Ok(Opened { blocks, was_stored }) => {
+                        let body = match several {
+                            Some(plan) => Body::Several(Box::new(Several::new(plan, Source::Blocks(blocks)))),
+                            None => Body::Blocks(Box::new(blocks)),
+                        };
+                        let mut answer = Answer { body, ..answer };
+                        if !was_stored {
+                            // Its head was there, and not what is wanted of its content (RFC 9211 §2.2).
+                            let fwd = if is_miss { fwd } else { Fwd::Partial };
+                            is_miss = true;
+                            answer.cache_status = Some(CacheStatus { stored: true, ..CacheStatus::fwd(fwd) });
+                        }
+                        Step::Answer(Box::new(answer))
+                    }
+                    Err(Missing::OtherVersion) => {
+                        fwd = Fwd::Stale;
+                        Step::Then(State::Miss { anew: false, alone: false, only_if_cached })
+                    }
+                    Err(Missing::Refused) => Step::Then(State::Pass(Some(slice::NO_RANGES))),
+                    Err(Missing::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),
+                    Err(Missing::Failed(error)) => Step::Then(State::OriginFailed(error)),
+                }
+            }
+            State::Decode(undecoded) => {
+                looks += 1;
+                decode(&request, *undecoded, fwd, looks >= LOOKS_MAX).await
+            }
+            State::Pass(detail) => pass::pass(&request, fwd, detail, client).await?,
+            State::Pipe => pass::switch(&request, client).await?,
+            State::HeldBack(fault) => match stand_in(&request, fwd) {
+                Step::Then(next) | Step::Under(_, next) if costs_work(&next) => {
+                    Step::Then(State::Synth(fault))
+                }
+                step => step,
+            },
+            State::Purge => Step::Answer(Box::new(Box::pin(purge(&request)).await)),
+            State::ToHttps => Step::Answer(Box::new(to_https(&request))),
+            State::Challenge(answer) => Step::Answer(Box::new(synth::text("200 OK", &answer))),
+            State::Synth(fault) => Step::Answer(Box::new(synth(Some(&request), fault))),
+            State::OriginFailed(error) => Step::Answer(Box::new(origin_failed(&request, &error))),
+        };
+        match step {
+            Step::Answer(answer) => {
+                // What the store had after all was counted as the hit that it is.
+                if is_miss && !answer.is_hit() {
+                    with_core(|core| {
+                        core.count(Counter::Misses);
+                        core.askers.note(request.hash, request.visitor.address, clock::unix_s());
+                    });
+                }
+                if answer.refresh.is_some() {
+                    with_core(|core| fetch::refresh(core, Arc::clone(&request)));
+                }
+                let mut answer = answer;
+                say_what_is_not_done(&request, &mut answer);
+                answer.hsts_s = with_core_of(&request, |core| core.hsts_s(request.primary(), request.site));
+                return Some(Response::Answer(answer));
+            }
+            Step::Gone => return None,
+            Step::Pipe(pipe) => return Some(Response::Pipe(pipe)),
+            Step::Then(next) => state = next,
+            Step::Under(again, next) => (request, state) = (again, next),
+        }
+    }
+}
+
+/// Whether an origin is asked for it.
+const fn costs_work(state: &State) -> bool {
+    matches!(state, State::Miss { only_if_cached: false, .. } | State::Pass(_) | State::Pipe)
+}
+
+/// The state that a request goes on to, if its class of visitors may cost the origin as much.
+fn allowed(request: &Request, state: State) -> State {
+    if !costs_work(&state) {
+        return state;
+    }
+    match (with_core_of(request, |core| core.admit_work(request)), &state) {
+        (Ok(()), _) => state,
+        (Err(fault), State::Miss { .. }) => State::HeldBack(fault),
+        (Err(fault), _) => State::Synth(fault),
+    }
+}
+
+/// Says in Cache-Status what a client may have hoped for and we do not do: no other protocol than HTTP is forwarded.
+fn say_what_is_not_done(request: &Request, answer: &mut Answer<'static>) {
+    if let Some(CacheStatus { outcome: Outcome::Fwd(_), detail, .. }) = &mut answer.cache_status
+        && request.head().headers.has(KnownHeader::Upgrade)
+    {
+        *detail = Some("upgrade-not-forwarded");
+    }
+}
