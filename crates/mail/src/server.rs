@@ -35,15 +35,16 @@ use tokio::{
 use crate::{
     abuse::{Lists, Peers},
     config::{Config, STORE_BYTES_MIN},
-    core::{CORES_MAX, Core, Message, Owned, Shared},
     counters::Counter,
-    index::Index,
-    letters::Letters,
-    mailstore::Mailstore,
-    noted::Notes,
-    questions,
-    recovery::{self, StoreError},
+    mailbox::{mailstore::Mailstore, questions},
     smtp::{Kind, connection},
+    store::{
+        annotations::Notes,
+        core::{CORES_MAX, Core, Message, Owned, Shared},
+        delivery_refs::Letters,
+        index::Index,
+        recovery::{self, StoreError},
+    },
 };
 
 /// Messages from one core to another that may wait.

@@ -22,7 +22,7 @@ pub use lists::{ListFault, Lists};
 pub use rates::Rates;
 use rates::{Pace, RateTable};
 
-use crate::{counters::Counter, mailboxes::Inbox};
+use crate::{counters::Counter, mailbox::mailboxes::Inbox};
 
 /// 554 to a connection of a banned address.
 pub(crate) const ADDRESS_BANNED: Reply = Reply::new(554, (5, 7, 1), "Your address is banned here");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::web::answer::Fault;
+use crate::web::serve::answer::Fault;
 
 /// Reads one. One longer than `most` is refused: to wait for less than was asked for would be a failure that nobody
 /// understands.

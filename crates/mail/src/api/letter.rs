@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    mailboxes::{Mail, MailId, Summary},
+    mailbox::mailboxes::{Mail, MailId, Summary},
     render::{Prepared, Reading, Until, fields, findings, html::HTML_BYTES_MAX},
 };
 

@@ -33,18 +33,20 @@ use super::{
     socket,
 };
 use crate::{
-    mailboxes::{Mail, MailId, Mailboxes, Scope},
+    mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope},
     render::{Piece, Prepared, Until},
     search::{self, Query, Term},
     web::{
-        answer::Fault,
-        app::App,
-        client::Client,
         lists::{self, Around, Extent},
         live::{Arrivals, Told},
         message::{download, fetch, saved},
-        printer::Printer,
-        scope::{Asked, Params, Queried},
+        serve::{
+            answer::Fault,
+            app::App,
+            charged_buffer::Printer,
+            client::Client,
+            scope::{Asked, Params, Queried},
+        },
         source::source,
         when,
     },
@@ -423,7 +425,7 @@ impl Serialize for Headers<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{mailboxes::MailId, twin};
+    use crate::mailbox::{mailboxes::MailId, twin};
 
     fn shape(mail: &Mail, extent: Extent) -> Value {
         let until = Until::default();

@@ -29,21 +29,23 @@ use super::{
     wait::{self, WAIT_MAX, Wanted},
 };
 use crate::{
-    address::fold_domain,
-    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
+    mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{Attachment, Prepared, Until, findings},
+    smtp::address::fold_domain,
     web::{
-        access::AskedFrom,
-        answer::{Fault, long_json},
-        app::App,
-        client::Client,
         lists::{self, Around, Extent},
         live::{Arrivals, Told},
         message::{download, fetch},
-        printer::Printer,
-        scope::{Params, Queried},
+        serve::{
+            access::AskedFrom,
+            answer::{Fault, long_json},
+            app::App,
+            charged_buffer::Printer,
+            client::Client,
+            request_body::Taken,
+            scope::{Params, Queried},
+        },
         source::source,
-        taken::Taken,
         when,
     },
 };

@@ -24,7 +24,7 @@ pub(crate) use self::mailpit::shapes::{
     hidden as mailpit_hidden, list_fields as mailpit_list_fields, said_address as mailpit_address,
 };
 use self::routes::Routes;
-use crate::{mailboxes::Mailboxes, web::answer::Fault};
+use crate::{mailbox::mailboxes::Mailboxes, web::serve::answer::Fault};
 
 /// What both of them release, we do not.
 async fn not_released() -> Fault {

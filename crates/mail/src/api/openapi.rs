@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::routes::{GET, Group, Routes};
 use crate::{
-    mailboxes::Mailboxes,
-    web::{
+    mailbox::mailboxes::Mailboxes,
+    web::serve::{
         answer::{self, Fault},
         app::{App, Site},
     },

@@ -13,7 +13,7 @@ use axum::{
     routing::{MethodFilter, on},
 };
 
-use crate::{mailboxes::Mailboxes, web::app::App};
+use crate::{mailbox::mailboxes::Mailboxes, web::serve::app::App};
 
 /// Operations that belong together.
 #[derive(Debug, Clone)]

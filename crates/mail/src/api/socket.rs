@@ -12,12 +12,10 @@ use axum::{
 };
 
 use crate::{
-    mailboxes::{Mailboxes, Scope},
+    mailbox::mailboxes::{Mailboxes, Scope},
     web::{
-        answer::Fault,
-        app::App,
-        client::Client,
         live::{Arrivals, Told},
+        serve::{answer::Fault, app::App, client::Client},
     },
 };
 

@@ -14,14 +14,11 @@ use super::{
     mailinator::{DELETE_AFTER_MAX, delete_later},
 };
 use crate::{
-    mailboxes::{Mailboxes, Scope},
+    mailbox::mailboxes::{Mailboxes, Scope},
     search::{self, Query, Term, Verdict},
     web::{
-        answer::Fault,
-        app::App,
-        client::Client,
         live::{Arrivals, Told},
-        work::Kept,
+        serve::{answer::Fault, app::App, client::Client, jobs::Kept},
     },
 };
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::{
     abuse::Lists,
     api::duration,
-    bodies, head,
-    mailboxes::{Inbox, Scope},
-    sendmail::{Call, stuffed},
+    mailbox::mailboxes::{Inbox, Scope},
+    smtp::sendmail::{Call, stuffed},
+    store::{list_head, shared_bodies},
 };
 
 const DOMAIN: &str = "night.test";
@@ -70,13 +70,13 @@ fn check_lists(text: &str) {
 /// A head's fields are where the twin finds them; a body that may be shared and its head are the mail; and what a program
 /// hands to sendmail is a mail with a head, whose end nobody can fake within it.
 pub fn mail_head(bytes: &[u8]) {
-    let fields = head::fields(bytes);
+    let fields = list_head::fields(bytes);
     assert_eq!((fields.from, fields.subject), (twin(bytes, b"from"), twin(bytes, b"subject")));
-    if let Some((head, body)) = bodies::split(bytes) {
+    if let Some((head, body)) = shared_bodies::split(bytes) {
         assert_eq!([head, body].concat(), bytes);
         assert!(head.ends_with(b"\r\n\r\n"));
         assert_eq!(head.windows(4).filter(|four| four == b"\r\n\r\n").count(), 1);
-        assert_eq!(head::fields(head), fields, "they are in the head");
+        assert_eq!(list_head::fields(head), fields, "they are in the head");
     }
     let stuffed = stuffed(bytes);
     let ends = stuffed.windows(5).filter(|five| five == b"\r\n.\r\n").count();
@@ -117,7 +117,7 @@ fn twin<'a>(mail: &'a [u8], name: &[u8]) -> &'a [u8] {
         let rest = &mail[begin..];
         let end = (1..rest.len()).find(|&end| rest[end - 1] == b'\n' && !matches!(rest[end], b' ' | b'\t'));
         let body = rest[colon + 1..end.unwrap_or(rest.len())].trim_ascii();
-        return &body[..body.len().min(head::FIELD_BYTES_MAX)];
+        return &body[..body.len().min(list_head::FIELD_BYTES_MAX)];
     }
     b""
 }

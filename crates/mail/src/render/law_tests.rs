@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{html::Showing, until::STEPS_A_LOOK, *};
 use crate::{
-    mailboxes::{Inbox, Mail, MailId, Summary},
+    mailbox::mailboxes::{Inbox, Mail, MailId, Summary},
     search::Query,
     web::message::linked,
 };

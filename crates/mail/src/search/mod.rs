@@ -9,12 +9,13 @@
 //! mails opened, bytes read and time; where it stopped, it hands out a [`Cursor`] to go on from.
 
 mod fold;
+pub(crate) mod index;
 mod query;
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
+    mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary, Unavailable},
     render::{Enough, PARSED_BYTES_MAX, Prepared, Reading, Until, fields},
 };
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
+use crate::mailbox::{
     mailboxes::Inbox,
     twin::{Retention, Twin},
 };

@@ -30,9 +30,9 @@ use super::{
 };
 use crate::{
     abuse::{self, Judgement, Open},
-    core::Core,
     counters::Counter,
-    mailboxes::MailId,
+    mailbox::mailboxes::MailId,
+    store::core::Core,
 };
 
 /// Bytes read at once: many pipelined mails.

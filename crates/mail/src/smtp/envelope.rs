@@ -7,15 +7,17 @@ use smallvec::SmallVec;
 
 use super::tail::{FRONT_BYTES, NotTaken, Tail};
 use crate::{
-    bodies::{self, SharedBody},
-    core::{Arrival, Core, MAIL, owner_of_mail},
     counters::Counter,
-    head::{self, Fields},
-    index::NewEntry,
-    mailboxes::{Inbox, MailId, Summary},
-    record::{self, Meta, Part, Recipient},
-    recovery::parts_died,
-    transaction::Draft,
+    mailbox::mailboxes::{Inbox, MailId, Summary},
+    smtp::transaction::Draft,
+    store::{
+        core::{Arrival, Core, MAIL, owner_of_mail},
+        index::NewEntry,
+        list_head::{self, Fields},
+        record::{self, Meta, Part, Recipient},
+        recovery::parts_died,
+        shared_bodies::{self, SharedBody},
+    },
 };
 
 /// What MAIL and RCPT said, and what came after DATA.
@@ -185,7 +187,7 @@ impl Envelope {
         self.tail.write(core, (peer, self.letter()), true)?;
         let raw_bytes = self.bytes();
         let Self { from, recipients, raw, tail, .. } = self;
-        let fields = head::fields(raw);
+        let fields = list_head::fields(raw);
         let meta =
             Meta { arrived_ms: now_ms, envelope_from: from, from: fields.from, subject: fields.subject };
         let mut head = core.meta.borrow_mut();
@@ -282,12 +284,12 @@ fn arrivals(
 
 /// Appends the mail behind its meta, without its body where the segment has that already; the bytes of the record.
 fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(Appended, usize), Refused> {
-    let parts = if core.config().share_bodies { bodies::split(raw) } else { None };
+    let parts = if core.config().share_bodies { shared_bodies::split(raw) } else { None };
     let Some((head, body)) = parts else {
         let appended = core.append(MAIL, 0, &[meta, raw])?;
         return Ok((appended, meta.len() + raw.len()));
     };
-    let hash = bodies::hash(body);
+    let hash = shared_bodies::hash(body);
     if let Some(known) = core.bodies.borrow().find(hash, body.len())
         && let Some(location) = Location::from_bits(known.location)
     {

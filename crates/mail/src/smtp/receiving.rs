@@ -10,7 +10,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use engine::share::{Common, Share};
 
-use crate::{core::Core, counters::Counter};
+use crate::{counters::Counter, store::core::Core};
 
 /// So much of each mail is not counted for its address. An address that has all the connections that it may have comes
 /// to 40 MiB with it.

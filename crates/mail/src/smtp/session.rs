@@ -15,13 +15,14 @@ use super::{
 };
 use crate::{
     abuse::Judgement,
-    address::NAME_LETTERS,
     config::Config,
-    core::Core,
     counters::Counter,
-    head,
-    mailboxes::{Inbox, MailId},
-    transaction::{Draft, Sender},
+    mailbox::mailboxes::{Inbox, MailId},
+    smtp::{
+        address::NAME_LETTERS,
+        transaction::{Draft, Sender},
+    },
+    store::{core::Core, list_head},
 };
 
 /// 250: the mail is kept, as safely as was promised. The text before it is the mail's name.
@@ -359,7 +360,7 @@ impl Session {
     pub(crate) fn end_mail(&mut self, core: &Core, now_ms: u64, turn: &mut Turn) -> Option<Stop> {
         let Some(envelope) = &mut self.envelope else { unreachable!("a mail that ends has begun") };
         let lines = if self.dialog.is_lmtp() { envelope.recipients.len() } else { 1 };
-        let subject = head::fields(&envelope.raw).subject;
+        let subject = list_head::fields(&envelope.raw).subject;
         // Once: one that waits for room comes by here again.
         let judgement = match std::mem::replace(&mut envelope.is_judged, true) {
             true => Judgement::Fine,

@@ -20,11 +20,13 @@ use engine::log::Refused;
 
 use super::connection::SCRATCH_BYTES;
 use crate::{
-    core::{Core, PART},
     counters::Counter,
-    mailboxes::MailId,
-    record::Part,
-    recovery,
+    mailbox::mailboxes::MailId,
+    store::{
+        core::{Core, PART},
+        record::Part,
+        recovery,
+    },
 };
 
 /// So much of a mail is in its record, and in memory while it comes.

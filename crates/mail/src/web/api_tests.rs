@@ -7,8 +7,8 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use sha2::Digest as _;
 
-use super::{Config, access, tests::Site};
-use crate::mailboxes::{Mailboxes, Scope};
+use crate::mailbox::mailboxes::{Mailboxes, Scope};
+use crate::web::{Config, serve::access, tests::Site};
 
 const INBOX: &str = "/api/v2/domains/public/inboxes/ann";
 

@@ -5,16 +5,13 @@ use std::{borrow::Cow, sync::Arc};
 use askama::Template;
 use engine::cores::clock;
 
-use super::{
-    answer::Fault,
-    app::App,
-    client::Client,
-    gists::Gist,
-    scope::segment,
+use crate::web::{
+    previews::preview_cache::Gist,
+    serve::{answer::Fault, app::App, client::Client, scope::segment},
     when::{self, Short},
 };
 use crate::{
-    mailboxes::{MailId, Mailboxes, Scope, Summary},
+    mailbox::mailboxes::{MailId, Mailboxes, Scope, Summary},
     render::fields::{self, Address},
     search::Marks as _,
 };

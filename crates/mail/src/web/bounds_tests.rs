@@ -12,7 +12,7 @@ use super::{
     tests::{PATIENCE, Site, next_event},
 };
 use crate::{
-    mailboxes::{Event, Inbox, Mailboxes, Scope, Summary},
+    mailbox::mailboxes::{Event, Inbox, Mailboxes, Scope, Summary},
     render::cut,
 };
 

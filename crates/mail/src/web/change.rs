@@ -11,10 +11,12 @@ use axum::{
 };
 use percent_encoding::percent_decode_str;
 
-use super::{
-    answer::Fault, app::App, board::path_of, client::Client, leaving::LEAVING_MAX, scope::Asked, taken::Taken,
+use crate::mailbox::mailboxes::{MailId, Mailboxes, Scope, Summary};
+use crate::web::{
+    board::path_of,
+    serve::{answer::Fault, app::App, client::Client, request_body::Taken, scope::Asked},
+    undo_delete::LEAVING_MAX,
 };
-use crate::mailboxes::{MailId, Mailboxes, Scope, Summary};
 
 /// Mails that one form may name.
 const IDS_MAX: usize = 1_000;

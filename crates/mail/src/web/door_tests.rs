@@ -10,7 +10,7 @@ use std::{
 use engine::{cores::clock, meter::Value};
 
 use super::{Config, Token, Web, routes, serve};
-use crate::twin::{Retention, Twin};
+use crate::mailbox::twin::{Retention, Twin};
 
 const TOKEN: &str = "0123456789abcdef-token";
 

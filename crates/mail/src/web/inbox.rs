@@ -10,15 +10,17 @@ use axum::{
 use engine::cores::clock;
 use serde::Deserialize;
 
-use super::{
-    answer::{self, Fault, inbox_tag, public},
-    app::{App, Site},
+use crate::web::{
     board::{Board, Listed, ROW_BYTES, Row, name_of, path_of},
-    client::Client,
-    scope::Asked,
+    serve::{
+        answer::{self, Fault, inbox_tag, public},
+        app::{App, Site},
+        client::Client,
+        scope::Asked,
+    },
 };
 use crate::{
-    mailboxes::{Mailboxes, Scope},
+    mailbox::mailboxes::{Mailboxes, Scope},
     search::{self, Cursor},
 };
 
@@ -117,7 +119,7 @@ pub(super) async fn search_page<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let address = scope.name();
     let base = path_of(&address);
-    let words = super::scope::segment(&searched.q);
+    let words = crate::web::serve::scope::segment(&searched.q);
     let mut found;
     let mut template = SearchPage {
         site: &app.site,

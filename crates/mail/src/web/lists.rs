@@ -7,7 +7,7 @@
 //! The first mail is made before the answer begins, so that whoever finds no room is told so in words; later there is
 //! no other way to say it than to break off, which a client of chunked answers (RFC 9112, 7.1) notices.
 //!
-//! Lists of lines ([`of_lines`]) are of what is kept of each mail ([`super::gists`]): one piece is all that most have.
+//! Lists of lines ([`of_lines`]) are of what is kept of each mail ([`crate::web::previews::preview_cache`]): one piece is all that most have.
 
 use std::{
     io::{self, Write as _},
@@ -22,12 +22,15 @@ use axum::{
 };
 use futures_util::stream;
 
-use super::{
-    answer::Fault, app::App, budget::Held, client::Client, counters::Counter, gists::Gist, printer::Printer,
-    work::Kept,
+use crate::web::{
+    previews::preview_cache::Gist,
+    serve::{
+        answer::Fault, app::App, budget::Held, charged_buffer::Printer, client::Client, counters::Counter,
+        jobs::Kept,
+    },
 };
 use crate::{
-    mailboxes::{Mail, Mailboxes, Scope, Summary},
+    mailbox::mailboxes::{Mail, Mailboxes, Scope, Summary},
     render::{PARSED_BYTES_MAX, Until},
 };
 

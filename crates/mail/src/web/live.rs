@@ -20,14 +20,16 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use super::{
-    answer::Fault,
-    app::{App, Listener},
+use crate::mailbox::mailboxes::{Event, Inbox, MailId, Mailboxes, Remains, Scope, Summary};
+use crate::web::{
     board::{Row, RowPage, path_of},
-    client::Client,
-    scope::Asked,
+    serve::{
+        answer::Fault,
+        app::{App, Listener},
+        client::Client,
+        scope::Asked,
+    },
 };
-use crate::mailboxes::{Event, Inbox, MailId, Mailboxes, Remains, Scope, Summary};
 
 /// Mails that came between the page and the stream, or while the browser was away; more, and the page is loaded again.
 const MISSED_MAX: usize = 100;

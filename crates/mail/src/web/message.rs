@@ -14,21 +14,23 @@ use mail_parser::HeaderName as Field;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use super::{
-    access::{Asker, asker},
-    answer::{self, Fault, inbox_tag, mail_tag, public},
-    app::{App, Site},
+use crate::web::{
     board::{Board, Listed, ROW_BYTES},
-    client::Client,
-    counters::Counter,
-    rendered::{Made, Rendered},
-    scope::{Asked, Params, segment},
+    previews::rendered_cache::{Made, Rendered},
+    serve::{
+        access::{Asker, asker},
+        answer::{self, Fault, inbox_tag, mail_tag, public},
+        app::{App, Site},
+        client::Client,
+        counters::Counter,
+        jobs::Kept,
+        scope::{Asked, Params, segment},
+    },
     source::source,
     when::{self, Short},
-    work::Kept,
 };
 use crate::{
-    mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
+    mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{
         Attachment, Notice, Prepared, Reading, Until, cut, fields,
         findings::{self, Link},

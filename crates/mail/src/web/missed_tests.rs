@@ -14,9 +14,13 @@ use tokio::sync::broadcast;
 
 use super::{Config, Web, serve};
 use crate::{
-    mailboxes::{Event, Inbox, Mail, MailId, Mailboxes, Remains, Room, Scope, Summary, Totals, Unavailable},
-    noted::{Note, Noted},
-    twin::{Retention, Twin},
+    mailbox::{
+        mailboxes::{
+            Event, Inbox, Mail, MailId, Mailboxes, Remains, Room, Scope, Summary, Totals, Unavailable,
+        },
+        twin::{Retention, Twin},
+    },
+    store::annotations::{Note, Noted},
 };
 
 /// How events get lost.

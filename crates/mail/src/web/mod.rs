@@ -13,38 +13,19 @@
 //! tagged with their inbox and mail, so that an accelerator in front serves the crowd and is purged by what changes
 //! ([`inbox_tag`], [`mail_tag`]). What shows more than one inbox is the operator's (`access`).
 
-pub(crate) mod access;
-mod ahead;
-pub(crate) mod answer;
-pub(crate) mod app;
-mod assets;
-mod behind;
 mod board;
-pub(crate) mod budget;
 mod change;
-pub(crate) mod client;
-mod config;
-mod connections;
-pub(crate) mod counters;
-pub(crate) mod gists;
+pub(crate) mod flags;
 mod inbox;
-mod index;
-mod leaving;
 pub(crate) mod lists;
 pub(crate) mod live;
-pub(crate) mod marks;
 pub(crate) mod message;
 mod pages;
-pub(crate) mod printer;
-mod rendered;
-pub(crate) mod scope;
-mod silent_proxy;
+pub(crate) mod previews;
+pub(crate) mod serve;
 pub(crate) mod source;
-pub(crate) mod taken;
-mod turns;
-mod unread;
+mod undo_delete;
 pub(crate) mod when;
-pub(crate) mod work;
 
 use std::{
     io,
@@ -63,19 +44,24 @@ use engine::{
 };
 use tokio::sync::watch;
 
-pub use self::{
-    access::{Token, TokenTooShort},
-    answer::{inbox_tag, mail_tag},
-    config::Config,
-    index::IndexAt,
-};
-use self::{app::App, counters::Counters, index::Index};
 use crate::{
     api::{
         self,
         routes::{GET, POST, Routes},
     },
-    mailboxes::Mailboxes,
+    mailbox::mailboxes::Mailboxes,
+};
+use crate::{
+    search::index::Index,
+    web::serve::{app::App, counters::Counters},
+};
+pub use crate::{
+    search::index::IndexAt,
+    web::serve::{
+        access::{Token, TokenTooShort},
+        answer::{inbox_tag, mail_tag},
+        config::Config,
+    },
 };
 
 /// Mails rendered off the web's own thread at once.
@@ -167,7 +153,8 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
         .thread_name("mail-help")
         .thread_stack_size(RENDER_STACK_BYTES)
         .build()?;
-    let bounds = connections::bounds(config.connections_max, config.client_budget.as_ref());
+    let bounds =
+        crate::web::serve::connections::bounds(config.connections_max, config.client_budget.as_ref());
     let secured = config.tls.as_ref().map(|shown| tls::acceptor(shown, &[b"http/1.1"], None));
     let secured = secured.transpose().map_err(io::Error::other)?;
     let bounds = if secured.is_some() { httpd::bounds_under_tls(bounds) } else { bounds };
@@ -180,10 +167,10 @@ pub fn serve<M: Mailboxes>(listener: TcpListener, mailboxes: M, config: Config) 
     let index = config.index.clone().and_then(|at| index_at(at, &counters));
     let mut threads = Vec::new();
     if let Some(index) = &index {
-        threads.push(index::start(Arc::clone(index), mailboxes.clone(), stopping.clone())?);
+        threads.push(crate::search::index::start(Arc::clone(index), mailboxes.clone(), stopping.clone())?);
     }
     let app = Arc::new(App::counted(mailboxes, config, address, stopping.clone(), (index, counters)));
-    threads.push(ahead::start(Arc::clone(&app), stopping.clone())?);
+    threads.push(crate::web::previews::preview_worker::start(Arc::clone(&app), stopping.clone())?);
     app.counters.listening(listener.counters());
     let counters: Arc<dyn Source> = Arc::clone(&app.counters) as Arc<dyn Source>;
     threads.push(std::thread::Builder::new().name("mail-web".to_owned()).spawn(move || {
@@ -200,7 +187,7 @@ fn index_at(at: IndexAt, counters: &Arc<Counters>) -> Option<Arc<Index>> {
     match Index::open(at, Arc::clone(counters)) {
         Ok(index) => Some(Arc::new(index)),
         Err(error) => {
-            counters.add(counters::Counter::IndexNotWritten, 1);
+            counters.add(crate::web::serve::counters::Counter::IndexNotWritten, 1);
             tracing::warn!(%directory, %error, "there is no index of mails; searches look into the mails themselves");
             None
         }
@@ -214,7 +201,7 @@ async fn run<M: Mailboxes>(
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut drained = stopping.clone();
-    let forget_marks = tokio::spawn(marks::forget_deleted(Arc::clone(&app)));
+    let forget_marks = tokio::spawn(crate::web::flags::forget_deleted(Arc::clone(&app)));
     let proxies = app.config.proxies.as_slice().into();
     let served = httpd::serve_behind(proxies, listener, secured, router(Arc::clone(&app)), async move {
         // An error means that the handle is gone, which is the same wish.
@@ -253,7 +240,7 @@ fn routes<M: Mailboxes>() -> Routes<M> {
         .unlisted(GET, "/about", pages::about::<M>)
         .unlisted(GET, "/terms", pages::terms::<M>)
         .unlisted(GET, "/counters", pages::counters::<M>)
-        .unlisted(GET, "/static/{version}/{name}", assets::asset)
+        .unlisted(GET, "/static/{version}/{name}", crate::web::serve::assets::asset)
         .unlisted(GET, "/robots.txt", || async { "User-agent: *\nDisallow: /inbox/\nDisallow: /api/\n" })
         .unlisted(GET, "/healthz", || async { "ok\n" });
     api::routes(pages)
@@ -264,7 +251,7 @@ fn router<M: Mailboxes>(app: Arc<App<M>>) -> Router {
     router
         .fallback(pages::no_such_page)
         .method_not_allowed_fallback(pages::no_such_method)
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), answer::around::<M>))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), crate::web::serve::answer::around::<M>))
         .with_state(app)
 }
 

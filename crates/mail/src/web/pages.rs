@@ -10,13 +10,13 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::{
+use crate::mailbox::mailboxes::{Mailboxes, Scope, Totals};
+use crate::web::serve::{
     access::{AllMail, WHO_SEES},
     answer::{Fault, page, public},
     app::{App, Site},
     scope::segment,
 };
-use crate::mailboxes::{Mailboxes, Scope, Totals};
 
 #[derive(Template)]
 #[template(path = "home.html")]

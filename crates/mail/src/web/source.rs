@@ -12,8 +12,8 @@ use axum::{
 };
 use futures_util::stream;
 
-use super::{answer::Fault, app::App, budget::Held, client::Client, counters::Counter};
-use crate::mailboxes::{MailId, Mailboxes, PieceAt, Scope};
+use crate::mailbox::mailboxes::{MailId, Mailboxes, PieceAt, Scope};
+use crate::web::serve::{answer::Fault, app::App, budget::Held, client::Client, counters::Counter};
 
 /// How long an answer that has begun waits for room for its next piece.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);

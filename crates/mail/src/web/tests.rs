@@ -12,9 +12,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    mailboxes::Mailboxes,
+    mailbox::{
+        mailboxes::Mailboxes,
+        twin::{Retention, Twin},
+    },
     samples,
-    twin::{Retention, Twin},
 };
 
 const TOKEN: &str = "0123456789abcdef-token";
@@ -153,7 +155,7 @@ fn an_inbox_lists_what_came_and_says_that_it_is_public() {
     assert_eq!(mail.header("surrogate-key"), format!("mail:{id} inbox:ann@night.test"));
 }
 
-use crate::mailboxes::Inbox;
+use crate::mailbox::mailboxes::Inbox;
 
 #[test]
 fn one_inbox_has_one_path() {

@@ -2,6 +2,7 @@
 //!
 //! One program, because each is linked by itself; a file is one subject.
 
+mod annotations;
 mod bodies;
 mod common;
 mod full_disk;
@@ -10,7 +11,6 @@ mod hurried;
 mod injected;
 mod large;
 mod letters;
-mod noted;
 mod power;
 mod receiving;
 mod restarts;

@@ -16,8 +16,11 @@ use serde_json::json;
 use super::item;
 use crate::{
     api::socket,
-    mailboxes::{Mailboxes, Scope},
-    web::{answer::Fault, app::App, client::Client, live::Told, scope::Asked},
+    mailbox::mailboxes::{Mailboxes, Scope},
+    web::{
+        live::Told,
+        serve::{answer::Fault, app::App, client::Client, scope::Asked},
+    },
 };
 
 pub(super) async fn events<M: Mailboxes>(

@@ -25,24 +25,26 @@ use super::{
     routes::{GET, POST, PUT, Routes},
 };
 use crate::{
-    mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
+    mailbox::mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary},
     render::{
         Prepared,
         html::{Clean, Remote, Showing},
     },
     search::{Marks as _, Query as Search},
     web::{
-        access::{Asker, asker},
-        answer::Fault,
-        app::App,
-        client::Client,
-        gists::{Gist, Hidden},
         lists::{self, Around},
         message::{attachments_of, download, part_of},
-        scope::{Asked, Params, Queried},
+        previews::preview_cache::{Gist, Hidden},
+        serve::{
+            access::{Asker, asker},
+            answer::Fault,
+            app::App,
+            client::Client,
+            jobs::Kept,
+            request_body::Taken,
+            scope::{Asked, Params, Queried},
+        },
         source::source,
-        taken::Taken,
-        work::Kept,
     },
 };
 

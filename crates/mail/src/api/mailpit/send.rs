@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::super::one_line;
 use crate::{
-    mailboxes::{Mailboxes, Scope},
-    web::{answer::Fault, app::App, client::Client, scope::Asked, taken::Taken},
+    mailbox::mailboxes::{Mailboxes, Scope},
+    web::serve::{answer::Fault, app::App, client::Client, request_body::Taken, scope::Asked},
 };
 
 /// A mail that is sent by the API, base64 and all.

@@ -9,13 +9,13 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    mailboxes::{Mail, MailId, Summary},
+    mailbox::mailboxes::{Mail, MailId, Summary},
     render::{
         Attachment, Prepared, Reading, Until,
         fields::{self, Address},
     },
     web::{
-        gists::{Gist, Hidden},
+        previews::preview_cache::{Gist, Hidden},
         when,
     },
 };

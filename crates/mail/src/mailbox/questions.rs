@@ -1,0 +1,324 @@
+//! What a core answers to pages and APIs. Walks over many mails are cut into steps, between which the loop serves its
+//! peers.
+
+use std::{net::IpAddr, rc::Rc};
+
+use crate::{
+    abuse::Judgement,
+    counters::Counter,
+    mailbox::mailboxes::{Inbox, MailId, Scope, Unavailable},
+    smtp::{
+        connection::ROOM_EVERY,
+        envelope::{Envelope, NotKept, Trace},
+        session::{self, Turn},
+        tail::{NotTaken, PART_BYTES},
+    },
+    store::{
+        annotations::Note,
+        core::{Core, Found, Question},
+        index::{Enough, Place, Stepped},
+        list_head,
+    },
+};
+
+/// Mails looked at in one step of a walk: a fraction of a millisecond.
+const STEPS: usize = 2048;
+/// A walk that lost its place this often is answered with what it found.
+const WALKS_MAX: usize = 8;
+/// Mails deleted in one go.
+const DELETES: usize = 256;
+
+/// Answers a question, now or by a task of its own.
+pub(crate) fn answer(core: &Rc<Core>, question: Question) {
+    // Whoever asked may have gone; then nobody is told.
+    match question {
+        Question::Mail { id, answer } => {
+            let place = core.index.borrow().place(id, core.now_ms());
+            let found = place.map(|place| found(core, place));
+            let _ = answer.send(found);
+        }
+        Question::Mails { ids, answer } => {
+            let place = |id: &MailId| core.index.borrow().place(*id, core.now_ms());
+            let _ = answer.send(ids.iter().filter_map(place).map(|place| found(core, place)).collect());
+        }
+        Question::List { scope, skip, limit, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let places = walk(&core, Over::Scope(&scope), skip.saturating_add(limit)).await;
+                let wanted = places.into_iter().skip(skip);
+                let _ = answer.send(wanted.map(|place| found(&core, place)).collect());
+            });
+        }
+        Question::Count { scope, answer } => {
+            let known = core.index.borrow().count(&scope);
+            if let Some(count) = known {
+                let _ = answer.send(count);
+                return;
+            }
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(walk(&core, Over::Scope(&scope), usize::MAX).await.len() as u64);
+            });
+        }
+        Question::Delete { ids, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(delete(&core, &ids).await);
+            });
+        }
+        Question::DeleteAll { scope, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let mut places = walk(&core, Over::Scope(&scope), usize::MAX).await;
+                if scope == Scope::All {
+                    places.extend(walk(&core, Over::Others, usize::MAX).await);
+                }
+                let ids: Vec<MailId> = places.into_iter().map(|place| place.id).collect();
+                let _ = answer.send(delete(&core, &ids).await);
+            });
+        }
+        Question::Hurry { ids, expires_ms, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(hurry(&core, &ids, expires_ms).await);
+            });
+        }
+        Question::Stored { from, most, answer } => {
+            let _ = answer.send(core.index.borrow().stored(from, most));
+        }
+        Question::Note { notes, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let _ = answer.send(note(&core, &notes).await);
+            });
+        }
+        Question::Deliver { peer, from, recipients, raw, answer } => {
+            let core = Rc::clone(core);
+            tokio::task::spawn_local(async move {
+                let delivered = deliver(&core, peer, &from, &recipients, &raw).await;
+                if delivered.is_err() {
+                    core.count(Counter::Refused);
+                }
+                let _ = answer.send(delivered);
+            });
+        }
+    }
+}
+
+fn found(core: &Core, place: Place) -> Found {
+    Found { place, summary: core.recent.borrow().find(place.id) }
+}
+
+/// What is walked over.
+#[derive(Clone, Copy)]
+enum Over<'a> {
+    Scope(&'a Scope),
+    /// In what inboxes here mails lie whose first inbox is another.
+    Others,
+}
+
+/// Up to `limit` mails, newest first.
+async fn walk(core: &Core, over: Over<'_>, limit: usize) -> Vec<Place> {
+    let mut places = Vec::new();
+    for _ in 0..WALKS_MAX {
+        places.clear();
+        if limit == 0 {
+            break;
+        }
+        let now_ms = core.now_ms();
+        let mut walk = match over {
+            Over::Scope(scope) => core.index.borrow().walk(scope),
+            Over::Others => core.index.borrow().walk_others(),
+        };
+        let stepped = loop {
+            let stepped = core.index.borrow().step(&mut walk, STEPS, now_ms, |place| {
+                places.push(place);
+                if places.len() < limit { Enough::No } else { Enough::Yes }
+            });
+            if stepped != Stepped::More {
+                break stepped;
+            }
+            tokio::task::yield_now().await;
+        };
+        if stepped == Stepped::End {
+            break;
+        }
+    }
+    places
+}
+
+/// Deletes mails for good; how many there were. On return no crash brings them back.
+async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
+    let (mut count, mut last, mut unwritten) = (0, None, 0u64);
+    for batch in ids.chunks(DELETES) {
+        for &id in batch {
+            let Some(gone) = core.remove(id) else { continue };
+            count += 1;
+            core.count(Counter::Deleted);
+            match core.end(gone, true) {
+                Some(ticket) => last = last.max(Some(ticket)),
+                None => unwritten += 1,
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    if let Some(last) = last {
+        core.kept(last).await.map_err(|error| error.to_string())?;
+    }
+    if unwritten > 0 {
+        return Err(format!(
+            "{unwritten} deletions could not be written down, and may be undone by a restart"
+        ));
+    }
+    Ok(count)
+}
+
+/// Brings the end of mails forward. On return a crash does not take it back.
+async fn hurry(core: &Core, ids: &[MailId], expires_ms: u64) -> Result<(), Unavailable> {
+    let (mut last, mut refused) = (None, Ok(()));
+    for &id in ids {
+        match core.hurry(id, expires_ms) {
+            Ok(ticket) => last = last.max(ticket),
+            Err(why) => refused = Err(why),
+        }
+    }
+    if let Some(last) = last {
+        core.kept(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
+    }
+    refused
+}
+
+/// Writes down what is said about mails. On return a crash does not take it back.
+async fn note(core: &Core, notes: &[(MailId, Note)]) -> Result<(), Unavailable> {
+    let mut last = None;
+    for batch in notes.chunks(DELETES) {
+        for (id, note) in batch {
+            last = last.max(core.note(*id, note)?);
+        }
+        tokio::task::yield_now().await;
+    }
+    if let Some(last) = last {
+        core.kept(last).await.map_err(|error| Unavailable::Disk(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Takes a mail that `peer` handed over by the API.
+async fn deliver(
+    core: &Core,
+    peer: IpAddr,
+    from: &str,
+    recipients: &[String],
+    raw: &[u8],
+) -> Result<Vec<MailId>, Unavailable> {
+    let config = core.config();
+    let refuse = |why: String| Err(Unavailable::Refused(why));
+    if raw.len() as u64 > config.limits.mail_bytes_max {
+        return refuse(format!("it has {} bytes; {} are taken", raw.len(), config.limits.mail_bytes_max));
+    }
+    if recipients.is_empty() {
+        return refuse("it has no recipient".to_owned());
+    }
+    if recipients.len() > config.limits.recipients_max {
+        return refuse(format!(
+            "it has {} recipients; {} are taken",
+            recipients.len(),
+            config.limits.recipients_max
+        ));
+    }
+    let mut envelope = Envelope { from: from.into(), ..Envelope::default() };
+    for recipient in recipients {
+        let inbox = match Inbox::of(recipient, &config.default_domain) {
+            Ok(inbox) => inbox,
+            Err(fault) => return refuse(format!("{recipient}: {fault}")),
+        };
+        if !config.domains.is_empty() && config.domains.iter().all(|domain| **domain != *inbox.domain) {
+            return refuse(format!("{recipient}: no mail is taken for this domain"));
+        }
+        envelope.add(inbox, recipient);
+    }
+    if judge(core, peer, &envelope, raw)? {
+        core.count(Counter::Tarpitted);
+        tokio::time::sleep(config.rates.tarpit).await;
+    }
+    envelope.begin(core, Trace { hello: "", peer, protocol: "HTTP" }, core.now_ms());
+    let ids = envelope.recipients.iter().map(|recipient| recipient.id).filter(|id| id.0 != 0).collect();
+    let tries = config.limits.room_time_max.as_millis() / ROOM_EVERY.as_millis();
+    for piece in raw.chunks(PART_BYTES) {
+        envelope.take(piece);
+        for tried in 0..=tries {
+            match envelope.write_part(core, peer) {
+                Ok(()) => break,
+                Err(NotTaken::Room) if tried < tries => {
+                    core.make_room();
+                    tokio::time::sleep(ROOM_EVERY).await;
+                }
+                Err(not_taken) => return no_room(core, &mut envelope, peer, not_taken.into()),
+            }
+        }
+    }
+    for tried in 0..=tries {
+        match envelope.keep(core, peer, core.now_ms()) {
+            Ok(kept) => {
+                let mut turn = Turn::default();
+                session::await_kept(kept, &mut turn);
+                return if turn.settle(core).await { Ok(ids) } else { refuse("the disk failed".to_owned()) };
+            }
+            Err(NotKept::Room | NotKept::Behind) if tried < tries => {
+                core.make_room();
+                tokio::time::sleep(ROOM_EVERY).await;
+            }
+            Err(not_kept) => return no_room(core, &mut envelope, peer, not_kept),
+        }
+    }
+    unreachable!("the last try ends it")
+}
+
+/// A mail of the API is not kept.
+fn no_room(
+    core: &Core,
+    envelope: &mut Envelope,
+    peer: IpAddr,
+    why: NotKept,
+) -> Result<Vec<MailId>, Unavailable> {
+    envelope.tail.give_up(core, peer);
+    let (counter, why) = match why {
+        NotKept::Behind => {
+            return Err(Unavailable::Refused("a part of the server does not keep up; later".to_owned()));
+        }
+        NotKept::TooLarge => (Counter::TooLarge, "it is larger than mails may be"),
+        NotKept::Full(counter) => (counter, "too many mails are being received"),
+        NotKept::Room => (Counter::StoreFull, "the store has no room now"),
+    };
+    core.count(counter);
+    Err(Unavailable::Refused(why.to_owned()))
+}
+
+/// Holds a mail of the API against bans and rates, as a session does one after the other. Whether its answer is to be
+/// late.
+fn judge(core: &Core, peer: IpAddr, envelope: &Envelope, raw: &[u8]) -> Result<bool, Unavailable> {
+    let (abuse, now_ms) = (core.abuse.borrow(), core.now_ms());
+    let mut is_slow = false;
+    let mut look = |judgement| match judgement {
+        Judgement::Fine => Ok(()),
+        Judgement::Slow => {
+            is_slow = true;
+            Ok(())
+        }
+        Judgement::Refuse(reply, counter) => {
+            core.count(counter);
+            Err(match reply.code {
+                // Later it may be taken.
+                400..500 => Unavailable::TooOften(reply.text),
+                _ => Unavailable::Refused(reply.text.to_owned()),
+            })
+        }
+    };
+    look(abuse.address(peer))?;
+    look(abuse.sender(&envelope.from, peer, now_ms))?;
+    for recipient in &envelope.recipients {
+        look(abuse.recipient(&recipient.inbox, now_ms))?;
+    }
+    look(abuse.mail(list_head::fields(raw).subject, raw, now_ms))?;
+    Ok(is_slow && !core.config().rates.tarpit.is_zero())
+}

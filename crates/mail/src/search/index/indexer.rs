@@ -1,0 +1,448 @@
+//! The thread that fills the index: what it reads, how fast, and what it puts away.
+
+use std::{collections::BTreeMap, io, sync::Arc, thread, time::Duration};
+
+use engine::cores::{clock, give_way};
+use tokio::sync::{
+    broadcast::{Receiver, error::RecvError},
+    watch,
+};
+
+use crate::search::index::{
+    Index, PENDING_MAX,
+    columns::{Columns, Name, columns_of, height_for},
+    grams::Finder,
+    segment::Sheet,
+};
+use crate::{
+    mailbox::mailboxes::{Event, Mail, MailId, Mailboxes, Scope},
+    search,
+    web::serve::counters::Counter,
+};
+
+/// Mails that are read between two looks at what else is to be done.
+const BATCH: usize = 32;
+/// Mails that the store is asked for, or about, at a time.
+const ASKED_AT_ONCE: usize = 512;
+/// More arrivals a second are a rush.
+const RUSH: u64 = 50;
+/// In a rush the thread works for one part of so many of its time: receiving comes first.
+const RUSH_SHARE: u32 = 33;
+/// How often it looks around when there is nothing to do.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A disk that took no sheet is tried again so much later.
+const REST: Duration = Duration::from_secs(60);
+/// When so many mails have gone, one of so many that are indexed, their columns are cleared away.
+const DEATHS_MIN: u64 = 256;
+const DEATHS_SHARE: u64 = 10;
+/// A sheet of which less than this lives is written anew.
+const LIVE_EIGHTHS: usize = 7;
+
+/// Starts the thread. It ends when the server stops, and writes down what it has.
+pub(crate) fn start<M: Mailboxes>(
+    index: Arc<Index>,
+    mailboxes: M,
+    stopping: watch::Receiver<bool>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let behind_others = || {
+        if let Err(error) = give_way() {
+            tracing::warn!(%error, "mails are indexed at the usual priority");
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .thread_name("mail-index-read")
+        .on_thread_start(behind_others)
+        .build()?;
+    thread::Builder::new().name("mail-index".to_owned()).spawn(move || {
+        behind_others();
+        runtime.block_on(Feed::new(index, mailboxes, stopping).run());
+    })
+}
+
+/// A sheet of which less is left than there is room for: the columns that live.
+type Sparse = (Arc<Sheet>, Vec<(usize, Name)>);
+
+struct Feed<M> {
+    index: Arc<Index>,
+    mailboxes: M,
+    stopping: watch::Receiver<bool>,
+    /// Wakes it; what is told is taken in by [`super::State::hear`].
+    waking: Receiver<Event>,
+    finder: Finder,
+    /// When arrivals were counted last.
+    since_ms: u64,
+    is_rush: bool,
+    rests_until_ms: u64,
+}
+
+impl<M: Mailboxes> Feed<M> {
+    fn new(index: Arc<Index>, mailboxes: M, stopping: watch::Receiver<bool>) -> Self {
+        index.state().events = Some(mailboxes.events());
+        let waking = mailboxes.events();
+        Self {
+            index,
+            mailboxes,
+            stopping,
+            waking,
+            finder: Finder::new(),
+            since_ms: clock::monotonic_ms(),
+            is_rush: false,
+            rests_until_ms: 0,
+        }
+    }
+
+    /// Indexes until the server stops; the stop ends any wait.
+    async fn run(mut self) {
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            biased;
+            // An error means that the server is gone.
+            _ = stopping.wait_for(|stop| *stop) => {}
+            () = self.work() => {}
+        }
+        self.put_all_away();
+    }
+
+    async fn work(&mut self) {
+        // Since the last start mails may have gone, and sheets may be half empty.
+        let mut is_to_be_swept = true;
+        while !*self.stopping.borrow() {
+            self.hear();
+            if !self.index.state().is_complete && !self.go_through().await {
+                self.pause(LOOK_EVERY).await;
+                continue;
+            }
+            if is_to_be_swept || self.is_much_gone() {
+                is_to_be_swept = !self.sweep().await;
+            }
+            let begun_ns = clock::thread_cpu_ns();
+            if self.rests() || self.mailboxes.totals().stored < self.index.at.mails_min || !self.feed().await
+            {
+                self.listen().await;
+                continue;
+            }
+            if self.is_rush {
+                let worked = Duration::from_nanos(clock::thread_cpu_ns().saturating_sub(begun_ns));
+                self.pause(worked * RUSH_SHARE).await;
+            }
+        }
+    }
+
+    fn rests(&self) -> bool {
+        self.rests_until_ms > clock::monotonic_ms()
+    }
+
+    async fn pause(&mut self, time: Duration) {
+        let stopped = async {
+            // An error means that the server is gone.
+            let _ = self.stopping.wait_for(|stop| *stop).await;
+        };
+        let _ = tokio::time::timeout(time, stopped).await;
+    }
+
+    /// Waits for something to do.
+    async fn listen(&mut self) {
+        let mut stopping = self.stopping.clone();
+        let woken = tokio::select! {
+            woken = tokio::time::timeout(LOOK_EVERY, self.waking.recv()) => woken,
+            _ = stopping.wait_for(|stop| *stop) => return,
+        };
+        // The server is gone, which the other ear hears, too.
+        if let Ok(Err(RecvError::Closed)) = woken {
+            self.pause(LOOK_EVERY).await;
+        }
+    }
+
+    /// Takes in all that was told, and whether that is much.
+    fn hear(&mut self) {
+        // It has woken it.
+        while self.waking.try_recv().is_ok() {}
+        let mut state = self.index.state();
+        state.hear();
+        let now_ms = clock::monotonic_ms();
+        let passed_ms = now_ms.saturating_sub(self.since_ms);
+        if passed_ms >= 1000 {
+            self.is_rush = std::mem::take(&mut state.arrivals) * 1000 / passed_ms > RUSH;
+            self.since_ms = now_ms;
+        }
+        self.index.note(&state);
+    }
+
+    /// Goes through the stored mails for those that the index does not know. Whether it has.
+    async fn go_through(&mut self) -> bool {
+        let sheets = self.index.state().sheets.clone();
+        let mut known: Vec<MailId> = Vec::new();
+        let mut outdated: Vec<Name> = Vec::new();
+        for sheet in sheets {
+            match sheet.reading().and_then(|reading| reading.names()) {
+                Ok(names) if sheet.is_outdated() => outdated.extend(names),
+                Ok(names) => known.extend(names.iter().map(|name| name.id)),
+                Err(error) => _ = self.index.set_aside(&sheet, &error),
+            }
+        }
+        {
+            let state = self.index.state();
+            let filling = state.filling.values().flat_map(|columns| &columns.names);
+            known.extend(filling.chain(&state.pending).chain(&state.working).map(|name| name.id));
+        }
+        known.sort_unstable();
+        // Some may be indexed anew already, before a stop.
+        outdated.retain(|name| known.binary_search(&name.id).is_err());
+        outdated.sort_unstable();
+        outdated.dedup();
+        known.extend(outdated.iter().map(|name| name.id));
+        known.sort_unstable();
+        let mut from = Some(0);
+        while let Some(at) = from {
+            // What comes while this goes on is told.
+            self.hear();
+            let Ok((stored, next)) = self.mailboxes.stored(at, ASKED_AT_ONCE).await else { return false };
+            let mut state = self.index.state();
+            for (id, arrived_ms) in stored {
+                if known.binary_search(&id).is_err() {
+                    state.wait(Name { arrived_ms, id });
+                }
+            }
+            from = next;
+        }
+        let mut state = self.index.state();
+        // Told while it was gone through, and found as well.
+        let mut pending: Vec<Name> = std::mem::take(&mut state.pending).into();
+        pending.sort_unstable();
+        pending.dedup();
+        state.pending = pending.into();
+        state.is_complete = state.pending.len() < PENDING_MAX;
+        // The newest are searched for most. The rest is found when these are done.
+        let room = PENDING_MAX - state.pending.len().min(PENDING_MAX);
+        state.is_outdated_cut = outdated.len() > room;
+        state.outdated = outdated.into_iter().rev().take(room).collect();
+        self.index.note(&state);
+        true
+    }
+
+    /// Indexes the next mails; `false` if none waits.
+    async fn feed(&mut self) -> bool {
+        let batch: Vec<Name> = {
+            let mut state = self.index.state();
+            let state = &mut *state;
+            let queue = if state.pending.is_empty() { &mut state.outdated } else { &mut state.pending };
+            let batch = queue.len().min(BATCH);
+            state.working = queue.drain(..batch).collect();
+            state.working.clone()
+        };
+        if batch.is_empty() {
+            return self.drop_outdated();
+        }
+        for name in batch {
+            let read = self.mailboxes.mail_into(&Scope::All, name.id, ()).await;
+            match read {
+                Ok(Some((mail, ()))) => self.index_mail(name, &mail),
+                // Gone meanwhile, or damaged: then no search could look into it either.
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "a mail could not be read to be indexed");
+                    let mut state = self.index.state();
+                    let left = std::mem::take(&mut state.working);
+                    state.pending.extend(left);
+                    return false;
+                }
+            }
+            let mut state = self.index.state();
+            state.working.retain(|own| *own != name);
+            self.index.note(&state);
+        }
+        true
+    }
+
+    /// Removes the sheets of the version before, when all of their mails are indexed anew; whether there were any. What was
+    /// indexed instead is put away first, so that the disk always has one of the two.
+    fn drop_outdated(&mut self) -> bool {
+        if !self.index.state().sheets.iter().any(|sheet| sheet.is_outdated()) {
+            return false;
+        }
+        self.put_all_away();
+        let mut state = self.index.state();
+        if !state.pending.is_empty() {
+            // The disk took no sheet.
+            return false;
+        }
+        if state.is_outdated_cut {
+            // The next look at the stored mails finds the rest of them.
+            state.is_complete = false;
+            return true;
+        }
+        let (outdated, current) =
+            std::mem::take(&mut state.sheets).into_iter().partition::<Vec<_>, _>(|sheet| sheet.is_outdated());
+        state.sheets = current;
+        for sheet in outdated {
+            // If it cannot be removed, the next start finds that its mails are known.
+            let _ = sheet.remove();
+        }
+        self.index.note(&state);
+        true
+    }
+
+    fn index_mail(&mut self, name: Name, mail: &Mail) {
+        let text = search::text_of(mail);
+        let grams = self.finder.grams(&text);
+        let height = height_for(grams.len(), mail.summary.size_bytes);
+        let is_full = {
+            let mut state = self.index.state();
+            let columns = state.filling.entry(height).or_insert_with(|| Columns::new(height));
+            columns.add(name, grams);
+            columns.is_full()
+        };
+        if is_full {
+            self.put_away(height);
+        }
+    }
+
+    /// Writes what was filled; where the disk refuses, its mails wait again.
+    fn put_away(&mut self, height: u32) {
+        let (full, path) = {
+            let mut state = self.index.state();
+            let Some(columns) = state.filling.remove(&height).filter(|columns| !columns.names.is_empty())
+            else {
+                return;
+            };
+            let full = Arc::new(columns);
+            state.full = Some(Arc::clone(&full));
+            (full, self.index.next_path(&mut state))
+        };
+        let written = Sheet::write(path, &full, self.index.at.store);
+        let mut state = self.index.state();
+        state.full = None;
+        match written {
+            Ok(sheet) => state.sheets.push(Arc::new(sheet)),
+            Err(error) => {
+                self.index.counters.add(Counter::IndexNotWritten, 1);
+                tracing::warn!(%error, "the index of mails cannot be written; searches look into the mails themselves");
+                state.pending.extend(&full.names);
+                self.rests_until_ms =
+                    clock::monotonic_ms().saturating_add(u64::try_from(REST.as_millis()).unwrap_or(u64::MAX));
+            }
+        }
+        self.index.note(&state);
+    }
+
+    fn put_all_away(&mut self) {
+        let heights: Vec<u32> = self.index.state().filling.keys().copied().collect();
+        for height in heights {
+            self.put_away(height);
+        }
+    }
+
+    fn is_much_gone(&self) -> bool {
+        let indexed = self.index.state().sheets.iter().map(|sheet| sheet.mails() as u64).sum::<u64>();
+        self.index.state().deaths >= DEATHS_MIN.max(indexed / DEATHS_SHARE)
+    }
+
+    /// Clears away what is gone: sheets of which nothing lives, and those of which little does, together with others.
+    /// Whether it came to an end.
+    async fn sweep(&mut self) -> bool {
+        let sheets = {
+            let mut state = self.index.state();
+            state.deaths = 0;
+            state.sheets.clone()
+        };
+        let mut sparse: BTreeMap<u32, Vec<Sparse>> = BTreeMap::new();
+        for sheet in sheets.into_iter().filter(|sheet| !sheet.is_outdated()) {
+            let names = match sheet.reading().and_then(|reading| reading.names()) {
+                Ok(names) => names,
+                Err(error) => {
+                    self.index.set_aside(&sheet, &error);
+                    continue;
+                }
+            };
+            let mut living = Vec::new();
+            for (at, some) in names.chunks(ASKED_AT_ONCE).enumerate() {
+                let ids: Vec<MailId> = some.iter().map(|name| name.id).collect();
+                let Ok(are_there) = self.mailboxes.are_there(&ids).await else { return false };
+                let there = some.iter().enumerate().zip(are_there).filter(|(_, is_there)| *is_there);
+                living.extend(there.map(|((within, name), _)| (at * ASKED_AT_ONCE + within, *name)));
+            }
+            let is_small = sheet.mails() * 2 < columns_of(sheet.height());
+            if living.len() * 8 < sheet.mails() * LIVE_EIGHTHS || is_small {
+                sparse.entry(sheet.height()).or_default().push((sheet, living));
+            }
+        }
+        for (height, group) in sparse {
+            // One that is small for want of mails gains nothing by itself.
+            let all_live = group.iter().all(|(sheet, living)| sheet.mails() == living.len());
+            if group.len() > 1 || !all_live {
+                self.put_together(height, group);
+            }
+        }
+        let state = self.index.state();
+        self.index.note(&state);
+        true
+    }
+
+    /// Writes what lives of some sheets anew.
+    fn put_together(&mut self, height: u32, group: Vec<Sparse>) {
+        let mut columns = Columns::new(height);
+        let mut replaced: Vec<Arc<Sheet>> = Vec::new();
+        for (sheet, living) in group {
+            if columns.names.len() + living.len() > columns_of(height) {
+                self.replace(&std::mem::replace(&mut columns, Columns::new(height)), &replaced);
+                replaced.clear();
+            }
+            if let Err(error) = copy(&sheet, &living, &mut columns) {
+                self.index.set_aside(&sheet, &error);
+                // What was begun of it stays empty; so nothing of this is used.
+                columns = Columns::new(height);
+                replaced.clear();
+                continue;
+            }
+            replaced.push(sheet);
+        }
+        self.replace(&columns, &replaced);
+    }
+
+    /// Puts a sheet in the place of others.
+    fn replace(&mut self, columns: &Columns, replaced: &[Arc<Sheet>]) {
+        if replaced.is_empty() {
+            return;
+        }
+        let fresh = if columns.names.is_empty() {
+            None
+        } else {
+            let path = self.index.next_path(&mut self.index.state());
+            match Sheet::write(path, columns, self.index.at.store) {
+                Ok(sheet) => Some(Arc::new(sheet)),
+                Err(error) => {
+                    tracing::warn!(%error, "the index of mails cannot be put together; it stays as it is");
+                    return;
+                }
+            }
+        };
+        let mut state = self.index.state();
+        state.sheets.retain(|own| !replaced.iter().any(|old| Arc::ptr_eq(own, old)));
+        state.sheets.extend(fresh);
+        for old in replaced {
+            // If it stays, the next start finds its mails twice and puts them together again.
+            let _ = old.remove();
+        }
+    }
+}
+
+/// Copies the columns that live.
+fn copy(sheet: &Sheet, living: &[(usize, Name)], columns: &mut Columns) -> io::Result<()> {
+    let reading = sheet.reading()?;
+    let first = columns.names.len();
+    for (_, name) in living {
+        columns.push(*name);
+    }
+    let mut words = Vec::new();
+    for row in 0..sheet.height() {
+        reading.row(row, &mut words)?;
+        for (at, (column, _)) in living.iter().enumerate() {
+            if words[column / 64] >> (column % 64) & 1 == 1 {
+                columns.set(row, first + at);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! Which mails may have a word: an index of what stored mails say, beside them on the disk.
+//!
+//! ```text
+//!  events ─▶ pending ─▶ thread "mail-index": reads the mail, its text folded, its grams ─▶ filling (memory)
+//!                                                                        full, or at the end ─▶ sheets (disk)
+//!  search ─▶ grams of its words ─▶ rows of filling and sheets ─┐
+//!            pending: not indexed yet ─────────────────────────┴▶ candidates, newest first ─▶ opened and looked into
+//! ```
+//! A candidate may have the word; what is none has not. So a search opens few mails and misses none, whatever the index
+//! knows: it is never believed about what a mail *has*. What is not indexed yet is a candidate. Without an index, or where
+//! it cannot be asked, a search walks, as in a store of few mails.
+//!
+//! Sheets of the version before, whose texts were taken out of mails in another way, answer for their mails until these are
+//! indexed anew, behind all that is pending; then they are removed. Meanwhile a search may miss what the version before missed.
+//!
+//! *Which memory:* at most [`columns::HEIGHTS`] sheets of [`columns::SHEET_BYTES`], 16 bytes for each pending or outdated mail
+//! (at most [`PENDING_MAX`] of both), and the mail that is read. *Who writes:* its thread, of low priority; it holds the lock for
+//! moments. *What it takes of the disk:* 15% of the mails at most ([`columns::height_for`]). The bytes are in
+//! `docs/formats/mail-index.md`, the reasons in `docs/decisions/055-search-index.md`.
+#![expect(
+    clippy::disallowed_types,
+    reason = "held by the index's thread and by helpers that search; no loop takes it"
+)]
+
+mod columns;
+mod grams;
+mod indexer;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::broadcast::{Receiver, error::TryRecvError};
+
+pub(crate) use crate::search::index::indexer::start;
+use crate::search::index::{
+    columns::{Columns, Name},
+    segment::{NoSheet, Sheet},
+};
+use crate::web::serve::counters::{Counter, Counters};
+use crate::{
+    mailbox::mailboxes::{Event, MailId, Remains},
+    search::{self, Candidates},
+};
+
+/// Mails that wait to be indexed; beyond, the stored mails are gone through for them later, and searches walk until then.
+const PENDING_MAX: usize = 1 << 21;
+/// What the names of sheets end in.
+const SHEET: &str = "sheet";
+
+/// Where the index of a store lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexAt {
+    /// A directory of its own; made if it is missing.
+    pub directory: PathBuf,
+    /// A number of the store: sheets of another are not believed.
+    pub store: u32,
+    /// While fewer mails are stored nothing is indexed: a search looks into all of them.
+    pub mails_min: u64,
+}
+
+impl IndexAt {
+    /// An index of a store, as soon as one search could not look into all of its mails.
+    #[must_use]
+    pub fn new(directory: PathBuf, store: u32) -> Self {
+        Self { directory, store, mails_min: search::OPENED_MAX as u64 }
+    }
+}
+
+/// Where a search goes on: when the last mail looked at arrived, and its name.
+pub(crate) type After = (u64, MailId);
+
+/// The index of a store.
+#[derive(Debug)]
+pub(crate) struct Index {
+    at: IndexAt,
+    state: Mutex<State>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Each stored mail is in one of these: then what is no candidate does not match.
+    is_complete: bool,
+    /// The oldest first.
+    pending: VecDeque<Name>,
+    /// To be indexed anew: for these, outdated sheets answer.
+    outdated: VecDeque<Name>,
+    /// There are more of these than fit in there.
+    is_outdated_cut: bool,
+    /// Those that are read.
+    working: Vec<Name>,
+    filling: BTreeMap<u32, Columns>,
+    /// Being written.
+    full: Option<Arc<Columns>>,
+    sheets: Vec<Arc<Sheet>>,
+    last_number: u64,
+    /// What arrives and goes; heard by its thread, and by whoever asks before it answers.
+    events: Option<Receiver<Event>>,
+    /// Since the thread looked last.
+    arrivals: u64,
+    deaths: u64,
+}
+
+impl State {
+    /// Takes in all that was told.
+    fn hear(&mut self) {
+        let Some(mut events) = self.events.take() else { return };
+        loop {
+            match events.try_recv() {
+                Ok(Event::Arrived(summary)) if summary.is_letter() => {
+                    self.arrivals += 1;
+                    self.wait(Name { arrived_ms: summary.arrived_ms, id: summary.id });
+                }
+                Ok(Event::Deleted { remains: Remains::Nothing, .. } | Event::Over { .. }) => self.deaths += 1,
+                Ok(Event::Arrived(_) | Event::Deleted { .. }) => {}
+                Ok(Event::Missed) | Err(TryRecvError::Lagged(_)) => self.is_complete = false,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        self.events = Some(events);
+    }
+
+    /// A mail that is to be indexed.
+    fn wait(&mut self, name: Name) {
+        if self.pending.len() < PENDING_MAX {
+            self.pending.push_back(name);
+        } else {
+            self.is_complete = false;
+        }
+    }
+}
+
+impl Index {
+    /// What was written before; nothing is complete until the stored mails were gone through.
+    pub(crate) fn open(at: IndexAt, counters: Arc<Counters>) -> io::Result<Self> {
+        fs::create_dir_all(&at.directory)?;
+        let mut state = State::default();
+        for entry in fs::read_dir(&at.directory)? {
+            let path = entry?.path();
+            let number = number_of(&path);
+            let is_sheet = path.extension().is_some_and(|end| end == SHEET);
+            state.last_number = state.last_number.max(number.unwrap_or(0));
+            match Sheet::open(path.clone(), at.store) {
+                Ok(sheet) if is_sheet && number.is_some() => {
+                    if sheet.is_outdated() {
+                        let file = path.display();
+                        tracing::info!(%file, mails = sheet.mails(), "a part of the index of mails is of the version before: it answers until it is made anew");
+                    }
+                    state.sheets.push(Arc::new(sheet));
+                }
+                // What a crash left behind.
+                _ if number.is_some() && !is_sheet => _ = fs::remove_file(&path),
+                _ if number.is_none() => {}
+                Err(NoSheet::Io(error)) => return Err(error),
+                Err(why) => {
+                    counters.add(Counter::IndexDamaged, 1);
+                    tracing::warn!(file = %path.display(), "a part of the index of mails is made anew: {why}");
+                    fs::remove_file(&path)?;
+                }
+                Ok(_) => {}
+            }
+        }
+        let index = Self { at, state: Mutex::new(state), counters };
+        index.note(&index.state());
+        Ok(index)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, state: &State) {
+        let filling = state.filling.values().map(|columns| columns.names.len()).sum::<usize>();
+        let current = state.sheets.iter().filter(|sheet| !sheet.is_outdated());
+        let in_sheets: usize = current.map(|sheet| sheet.mails()).sum();
+        let waiting = state.pending.len() + state.outdated.len() + state.working.len();
+        self.counters.set(Counter::IndexMails, (filling + in_sheets) as u64);
+        self.counters.set(Counter::IndexPending, waiting as u64);
+        self.counters.set(Counter::IndexBytes, state.sheets.iter().map(|sheet| sheet.bytes).sum());
+    }
+
+    /// Up to `most` mails that may have all of these folded words, behind `after` if that is given; nothing where the
+    /// index cannot tell. `fresh` are those that came a moment ago, and of which it may not have been told yet. Reads the
+    /// disk.
+    pub(crate) fn candidates<'a>(
+        &self,
+        words: impl Iterator<Item = &'a str>,
+        fresh: &[After],
+        after: Option<After>,
+        most: usize,
+    ) -> Option<Candidates> {
+        let grams = grams::asked(words);
+        if grams.is_empty() {
+            return None;
+        }
+        let mut found = Newest { after, most, names: Vec::new(), is_more: false };
+        let mut set = Vec::new();
+        let sheets = {
+            let mut state = self.state();
+            state.hear();
+            if !state.is_complete {
+                return None;
+            }
+            found.take(fresh.iter().map(|(arrived_ms, id)| Name { arrived_ms: *arrived_ms, id: *id }));
+            found.take(state.pending.iter().chain(&state.working).copied());
+            for columns in state.filling.values().chain(state.full.as_deref()) {
+                // Memory does not fail.
+                if columns::ask(columns, &grams, &mut set).unwrap_or(true) {
+                    found.take_columns(&set, &columns.names);
+                }
+            }
+            state.sheets.clone()
+        };
+        for sheet in sheets {
+            let asked = sheet.reading().and_then(|reading| {
+                let has_any = columns::ask(&reading, &grams, &mut set)?;
+                if has_any { reading.names() } else { Ok(Vec::new()) }
+            });
+            match asked {
+                Ok(names) => found.take_columns(&set, &names),
+                // It was put together with others meanwhile, which may have been asked before.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+                Err(error) => found.take(self.set_aside(&sheet, &error)?.into_iter()),
+            }
+        }
+        Some(found.finish())
+    }
+
+    /// A sheet that cannot be read: its mails are indexed again. Nothing if it cannot be told which they were: then the
+    /// stored mails are gone through.
+    fn set_aside(&self, sheet: &Arc<Sheet>, why: &io::Error) -> Option<Vec<Name>> {
+        self.counters.add(Counter::IndexDamaged, 1);
+        tracing::warn!(file = %sheet.path().display(), "a part of the index of mails is made anew: {why}");
+        let names = sheet.reading().and_then(|reading| reading.names());
+        let mut state = self.state();
+        let before = state.sheets.len();
+        state.sheets.retain(|own| !Arc::ptr_eq(own, sheet));
+        if state.sheets.len() < before {
+            // If it cannot be removed, the next start finds it damaged.
+            let _ = sheet.remove();
+            match &names {
+                Ok(names) => state.pending.extend(names),
+                Err(_) => state.is_complete = false,
+            }
+            self.note(&state);
+        }
+        names.ok()
+    }
+
+    fn next_path(&self, state: &mut State) -> PathBuf {
+        state.last_number += 1;
+        self.at.directory.join(format!("{}.{SHEET}", state.last_number))
+    }
+}
+
+/// The number that a file of ours is named by.
+fn number_of(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.parse().ok()
+}
+
+/// The newest of what is found, behind a place.
+struct Newest {
+    after: Option<After>,
+    most: usize,
+    names: Vec<Name>,
+    is_more: bool,
+}
+
+impl Newest {
+    fn take_columns(&mut self, set: &[u64], names: &[Name]) {
+        self.take(columns::set_columns(set).filter_map(|column| names.get(column).copied()));
+    }
+
+    fn take(&mut self, names: impl Iterator<Item = Name>) {
+        for name in names {
+            if self.after.is_none_or(|after| (name.arrived_ms, name.id) < after) {
+                self.names.push(name);
+            }
+            if self.names.len() >= 4 * self.most {
+                self.cut();
+            }
+        }
+    }
+
+    fn cut(&mut self) {
+        self.names.sort_unstable_by_key(|name| std::cmp::Reverse(*name));
+        self.names.dedup();
+        self.is_more |= self.names.len() > self.most;
+        self.names.truncate(self.most);
+    }
+
+    fn finish(mut self) -> Candidates {
+        self.cut();
+        let mails = self.names.into_iter().map(|name| (name.arrived_ms, name.id)).collect();
+        Candidates { mails, is_more: self.is_more }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the log says of a mail: its way from the sender's word to where it is kept, or why it was refused.
+//!
+//! While nobody reads a draft is `None`: no clock, no memory. A mail has one record, and each recipient that is refused
+//! another, which names it. Subject and text are not logged.
+
+use std::net::IpAddr;
+
+use engine::{cores::clock, journal::Scribe};
+use wire::{
+    smtp::reply::Reply,
+    transaction::{self as record, Kind, Tag},
+};
+
+use crate::store::core::Core;
+
+/// Recipients that a record names.
+const RECIPIENTS_MAX: usize = 10;
+
+/// Who sends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sender<'a> {
+    pub(crate) peer: IpAddr,
+    pub(crate) hello: &'a str,
+    pub(crate) protocol: &'a str,
+    pub(crate) from: &'a str,
+}
+
+/// A record that is not at its end.
+#[derive(Debug, Default)]
+pub(crate) struct Draft(Option<Box<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    bytes: Vec<u8>,
+    id: u64,
+    recipients: usize,
+    began_ns: u64,
+    /// When its last byte had come.
+    whole_ns: u64,
+}
+
+impl Draft {
+    /// A sender has begun, if anybody reads.
+    pub(crate) fn begin(core: &Core, parent: u64, sender: Sender<'_>) -> Self {
+        let Some(scribe) = core.scribe.as_ref().filter(|scribe| scribe.is_read()) else { return Self(None) };
+        let (mut bytes, id) = (Vec::with_capacity(256), scribe.next_id());
+        let now = clock::now_system().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let began_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+        record::begin(Kind::Mail, id, parent, began_us, &mut bytes);
+        record::address(Tag::Client, sender.peer, &mut bytes);
+        record::text(Tag::Protocol, sender.protocol.as_bytes(), &mut bytes);
+        record::text(Tag::Hello, sender.hello.as_bytes(), &mut bytes);
+        record::text(Tag::From, sender.from.as_bytes(), &mut bytes);
+        let began_ns = clock::monotonic_ns();
+        Self(Some(Box::new(Inner { bytes, id, recipients: 0, began_ns, whole_ns: 0 })))
+    }
+
+    /// Its number; 0 where nobody reads.
+    pub(crate) fn id(&self) -> u64 {
+        self.0.as_ref().map_or(0, |inner| inner.id)
+    }
+
+    /// It is for this recipient, too.
+    pub(crate) fn recipient(&mut self, said: &str) {
+        if let Some(inner) = &mut self.0 {
+            inner.recipients += 1;
+            if inner.recipients <= RECIPIENTS_MAX {
+                record::text(Tag::To, said.as_bytes(), &mut inner.bytes);
+            }
+        }
+    }
+
+    /// All of it has come, so many bytes, and it has this name.
+    pub(crate) fn whole(&mut self, bytes: usize, name: &[u8]) {
+        if let Some(inner) = &mut self.0 {
+            inner.whole_ns = clock::monotonic_ns();
+            record::number(Tag::BytesIn, bytes as u64, &mut inner.bytes);
+            record::text(Tag::Mail, name.trim_ascii(), &mut inner.bytes);
+        }
+    }
+
+    /// It is kept.
+    pub(crate) fn kept(self, core: &Core) {
+        self.end(core, Some(250), None);
+    }
+
+    /// It was refused, or the recipient that it is about was.
+    pub(crate) fn refused(self, core: &Core, reply: Reply) {
+        self.end(core, Some(reply.code), Some(reply.text));
+    }
+
+    /// Its sender took it back, or is gone.
+    pub(crate) fn given_up(self, core: &Core) {
+        self.end(core, None, None);
+    }
+
+    fn end(self, core: &Core, status: Option<u16>, detail: Option<&str>) {
+        let (Some(mut inner), Some(scribe)) = (self.0, core.scribe.as_ref()) else { return };
+        let now_ns = clock::monotonic_ns();
+        let micros = |from_ns: u64| now_ns.saturating_sub(from_ns) / 1000;
+        let out = &mut inner.bytes;
+        record::number(Tag::Recipients, inner.recipients as u64, out);
+        match status {
+            Some(status) => record::number(Tag::Status, u64::from(status), out),
+            None => record::text(Tag::End, b"given-up", out),
+        }
+        if let Some(detail) = detail {
+            record::text(Tag::Detail, detail.as_bytes(), out);
+        }
+        if inner.whole_ns > 0 {
+            record::number(Tag::TimeDurable, micros(inner.whole_ns), out);
+        }
+        record::number(Tag::TimeDone, micros(inner.began_ns), out);
+        record::end(out);
+        Scribe::write(scribe, &[out]);
+    }
+}

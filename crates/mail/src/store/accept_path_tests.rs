@@ -1,0 +1,203 @@
+//! What a steady session allocates for a mail: counted on the thread that a core would be.
+
+#![allow(clippy::expect_used, reason = "a test may fail")]
+
+use std::{net::Ipv4Addr, rc::Rc, sync::Arc};
+
+use allocations::{Allocations, CountingAllocator};
+use engine::{
+    cores::{
+        clock,
+        listener::Balance,
+        mesh::{Mesh, Receiver},
+    },
+    log::{Log, Refused},
+    meter::CounterSet,
+};
+
+use crate::{
+    abuse::{Peers, Rates},
+    config::{Config, Retention, STORE_BYTES_MIN},
+    counters::Counter,
+    mailbox::mailboxes::{Event, Inbox, MailId, Remains},
+    smtp::{
+        Kind,
+        session::{Session, Stop, Turn},
+    },
+    store::{
+        core::{Core, MAIL, Message, Owned, Shared},
+        recovery,
+    },
+};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::system();
+
+/// Mails before anything is counted: buffers, tables and full inboxes come into being.
+const WARM_UP: usize = 20_000;
+const MAILS: usize = 20_000;
+const INBOXES: usize = 10;
+/// What stays of a mail, which is what lists show of it: its `Arc`, sender, From, Subject, and the inbox in two parts.
+/// None for commands, replies, buffers, recipients, the index, the log, or the mail that goes because its inbox is
+/// full. A little more now and then: tables that grow.
+const ALLOCATIONS_A_MAIL: f64 = 6.1;
+
+/// One core of a service, on this thread, and what it tells the listeners.
+pub(crate) fn core() -> (Log, Rc<Core>, Receiver<Message>) {
+    core_of(Config {
+        retention: Retention { per_inbox_max: 10, ..Retention::default() },
+        store_bytes: 256 << 20,
+        ..Config::default()
+    })
+}
+
+fn core_of(config: Config) -> (Log, Rc<Core>, Receiver<Message>) {
+    let (log, core, mut others) = core_beside(1, config);
+    (log, core, others.pop().expect("the listeners"))
+}
+
+/// The first of so many cores, and what the others and the listeners are sent. The others do nothing but what the test
+/// does for them.
+pub(crate) fn core_beside(cores: usize, config: Config) -> (Log, Rc<Core>, Vec<Receiver<Message>>) {
+    let recovered = recovery::recover(&config, None, cores, clock::unix_ms()).expect("a store");
+    let mut endpoints = Mesh::<Message>::new(cores, 1, RING_MESSAGES).expect("a mesh").into_endpoints();
+    let (sender, _) = endpoints.remove(0).split();
+    let others = endpoints.into_iter().map(|endpoint| endpoint.split().1).collect();
+    let (writer, (index, letters, notes)) =
+        recovered.writers.into_iter().zip(recovered.cores).next().expect("one core");
+    let shared = Arc::new(Shared {
+        receiving: Arc::default(),
+        connections: Arc::default(),
+        parts_bytes: std::sync::atomic::AtomicU64::default(),
+        peers: Peers::new(&config.rates, 0, 1),
+        reader: recovered.log.reader(),
+        balance: Balance::new(cores),
+        listening: Arc::default(),
+        events: tokio::sync::broadcast::Sender::new(1),
+        tls: None,
+        config,
+    });
+    let counters = CounterSet::<Counter>::new(1).core(0);
+    let owned = Owned { index, letters, notes, writer, sender, counters, last_name: 0, scribe: None };
+    (recovered.log, Rc::new(Core::new(0, cores, shared, owned)), others)
+}
+
+/// A mail that waits for room comes by its rates again at each try, and was refused for its own tries.
+#[test]
+fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
+    // Half a minute's worth at once: one.
+    let rates = Rates { subject_mails_per_minute: 2, ..Rates::default() };
+    let (_log, core, _told) = core_of(Config { rates, store_bytes: STORE_BYTES_MIN, ..Config::default() });
+    let filler = vec![0; 15 << 20];
+    for bytes in [15 << 20, 1 << 16, 64] {
+        while !matches!(core.append(MAIL, 0, &[&filler[..bytes]]), Err(Refused::Full)) {}
+    }
+    let mut session = Session::new(&core, std::net::Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
+    let mut turn = Turn::default();
+    let said = b"EHLO x\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<ann@b.test>\r\nDATA\r\n";
+    session.turn(&core, said, core.now_ms(), &mut turn);
+    let (_, stop) = session.turn(&core, b"Subject: one\r\n\r\n.\r\n", core.now_ms(), &mut turn);
+    assert_eq!(stop, Stop::Room);
+    for _ in 0..5 {
+        assert_eq!(session.end_mail(&core, core.now_ms(), &mut turn), Some(Stop::Room));
+    }
+    session.forget(&core);
+    session.dialog.mail_done();
+    let another = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<ann@b.test>\r\nDATA\r\nSubject: one\r\n\r\n.\r\n";
+    let before = turn.out.len();
+    for bytes in another.split_inclusive(|byte| *byte == b'\n') {
+        session.turn(&core, bytes, core.now_ms(), &mut turn);
+    }
+    let said = String::from_utf8_lossy(&turn.out[before..]).into_owned();
+    assert!(said.contains("450 4.7.1 Too many mails with this subject"), "{said}");
+}
+
+/// Events between which the listeners' thread does not look: more than their ring holds.
+const EVENTS_AT_ONCE: usize = RING_MESSAGES + 10;
+/// Messages in the ring of a core to the listeners.
+pub(crate) const RING_MESSAGES: usize = 64;
+
+#[test]
+fn listeners_are_told_that_events_were_lost() {
+    let (_log, core, mut told) = core();
+    core.shared.listening.store(true, std::sync::atomic::Ordering::Release);
+    let inbox = Inbox::of("ann", "inbox.test").expect("an address");
+    let event =
+        |number| Event::Deleted { inbox: inbox.clone(), id: MailId(number), remains: Remains::Nothing };
+    let numbers = |batch: &mut Vec<Message>| -> Vec<Option<u64>> {
+        let number = |message| match message {
+            Message::Told(Event::Deleted { id, .. }) => Some(id.0),
+            Message::Told(Event::Missed) => None,
+            _ => panic!("an event"),
+        };
+        batch.drain(..).map(number).collect()
+    };
+    let mut batch = Vec::new();
+    (0..EVENTS_AT_ONCE as u64).for_each(|number| core.tell(event(number)));
+    core.wake_listeners();
+    told.try_recv_batch(&mut batch);
+    let first = numbers(&mut batch);
+    assert!(
+        first.len() < EVENTS_AT_ONCE && first.iter().all(Option::is_some),
+        "the ring was full: {first:?}"
+    );
+    // No mail comes after them, and yet they are told.
+    core.wake_listeners();
+    told.try_recv_batch(&mut batch);
+    assert_eq!(numbers(&mut batch), [None]);
+    // Once, and before what comes later.
+    core.tell(event(1000));
+    core.wake_listeners();
+    told.try_recv_batch(&mut batch);
+    assert_eq!(numbers(&mut batch), [Some(1000)]);
+}
+
+/// What a peer sends for one mail, in the parts in which it would wait for an answer.
+fn mails() -> Vec<[String; 4]> {
+    (0..INBOXES)
+        .map(|number| {
+            [
+                "MAIL FROM:<sender@client.test>\r\n".to_owned(),
+                format!("RCPT TO:<inbox{number}@bench.test>\r\n"),
+                "DATA\r\n".to_owned(),
+                format!(
+                    "From: sender@client.test\r\nSubject: {number}\r\n\r\n{}\r\n.\r\n",
+                    "x\r\n".repeat(1300)
+                ),
+            ]
+        })
+        .collect()
+}
+
+async fn receive(core: &Core, session: &mut Session, parts: &[String]) {
+    for part in parts {
+        let mut turn = Turn::begin(core);
+        let (used, stop) = session.turn(core, part.as_bytes(), core.now_ms(), &mut turn);
+        assert_eq!((used, stop), (part.len(), Stop::Read), "{part}");
+        assert!(turn.settle(core).await, "it is kept");
+        assert!(turn.out.starts_with(b"250") || turn.out.starts_with(b"354"));
+        turn.end(core);
+    }
+}
+
+#[test]
+fn a_steady_session_allocates_what_stays_of_a_mail_and_little_else() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut allocations = Allocations::new().expect("the counting allocator");
+        let (_log, core, _told) = core();
+        let mails = mails();
+        let mut session = Session::new(&core, Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
+        receive(&core, &mut session, &["EHLO client.test\r\n".to_owned()]).await;
+        for number in 0..WARM_UP {
+            receive(&core, &mut session, &mails[number % INBOXES]).await;
+        }
+        allocations.mark().expect("on this thread");
+        for number in 0..MAILS {
+            receive(&core, &mut session, &mails[number % INBOXES]).await;
+        }
+        let counts = allocations.since_mark().expect("on this thread");
+        let (each, bytes) = (counts.allocations as f64 / MAILS as f64, counts.allocated_bytes / MAILS as u64);
+        assert!(each <= ALLOCATIONS_A_MAIL, "{each} allocations and {bytes} bytes a mail");
+    });
+}

@@ -1,0 +1,179 @@
+//! Mails of segments that are nearly empty, moved together at a start.
+//!
+//! ```text
+//!  S1 ▣▢▢▢▢▢▢▢  S2 ▣▣▢▢▢▢▢▢  S3 ▣▣▣▣▣▣▢▢      each life begins a segment of its own on each core, and leaves it as it stood
+//!   └─────┬──────────┘
+//!  G  ▣▣▣▢▢▢▢▢  (S1, S2 free)  S3 ▣▣▣▣▣▣▢▢    so many restarts would fill the store with empty segments
+//! ```
+//! Without it a store that is restarted often would give up its oldest mails for want of a segment while most of its
+//! bytes are free. A copy names what it replaces, and the old record dies when the copy is as safe as 250 says, so a
+//! crash at any point leaves each mail once. *Bound:* [`SEGMENTS_COPIED_MAX`] segments' bytes a start. *Who waits:* the
+//! start.
+
+use std::{collections::HashMap, io, thread};
+
+use engine::log::{Kind, Location, New, NotKept, Progress, Reader, Ticket, Writer, record_bytes};
+
+use crate::{
+    config::Durability,
+    store::{
+        core::MAIL,
+        record::{self, Decoded},
+        recovery::{Marker, Record, read_body},
+    },
+};
+
+/// Bytes that a start copies, in segments: what it gathers fits one.
+const SEGMENTS_COPIED_MAX: usize = 1;
+/// A segment is sparse while what lives in it is at most this share of it: 1 over so much.
+const SPARSE: usize = 2;
+/// Fewer sparse segments than this gain nothing by being moved together.
+const SEGMENTS_MIN: usize = 2;
+
+/// What lives in one segment: places in the lists of records and of markers.
+#[derive(Default)]
+struct Living {
+    bytes: usize,
+    records: Vec<usize>,
+    markers: Vec<usize>,
+}
+
+/// Moves what lives in sparse segments to one of `writer`'s, which it then seals; `records` and `markers` say
+/// afterwards where each is. `is_live` tells mails that will be entered from those that are over anyway. How many were
+/// moved.
+///
+/// # Errors
+/// The system refuses what waiting for the disk needs; nothing is lost then, and what was copied is where the lists
+/// say.
+pub(crate) fn gather(
+    reader: &Reader,
+    writer: &mut Writer,
+    durability: Durability,
+    records: &mut [Record],
+    markers: &mut [Marker],
+    is_live: impl Fn(&Record) -> bool,
+) -> io::Result<usize> {
+    let (mut chosen, mut chosen_markers) = choose(reader, records, markers, is_live);
+    // So that the segment is filled in the order of arrival, as others are.
+    chosen.sort_unstable_by_key(|at| records[*at].arrival());
+    chosen_markers.sort_unstable();
+    let mut moved: Vec<(Location, usize)> = Vec::new();
+    let mut copy = |kind: Kind, hash: u64, tag: u64, from: Location, from_bytes: usize, payload: &[u8]| {
+        let copy = writer.append(New { kind, hash, tag, target: Some(from) }, &[payload]).ok()?;
+        moved.push((from, from_bytes));
+        Some(copy.location)
+    };
+    for at in chosen {
+        let record = &mut records[at];
+        let from_bytes = record.payload_bytes as usize;
+        // What cannot be read stays where it is, and is shown as damaged when somebody asks for it.
+        let Some(payload) = whole(reader, record) else { continue };
+        let Ok(payload_bytes) = u32::try_from(payload.len()) else { continue };
+        let Some(location) = copy(MAIL, 0, 0, record.location, from_bytes, &payload) else { break };
+        record.moved_to(location, payload_bytes);
+    }
+    for at in chosen_markers {
+        let Marker { kind, id, hash, location, payload_bytes } = &mut markers[at];
+        let from_bytes = *payload_bytes as usize;
+        let payload = if from_bytes > 0 {
+            // What cannot be read stays where it is.
+            let Ok(read) = reader.read(*location, from_bytes) else { continue };
+            read.payload().to_vec()
+        } else {
+            Vec::new()
+        };
+        let Some(copied) = copy(*kind, *hash, id.0, *location, from_bytes, &payload) else { break };
+        *location = copied;
+    }
+    if moved.is_empty() {
+        return Ok(0);
+    }
+    let last = writer.last();
+    match durability {
+        Durability::Process => writer.flush(),
+        Durability::Power => writer.make_durable(),
+    }
+    // Later mails are younger: a segment of their own keeps "the oldest go first" true.
+    writer.seal();
+    if is_kept(&writer.progress(), last, durability)? {
+        for (location, payload_bytes) in &moved {
+            reader.died(*location, *payload_bytes);
+        }
+    }
+    Ok(moved.len())
+}
+
+/// The payload of a record, with its body also where that lies in another, which stays behind.
+fn whole(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
+    let read = reader.read(record.location, record.payload_bytes as usize).ok()?;
+    let payload = read.payload();
+    let Decoded::Whole(stored) = record::decode(payload) else { return None };
+    match stored.body {
+        Some(body) => Some(record::join(payload, stored.meta_bytes, &read_body(reader, &body).ok()?)),
+        None => Some(payload.to_vec()),
+    }
+}
+
+/// What is to be moved: all that lives in the emptiest segments, as long as they are sparse and it fits.
+fn choose(
+    reader: &Reader,
+    records: &[Record],
+    markers: &[Marker],
+    is_live: impl Fn(&Record) -> bool,
+) -> (Vec<usize>, Vec<usize>) {
+    let mut living: HashMap<u32, Living> = HashMap::new();
+    let live = records.iter().enumerate().filter(|(_, record)| is_live(record));
+    let whole_bytes = |record: &Record| record.payload_bytes as usize + record.body_bytes as usize;
+    let live = live.map(|(at, record)| (record.location, whole_bytes(record), at, true));
+    // A large mail's parts stay where they are, and keep their segments.
+    let segment_bytes = reader.segment_bytes();
+    for part in records.iter().filter(|record| is_live(record)).flat_map(|record| record.parts.iter()) {
+        let segment = Location::from_bits(part.location).and_then(|location| reader.segment_of(location));
+        if let Some(segment) = segment {
+            living.entry(segment).or_default().bytes += segment_bytes;
+        }
+    }
+    let ends = markers.iter().enumerate();
+    let ends = ends.map(|(at, marker)| (marker.location, marker.payload_bytes as usize, at, false));
+    for (location, payload_bytes, at, is_mail) in live.chain(ends) {
+        let Some(segment) = reader.segment_of(location) else { continue };
+        let of = living.entry(segment).or_default();
+        of.bytes += record_bytes(payload_bytes);
+        if is_mail { of.records.push(at) } else { of.markers.push(at) }
+    }
+    let mut sparse: Vec<Living> =
+        living.into_values().filter(|of| of.bytes <= segment_bytes / SPARSE).collect();
+    sparse.sort_unstable_by_key(|of| of.bytes);
+    let mut bytes = 0;
+    sparse.retain(|of| {
+        bytes += of.bytes;
+        // The table of what was copied needs room, too: half of the last sparse segment is more than enough.
+        bytes <= SEGMENTS_COPIED_MAX * segment_bytes - segment_bytes / (2 * SPARSE)
+    });
+    if sparse.len() < SEGMENTS_MIN {
+        return (Vec::new(), Vec::new());
+    }
+    let (records, markers): (Vec<_>, Vec<_>) = sparse.into_iter().map(|of| (of.records, of.markers)).unzip();
+    (records.concat(), markers.concat())
+}
+
+/// Waits until a copy is as safe as a 250 promises; `false` if the disk refuses.
+fn is_kept(progress: &Progress, ticket: Ticket, durability: Durability) -> io::Result<bool> {
+    // A thread of its own: whoever starts a server may be within a runtime, which must not be blocked on.
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| -> io::Result<Result<(), NotKept>> {
+            let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+            Ok(runtime.block_on(async {
+                match durability {
+                    Durability::Process => progress.written(ticket).await,
+                    Durability::Power => progress.durable(ticket).await,
+                }
+            }))
+        });
+        let kept = waiting.join().map_err(|_| io::Error::other("waiting for the disk panicked"))??;
+        if let Err(error) = kept {
+            tracing::error!(%error, "what was moved together at the start is not safe yet; the old copies stay");
+        }
+        Ok(kept.is_ok())
+    })
+}

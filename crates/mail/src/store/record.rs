@@ -1,0 +1,392 @@
+//! A mail as the log keeps it: what lists show, its recipients, and then the mail.
+//!
+//! ```text
+//! version 1 | recipients 2 | meta bytes 4 | arrived ms 8 | envelope, from, subject: 2 each |
+//! envelope | from | subject | recipients: id 8, inbox 2, domain 2, said 2, then local@domain and what was said |
+//! (version 2: where the body is: record 8, its bytes 4, body at 4, its bytes 4) |
+//! (version 3: parts 4, then of each: record 8, its bytes 4) |
+//! ── meta ends ── the mail, with our Received field in front; of version 2 its head, of version 3 its beginning ──
+//! ```
+//! A large mail is version 3: what comes behind its beginning is in records of its own ([`crate::store::core::PART`]), written
+//! before this one, in order. Numbers are little-endian. One record has all recipients of its transaction, each with the name that the mail has in
+//! that inbox (0 where the inbox was named before); the first name is the mail's over all inboxes. The inbox is written down beside the address: other rules in a later version must not move mails.
+
+use smallvec::SmallVec;
+
+use crate::{
+    mailbox::mailboxes::{Inbox, MailId, Summary},
+    store::shared_bodies::SharedBody,
+};
+
+/// All of the mail follows.
+const VERSION: u8 = 1;
+/// Its head follows, and the body lies in another record.
+const VERSION_SHARED: u8 = 2;
+/// Its beginning follows, and the rest lies in other records.
+const VERSION_PARTS: u8 = 3;
+/// What version 3 has for each of them.
+const PART_BYTES: usize = 8 + 4;
+/// What version 2 has more of.
+pub(crate) const SHARED_BODY_BYTES: usize = 8 + 3 * 4;
+/// Bytes before the envelope's sender.
+const FIXED_BYTES: usize = 1 + 2 + 4 + 8 + 3 * 2;
+/// Bytes of a recipient before its texts.
+const RECIPIENT_BYTES: usize = 8 + 3 * 2;
+
+/// An address up to this length, which most are, lies in its recipient.
+const SAID_BYTES_INLINE: usize = 64;
+
+/// What is to be written before a mail.
+#[derive(Debug)]
+pub(crate) struct Meta<'a> {
+    pub(crate) arrived_ms: u64,
+    pub(crate) envelope_from: &'a str,
+    pub(crate) from: &'a [u8],
+    pub(crate) subject: &'a [u8],
+}
+
+/// A part of a large mail: the record that is nothing but it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) location: u64,
+    /// Of its payload.
+    pub(crate) bytes: u32,
+}
+
+/// One recipient, before it is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Recipient {
+    pub(crate) id: MailId,
+    pub(crate) inbox: Inbox,
+    /// The address as it was said.
+    pub(crate) said: SmallVec<[u8; SAID_BYTES_INLINE]>,
+}
+
+/// A text's length; what comes here is bounded far below.
+fn len16(text: &[u8]) -> [u8; 2] {
+    u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes()
+}
+
+fn cut16(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(usize::from(u16::MAX))]
+}
+
+impl Meta<'_> {
+    /// Writes all that comes before the mail to `out`, which is cleared first.
+    pub(crate) fn encode(&self, recipients: &[Recipient], out: &mut Vec<u8>) {
+        out.clear();
+        out.push(VERSION);
+        out.extend_from_slice(&u16::try_from(recipients.len()).unwrap_or(u16::MAX).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.arrived_ms.to_le_bytes());
+        for text in [self.envelope_from.as_bytes(), self.from, self.subject] {
+            out.extend_from_slice(&len16(text));
+        }
+        for text in [self.envelope_from.as_bytes(), self.from, self.subject] {
+            out.extend_from_slice(cut16(text));
+        }
+        for recipient in recipients.iter().take(usize::from(u16::MAX)) {
+            let Recipient { id, inbox, said } = recipient;
+            out.extend_from_slice(&id.0.to_le_bytes());
+            for text in [inbox.local.as_bytes(), inbox.domain.as_bytes(), said] {
+                out.extend_from_slice(&len16(text));
+            }
+            for text in [inbox.local.as_bytes(), inbox.domain.as_bytes(), said] {
+                out.extend_from_slice(cut16(text));
+            }
+        }
+        set_meta_bytes(out);
+    }
+}
+
+/// Makes an encoded meta that of a mail whose body lies elsewhere.
+pub(crate) fn share(meta: &mut Vec<u8>, body: &SharedBody) {
+    meta[0] = VERSION_SHARED;
+    meta.extend_from_slice(&body.location.to_le_bytes());
+    for number in [body.record_bytes, body.at, body.bytes] {
+        meta.extend_from_slice(&number.to_le_bytes());
+    }
+    set_meta_bytes(meta);
+}
+
+/// Makes an encoded meta that of a mail whose rest lies in these parts.
+pub(crate) fn chain(meta: &mut Vec<u8>, parts: &[Part]) {
+    meta[0] = VERSION_PARTS;
+    meta.extend_from_slice(&u32::try_from(parts.len()).unwrap_or(u32::MAX).to_le_bytes());
+    for Part { location, bytes } in parts {
+        meta.extend_from_slice(&location.to_le_bytes());
+        meta.extend_from_slice(&bytes.to_le_bytes());
+    }
+    set_meta_bytes(meta);
+}
+
+/// A record that has its body in itself, from one that has not. What is given must be a record with a [`SharedBody`].
+pub(crate) fn join(payload: &[u8], meta_bytes: usize, body: &[u8]) -> Vec<u8> {
+    let (meta, head) = payload.split_at(meta_bytes);
+    let mut joined = Vec::with_capacity(payload.len() + body.len());
+    joined.extend_from_slice(&meta[..meta_bytes - SHARED_BODY_BYTES]);
+    joined[0] = VERSION;
+    set_meta_bytes(&mut joined);
+    joined.extend_from_slice(head);
+    joined.extend_from_slice(body);
+    joined
+}
+
+fn set_meta_bytes(meta: &mut [u8]) {
+    let meta_bytes = u32::try_from(meta.len()).unwrap_or(u32::MAX);
+    meta[3..7].copy_from_slice(&meta_bytes.to_le_bytes());
+}
+
+/// A record's meta, read back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stored<'a> {
+    pub(crate) arrived_ms: u64,
+    pub(crate) envelope_from: &'a str,
+    pub(crate) from: &'a [u8],
+    pub(crate) subject: &'a [u8],
+    /// Name, local part, domain, address as said.
+    pub(crate) recipients: Vec<(MailId, &'a str, &'a str, &'a str)>,
+    /// Where the mail begins in the record.
+    pub(crate) meta_bytes: usize,
+    /// Where its body is, if the record has only its head.
+    pub(crate) body: Option<SharedBody>,
+    /// Where the rest of a large mail is, in order.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// How far a record's begin goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Decoded<'a> {
+    Whole(Stored<'a>),
+    /// So many bytes of the record are needed.
+    NeedMore(usize),
+    /// It is none of ours.
+    Broken,
+}
+
+/// Reads the begin of a record.
+pub(crate) fn decode(bytes: &[u8]) -> Decoded<'_> {
+    if bytes.len() < FIXED_BYTES {
+        return Decoded::NeedMore(FIXED_BYTES);
+    }
+    let meta_bytes = u32::from_le_bytes([bytes[3], bytes[4], bytes[5], bytes[6]]) as usize;
+    if !matches!(bytes[0], VERSION | VERSION_SHARED | VERSION_PARTS) || meta_bytes < FIXED_BYTES {
+        return Decoded::Broken;
+    }
+    if bytes.len() < meta_bytes {
+        return Decoded::NeedMore(meta_bytes);
+    }
+    stored(&bytes[..meta_bytes]).map_or(Decoded::Broken, Decoded::Whole)
+}
+
+/// Takes bytes off the front.
+struct Front<'a>(&'a [u8]);
+
+impl<'a> Front<'a> {
+    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn text(&mut self, len: u16) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes(len.into())?).ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.bytes(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+}
+
+fn stored(meta: &[u8]) -> Option<Stored<'_>> {
+    let mut front = Front(&meta[1..]);
+    let count = front.u16()?;
+    front.bytes(4)?;
+    let arrived_ms = front.u64()?;
+    let (envelope, from, subject) = (front.u16()?, front.u16()?, front.u16()?);
+    let envelope_from = front.text(envelope)?;
+    let (from, subject) = (front.bytes(from.into())?, front.bytes(subject.into())?);
+    // A count that lies finds no bytes; it must not reserve any either.
+    let mut recipients = Vec::with_capacity(usize::from(count).min(front.0.len() / RECIPIENT_BYTES));
+    for _ in 0..count {
+        let id = MailId(front.u64()?);
+        let (local, domain, said) = (front.u16()?, front.u16()?, front.u16()?);
+        recipients.push((id, front.text(local)?, front.text(domain)?, front.text(said)?));
+    }
+    let body = if meta[0] == VERSION_SHARED { Some(shared_body(&mut front)?) } else { None };
+    let parts = if meta[0] == VERSION_PARTS { parts(&mut front)? } else { Vec::new() };
+    let whole = front.0.is_empty();
+    let meta_bytes = meta.len();
+    whole.then_some(Stored { arrived_ms, envelope_from, from, subject, recipients, meta_bytes, body, parts })
+}
+
+/// The parts of a large mail: at least one, none of them empty, and no more bytes in all than a mail can have.
+fn parts(front: &mut Front<'_>) -> Option<Vec<Part>> {
+    let count = front.u32()? as usize;
+    if count == 0 || count != front.0.len() / PART_BYTES {
+        return None;
+    }
+    let mut parts = Vec::with_capacity(count);
+    let mut bytes_in_all = 0u32;
+    for _ in 0..count {
+        let part = Part { location: front.u64()?, bytes: front.u32()? };
+        bytes_in_all = bytes_in_all.checked_add(part.bytes)?;
+        if part.location == 0 || part.bytes == 0 {
+            return None;
+        }
+        parts.push(part);
+    }
+    Some(parts)
+}
+
+/// What a place says must at least be within the record that it names.
+fn shared_body(front: &mut Front<'_>) -> Option<SharedBody> {
+    let body = SharedBody {
+        location: front.u64()?,
+        record_bytes: front.u32()?,
+        at: front.u32()?,
+        bytes: front.u32()?,
+    };
+    let end = body.at.checked_add(body.bytes)?;
+    (body.location != 0 && end <= body.record_bytes).then_some(body)
+}
+
+impl Stored<'_> {
+    /// Bytes of the mail that its record does not have.
+    pub(crate) fn elsewhere_bytes(&self) -> u32 {
+        self.body.map_or(0, |body| body.bytes) + self.parts.iter().map(|part| part.bytes).sum::<u32>()
+    }
+
+    /// All names of the mail, beginning with that in its first inbox.
+    pub(crate) fn names(&self) -> impl Iterator<Item = MailId> {
+        self.recipients.iter().map(|recipient| recipient.0).filter(|id| id.0 != 0)
+    }
+
+    /// What lists show of the mail under one of its names.
+    pub(crate) fn summary(&self, id: MailId, record_bytes: u64, expires_ms: u64) -> Option<Summary> {
+        let (_, local, domain, _) = self.recipients.iter().find(|recipient| recipient.0 == id)?;
+        Some(Summary {
+            id,
+            letter: self.names().next()?,
+            inboxes: u16::try_from(self.names().count()).unwrap_or(u16::MAX),
+            inbox: Inbox { local: (*local).into(), domain: (*domain).into() },
+            envelope_from: self.envelope_from.into(),
+            from: self.from.into(),
+            subject: self.subject.into(),
+            arrived_ms: self.arrived_ms,
+            expires_ms,
+            size_bytes: record_bytes.saturating_sub(self.meta_bytes as u64)
+                + u64::from(self.elsewhere_bytes()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn recipient(id: u64, local: &str) -> Recipient {
+        let inbox = Inbox { local: local.into(), domain: "example.org".into() };
+        Recipient {
+            id: MailId(id),
+            inbox,
+            said: SmallVec::from_vec(format!("{local}+tag@Example.org").into()),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_every_cut_wants_more() {
+        let meta = Meta { arrived_ms: 7, envelope_from: "a@b", from: b"A <a@b>", subject: b"\xffx" };
+        let mut bytes = Vec::new();
+        meta.encode(&[recipient(1, "ann"), recipient(2, "ben")], &mut bytes);
+        for cut in 0..bytes.len() {
+            assert!(matches!(decode(&bytes[..cut]), Decoded::NeedMore(needed) if needed > cut));
+        }
+        let meta_bytes = bytes.len();
+        bytes.extend_from_slice(b"Subject: x\r\n");
+        let Decoded::Whole(stored) = decode(&bytes) else { panic!("whole") };
+        assert_eq!((stored.arrived_ms, stored.envelope_from, stored.subject), (7, "a@b", &b"\xffx"[..]));
+        assert_eq!(stored.meta_bytes, meta_bytes);
+        assert_eq!(stored.recipients[1], (MailId(2), "ben", "example.org", "ben+tag@Example.org"));
+        let summary = stored.summary(MailId(2), bytes.len() as u64, 107).expect("named");
+        assert_eq!((summary.size_bytes, summary.expires_ms), (12, 107));
+        assert_eq!(stored.summary(MailId(3), 0, 0), None);
+    }
+
+    #[test]
+    fn a_shared_body_is_named_and_joined_again() {
+        let meta = Meta { arrived_ms: 7, envelope_from: "a@b", from: b"A", subject: b"x" };
+        let (mut whole, mut shared) = (Vec::new(), Vec::new());
+        for bytes in [&mut whole, &mut shared] {
+            meta.encode(&[recipient(1, "ann")], bytes);
+        }
+        let body = SharedBody { location: 9, record_bytes: 900, at: 100, bytes: 800 };
+        share(&mut shared, &body);
+        let meta_bytes = shared.len();
+        for cut in 0..meta_bytes {
+            assert!(matches!(decode(&shared[..cut]), Decoded::NeedMore(needed) if needed > cut));
+        }
+        shared.extend_from_slice(b"head");
+        let Decoded::Whole(stored) = decode(&shared) else { panic!("whole") };
+        assert_eq!((stored.body, stored.meta_bytes), (Some(body), meta_bytes));
+        let summary = stored.summary(MailId(1), shared.len() as u64, 0).expect("named");
+        assert_eq!(summary.size_bytes, 4 + 800);
+        whole.extend_from_slice(b"headbody");
+        assert_eq!(join(&shared, meta_bytes, b"body"), whole);
+        // A place beyond its record's end is no place.
+        shared[meta_bytes - 4..meta_bytes].copy_from_slice(&801u32.to_le_bytes());
+        assert_eq!(decode(&shared), Decoded::Broken);
+    }
+
+    #[test]
+    fn the_parts_of_a_large_mail_are_named_in_order() {
+        let meta = Meta { arrived_ms: 7, envelope_from: "a@b", from: b"A", subject: b"x" };
+        let mut bytes = Vec::new();
+        meta.encode(&[recipient(1, "ann")], &mut bytes);
+        let parts = [Part { location: 9, bytes: 800 }, Part { location: 11, bytes: 1 }];
+        let before = bytes.len();
+        chain(&mut bytes, &parts);
+        let meta_bytes = bytes.len();
+        for cut in 0..meta_bytes {
+            assert!(matches!(decode(&bytes[..cut]), Decoded::NeedMore(needed) if needed > cut));
+        }
+        bytes.extend_from_slice(b"begin");
+        let Decoded::Whole(stored) = decode(&bytes) else { panic!("whole") };
+        assert_eq!((&stored.parts[..], stored.meta_bytes), (&parts[..], meta_bytes));
+        let summary = stored.summary(MailId(1), bytes.len() as u64, 0).expect("named");
+        assert_eq!(summary.size_bytes, 5 + 801);
+        // No parts, another number of them than follows, an empty one, one that lies nowhere, and too much in all.
+        for (at, with) in [
+            (before, 0u32),
+            (before, 1),
+            (before, 3),
+            (meta_bytes - 4, 0),
+            (meta_bytes - 12, 0),
+            (meta_bytes - 4, u32::MAX),
+        ] {
+            let mut broken = bytes.clone();
+            broken[at..at + 4].copy_from_slice(&with.to_le_bytes());
+            assert_eq!(decode(&broken), Decoded::Broken, "{with} at {at}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..4) {
+            if let Some(first) = bytes.first_mut() {
+                *first = version;
+            }
+            let _ = decode(&bytes);
+        }
+    }
+}

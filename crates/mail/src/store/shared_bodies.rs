@@ -1,0 +1,96 @@
+//! Bodies that the log has already: a mail whose body is that of an earlier one keeps its head and says where the body
+//! is.
+//!
+//! ```text
+//! one segment of the log:   │ meta head BODY │ meta head →BODY │ other mail │ meta head →BODY │ ...
+//! ```
+//! Only a body in the *same segment* is named. A segment is freed when nothing in it is live, and only as a whole, so
+//! the bytes of a body stay for as long as any mail that names them, also after the mail that brought them was deleted:
+//! no count of references, nothing to write down, nothing to mend after a crash. The price is one copy a segment and
+//! core.
+//!
+//! What is equal is compared byte by byte; the hash only says where to look. *Which memory:* a table of fixed size for
+//! each core. *Who writes:* the core. Where two bodies have one place in the table, the later one has it.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A shorter body is not worth it: naming it takes [`crate::store::record::SHARED_BODY_BYTES`], and a look at the table.
+const BODY_BYTES_MIN: usize = 512;
+/// Bodies that a core remembers.
+const PLACES: usize = 1024;
+
+/// A body that lies in the record of another mail.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SharedBody {
+    /// That record's location, and the bytes of its payload.
+    pub(crate) location: u64,
+    pub(crate) record_bytes: u32,
+    /// Where in its payload the body begins, and how long it is.
+    pub(crate) at: u32,
+    pub(crate) bytes: u32,
+}
+
+/// The bodies that one core has stored of late.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    places: Box<[(u64, SharedBody)]>,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self { places: vec![(0, SharedBody::default()); PLACES].into() }
+    }
+}
+
+impl Bodies {
+    /// Where a body of this hash and length was stored last, if that is known.
+    pub(crate) fn find(&self, hash: u64, bytes: usize) -> Option<SharedBody> {
+        let (known, body) = self.places[hash as usize % PLACES];
+        (known == hash && body.bytes as usize == bytes && body.location != 0).then_some(body)
+    }
+
+    /// A body of this hash is stored here now.
+    pub(crate) fn remember(&mut self, hash: u64, body: SharedBody) {
+        self.places[hash as usize % PLACES] = (hash, body);
+    }
+}
+
+/// The head of a mail with the empty line that ends it, and the body; `None` if there is no body worth sharing.
+pub(crate) fn split(mail: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memmem::find(mail, b"\r\n\r\n")? + 4;
+    let (head, body) = mail.split_at(end);
+    (body.len() >= BODY_BYTES_MIN).then_some((head, body))
+}
+
+/// What finds a body in the table.
+pub(crate) fn hash(body: &[u8]) -> u64 {
+    xxh3_64(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_found_until_another_takes_its_place() {
+        let mut bodies = Bodies::default();
+        let body = SharedBody { location: 1, record_bytes: 700, at: 100, bytes: 600 };
+        assert_eq!(bodies.find(0, 0), None, "an empty place is none of hash 0");
+        bodies.remember(5, body);
+        assert_eq!(bodies.find(5, 600), Some(body));
+        assert_eq!(bodies.find(5, 601), None);
+        assert_eq!(bodies.find(5 + PLACES as u64, 600), None);
+        bodies.remember(5 + PLACES as u64, body);
+        assert_eq!(bodies.find(5, 600), None);
+    }
+
+    #[test]
+    fn a_mail_is_split_at_its_first_empty_line() {
+        let mail = format!("Subject: a\r\n\r\n{}\r\n\r\nx", "b".repeat(BODY_BYTES_MIN));
+        let (head, body) = split(mail.as_bytes()).expect("long enough");
+        assert_eq!(head, b"Subject: a\r\n\r\n");
+        assert_eq!([head, body].concat(), mail.as_bytes());
+        assert_eq!(split(b"Subject: a\r\n\r\nshort"), None);
+        assert_eq!(split("x".repeat(1000).as_bytes()), None, "no head, no body");
+    }
+}

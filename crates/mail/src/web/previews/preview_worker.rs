@@ -1,0 +1,162 @@
+//! What lists show of mails that came ([`crate::web::previews::preview_cache`]), made before somebody lists them.
+//!
+//! ```text
+//!  events ─▶ waiting, the newest 16,384 ─▶ thread "mail-gists", low priority: reads, takes apart ─▶ gists
+//! ```
+//! The first list of a hundred mails that nobody had looked at took each of them apart: thirty times what the list itself
+//! costs, while a browser waits. So a thread that gives way to all others makes gists when there is nothing better to do:
+//! the newest mail first, which is the first that somebody will look at. *Which memory:* that of the gists, a mail that is
+//! read, and 8 bytes for each that waits; beyond [`WAITING_MAX`] the oldest is left to whoever lists it. *When not:* in a
+//! rush of arrivals receiving comes first, as for the index of searches: the thread works for a 33rd of its time.
+
+use std::{collections::VecDeque, io, sync::Arc, thread, time::Duration};
+
+use engine::cores::{clock, give_way};
+use tokio::sync::{
+    broadcast::{
+        Receiver,
+        error::{RecvError, TryRecvError},
+    },
+    watch,
+};
+
+use crate::web::{previews::preview_cache::Gist, serve::app::App};
+use crate::{
+    mailbox::mailboxes::{Event, MailId, Mailboxes, Scope},
+    render::Until,
+};
+
+/// Mails that wait.
+const WAITING_MAX: usize = 16_384;
+/// Of those that are there at the start, as many are made.
+const AT_THE_START: usize = 1_000;
+/// A larger mail is taken apart when somebody lists it: with the memory that it is given then.
+const MAIL_BYTES_MAX: u64 = 256 * 1024;
+/// More arrivals a second are a rush.
+const RUSH: u64 = 50;
+/// In a rush the thread works for one part of so many of its time.
+const RUSH_SHARE: u32 = 33;
+const SECOND_MS: u64 = 1_000;
+
+/// Starts the thread. It ends when the server stops.
+pub(crate) fn start<M: Mailboxes>(
+    app: Arc<App<M>>,
+    stopping: watch::Receiver<bool>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let behind_others = || {
+        if let Err(error) = give_way() {
+            tracing::warn!(%error, "lists are prepared at the usual priority");
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(1)
+        .thread_name("mail-gists-read")
+        .on_thread_start(behind_others)
+        .build()?;
+    thread::Builder::new().name("mail-gists".to_owned()).spawn(move || {
+        behind_others();
+        let events = app.mailboxes.events();
+        let mut ahead =
+            Ahead { app, events, waiting: VecDeque::new(), arrived: 0, since_ms: 0, is_rush: false };
+        let mut stopped = stopping;
+        runtime.block_on(async {
+            tokio::select! {
+                () = ahead.run() => {}
+                // An error means that the server is gone.
+                _ = stopped.wait_for(|stop| *stop) => {}
+            }
+        });
+    })
+}
+
+struct Ahead<M> {
+    app: Arc<App<M>>,
+    events: Receiver<Event>,
+    /// The newest last.
+    waiting: VecDeque<MailId>,
+    /// Since the last look at how many come.
+    arrived: u64,
+    since_ms: u64,
+    is_rush: bool,
+}
+
+impl<M: Mailboxes> Ahead<M> {
+    async fn run(&mut self) {
+        // What cannot be listed now is made when somebody lists it.
+        let there = self.app.mailboxes.list(&Scope::All, 0, AT_THE_START).await.unwrap_or_default();
+        self.waiting.extend(there.iter().rev().map(|mail| mail.letter));
+        loop {
+            loop {
+                match self.events.try_recv() {
+                    Ok(event) => self.hear(event),
+                    Err(TryRecvError::Lagged(_)) => {}
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Closed) => return,
+                }
+            }
+            let Some(next) = self.waiting.pop_back() else {
+                match self.events.recv().await {
+                    Ok(event) => self.hear(event),
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return,
+                }
+                continue;
+            };
+            let begun_ns = clock::thread_cpu_ns();
+            self.make(next).await;
+            if self.is_in_a_rush() {
+                let worked = Duration::from_nanos(clock::thread_cpu_ns().saturating_sub(begun_ns));
+                tokio::time::sleep(worked * RUSH_SHARE).await;
+            }
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        let Event::Arrived(summary) = event else { return };
+        self.arrived += 1;
+        if summary.is_letter() && summary.size_bytes <= MAIL_BYTES_MAX {
+            if self.waiting.len() == WAITING_MAX {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back(summary.id);
+        }
+    }
+
+    fn is_in_a_rush(&mut self) -> bool {
+        let now_ms = clock::monotonic_ms();
+        let passed_ms = now_ms.saturating_sub(self.since_ms);
+        if passed_ms >= SECOND_MS {
+            self.is_rush = std::mem::take(&mut self.arrived) * SECOND_MS / passed_ms > RUSH;
+            self.since_ms = now_ms;
+        }
+        // At once when many come, and not a second later.
+        self.is_rush || self.arrived > RUSH
+    }
+
+    /// Unless somebody who lists it was faster, or it has gone.
+    async fn make(&self, letter: MailId) {
+        if self.app.gists.has(letter) {
+            return;
+        }
+        let Ok(Some((mail, ()))) = self.app.mailboxes.mail_into(&Scope::All, letter, ()).await else {
+            return;
+        };
+        self.app.gists.keep(letter, &Arc::new(Gist::new(&mail, &Until::default())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::web::tests::Site;
+
+    #[test]
+    fn what_a_list_shows_is_made_before_it_is_asked_for() {
+        let site = Site::new();
+        site.deliver("ann", "Subject: x\r\n\r\nfirst words\r\n");
+        site.until("mail_web_gists_made_total 1");
+        let listed = site.get("/inbox/ann@night.test/api/v1/messages").json();
+        assert_eq!(listed["messages"][0]["Snippet"], "first words");
+        assert!(site.counts("mail_web_gists_made_total 1"), "it was made once");
+    }
+}

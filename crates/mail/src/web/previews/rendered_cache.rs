@@ -1,0 +1,193 @@
+//! Documents that were made of mails' HTML, kept for whoever asks next: a page and its frame ask for the same one right
+//! after each other.
+//!
+//! ```text
+//!  (mail, remote, dark) ─▶ Rendered, shared ─▶ the one not asked for longest goes first, above RENDERED_BYTES_MAX
+//! ```
+//! A mail never changes, so what was made of it stays right until the mail goes. Whoever asks has read the mail before
+//! (`app.mail_in`), so nobody is shown one that is gone, or that he may not see.
+#![expect(clippy::disallowed_types, reason = "held to look one document up; no loop of the mail's takes it")]
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use axum::body::Bytes;
+
+use crate::web::serve::counters::{Counter, Counters};
+use crate::{
+    mailbox::mailboxes::MailId,
+    render::{
+        Until,
+        cost::Over,
+        findings::{self, Link},
+        html::{Clean, Remote},
+    },
+};
+
+/// Bytes of all documents that are kept.
+const RENDERED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// A longer document is made each time.
+const ONE_BYTES_MAX: usize = RENDERED_BYTES_MAX / 8;
+
+/// What a document was made of, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Made {
+    pub(crate) id: MailId,
+    pub(crate) remote: Remote,
+    pub(crate) dark: bool,
+}
+
+/// A document, and what there is to be said about it.
+pub(crate) struct Rendered {
+    pub(crate) html: Bytes,
+    /// Without its `html`.
+    pub(crate) clean: Clean,
+    pub(crate) links: Vec<Link>,
+}
+
+impl Rendered {
+    pub(crate) fn new(mut clean: Clean, until: &Until) -> Self {
+        let mut links = Vec::new();
+        if clean.over.is_none() {
+            findings::in_html(&clean.html, &mut links, until);
+        }
+        if until.has_ended() {
+            // Some links may be missing.
+            clean.over.get_or_insert(Over::Time);
+        }
+        let html = Bytes::from(std::mem::take(&mut clean.html));
+        Self { html, clean, links }
+    }
+
+    fn bytes(&self) -> usize {
+        let links = self.links.iter().map(|link| link.link.len() + link.text.len() + size_of::<Link>());
+        self.html.len() + links.sum::<usize>() + size_of::<Self>()
+    }
+}
+
+pub(crate) struct Renderings {
+    state: Mutex<State>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct State {
+    kept: HashMap<Made, (u64, Arc<Rendered>)>,
+    /// By when it was asked for last.
+    order: BTreeMap<u64, Made>,
+    bytes: usize,
+    asked: u64,
+}
+
+impl Renderings {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self { state: Mutex::default(), counters }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn find(&self, made: Made) -> Option<Arc<Rendered>> {
+        let mut state = self.state();
+        let State { kept, order, asked, .. } = &mut *state;
+        let (last, rendered) = kept.get_mut(&made)?;
+        order.remove(last);
+        *asked += 1;
+        *last = *asked;
+        order.insert(*asked, made);
+        self.counters.add(Counter::RenderedFound, 1);
+        Some(Arc::clone(rendered))
+    }
+
+    /// Keeps a document, if it says how the mail is and not how busy we were.
+    pub(crate) fn keep(&self, made: Made, rendered: &Arc<Rendered>) {
+        let bytes = rendered.bytes();
+        if rendered.clean.over == Some(Over::Time) || bytes > ONE_BYTES_MAX {
+            return;
+        }
+        let mut state = self.state();
+        state.forget(made);
+        state.asked += 1;
+        let asked = state.asked;
+        state.order.insert(asked, made);
+        state.kept.insert(made, (asked, Arc::clone(rendered)));
+        state.bytes += bytes;
+        while state.bytes > RENDERED_BYTES_MAX
+            && let Some((_, oldest)) = state.order.first_key_value()
+        {
+            let oldest = *oldest;
+            state.forget(oldest);
+            self.counters.add(Counter::RenderedDropped, 1);
+        }
+        self.counters.set(Counter::RenderedBytes, state.bytes as u64);
+    }
+
+    /// The mail is gone.
+    pub(crate) fn forget(&self, id: MailId) {
+        let mut state = self.state();
+        for remote in [Remote::Blocked, Remote::Loaded] {
+            for dark in [false, true] {
+                state.forget(Made { id, remote, dark });
+            }
+        }
+        self.counters.set(Counter::RenderedBytes, state.bytes as u64);
+    }
+}
+
+impl State {
+    fn forget(&mut self, made: Made) {
+        if let Some((asked, rendered)) = self.kept.remove(&made) {
+            self.order.remove(&asked);
+            self.bytes -= rendered.bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::{
+        Until,
+        html::{Showing, clean},
+    };
+
+    fn made(id: u64) -> Made {
+        Made { id: MailId(id), remote: Remote::Blocked, dark: false }
+    }
+
+    fn rendered(text: &str) -> Arc<Rendered> {
+        let clean = clean(text, &Showing::default(), HashMap::new(), &Until::default());
+        Arc::new(Rendered::new(clean, &Until::default()))
+    }
+
+    #[test]
+    fn what_was_asked_for_last_stays_and_all_is_bounded() {
+        let renderings = Renderings::new(Arc::new(Counters::new()));
+        let large = rendered(&"x".repeat(RENDERED_BYTES_MAX / 16));
+        renderings.keep(made(0), &large);
+        for id in 1..100 {
+            renderings.keep(made(id), &large);
+            assert!(renderings.find(made(0)).is_some(), "it is asked for again and again");
+            assert!(renderings.state().bytes <= RENDERED_BYTES_MAX);
+        }
+        assert!(renderings.find(made(1)).is_none() && renderings.find(made(99)).is_some());
+        renderings.keep(made(200), &rendered(&"x".repeat(ONE_BYTES_MAX)));
+        assert!(renderings.find(made(200)).is_none(), "it is too long");
+        for id in 0..100 {
+            renderings.forget(MailId(id));
+        }
+        let state = renderings.state();
+        assert_eq!((state.bytes, state.kept.len(), state.order.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_took_too_long_is_tried_again() {
+        let renderings = Renderings::new(Arc::new(Counters::new()));
+        let late = clean("<p>x", &Showing::default(), HashMap::new(), &Until::new(|| true));
+        renderings.keep(made(1), &Arc::new(Rendered::new(late, &Until::default())));
+        assert!(renderings.find(made(1)).is_none());
+    }
+}

@@ -1,0 +1,392 @@
+//! What every answer has in common: its headers, and one table from faults to replies.
+
+use std::{net::IpAddr, sync::Arc};
+
+use askama::Template;
+use axum::{
+    Json,
+    body::{Body, HttpBody},
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use crate::web::serve::{
+    access::WHO_SEES,
+    app::{App, Site},
+    assets,
+    client::Client,
+    counters::Counter,
+    unread_body,
+};
+use crate::{
+    mailbox::mailboxes::{Inbox, MailId, Mailboxes, Unavailable},
+    search::QueryFault,
+    smtp::address::AddressFault,
+};
+
+/// The tag of an inbox's pages: what is purged when a mail arrives there or goes.
+#[must_use]
+pub fn inbox_tag(inbox: &Inbox) -> String {
+    format!("inbox:{}", super::scope::segment(&inbox.to_string()))
+}
+
+/// The tag of a mail's pages: what is purged when it goes.
+#[must_use]
+pub fn mail_tag(id: MailId) -> String {
+    format!("mail:{id}")
+}
+
+/// Read by the accelerator, and by most others.
+const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
+
+/// Why a request gets no page. Each becomes a page for people and JSON for programs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("there is no such page")]
+    NoSuchPage,
+    #[error("this page is not asked in that way")]
+    NoSuchMethod,
+    #[error("this mail is not there: it was deleted, or its time was over, or it never came")]
+    NoSuchMail,
+    #[error("this mail has no such part")]
+    NoSuchPart,
+    #[error("this is no address: {0}")]
+    NotAnAddress(AddressFault),
+    #[error("{0}")]
+    Query(QueryFault),
+    #[error("{0}")]
+    Bad(String),
+    #[error("{0}")]
+    TimedOut(String),
+    #[error("what shows more than one inbox needs the operator's token")]
+    TokenNeeded,
+    #[error(
+        "what shows more than one inbox is shown to this machine only, as long as --mail-readers names no network that {0} is in"
+    )]
+    OnlyFromHere(IpAddr),
+    #[error(
+        "a proxy on this machine does not say for whom it asks ({0}), so what shows more than one inbox needs a token here"
+    )]
+    BehindProxy(String),
+    #[error("another site's page asked for this change")]
+    ForeignWrite,
+    #[error("`{name}` is not a name of this service: addresses, `localhost`{named} are (--http-hosts)")]
+    ForeignHost {
+        name: String,
+        /// Those that the operator has named, each behind a comma.
+        named: String,
+    },
+    #[error("this is not done here: {0}")]
+    NotDone(&'static str),
+    #[error("{0}")]
+    Busy(&'static str),
+    #[error("the memory for requests and answers is in use (http-bytes-max)")]
+    NoRoom,
+    #[error("{0}")]
+    TooMany(&'static str),
+    #[error("the body has more than {0} bytes")]
+    TooLarge(usize),
+    #[error("{0}")]
+    Store(Unavailable),
+    #[error("the answer broke off")]
+    Broken,
+}
+
+impl From<Unavailable> for Fault {
+    fn from(unavailable: Unavailable) -> Self {
+        match unavailable {
+            Unavailable::NoRoom => Self::NoRoom,
+            other => Self::Store(other),
+        }
+    }
+}
+
+impl From<QueryFault> for Fault {
+    fn from(fault: QueryFault) -> Self {
+        Self::Query(fault)
+    }
+}
+
+impl Fault {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::NoSuchPage | Self::NoSuchMail | Self::NoSuchPart | Self::TimedOut(_) => {
+                StatusCode::NOT_FOUND
+            }
+            Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::NotAnAddress(_) | Self::Query(_) | Self::Bad(_) => StatusCode::BAD_REQUEST,
+            Self::TokenNeeded => StatusCode::UNAUTHORIZED,
+            Self::OnlyFromHere(_) | Self::BehindProxy(_) | Self::ForeignWrite => StatusCode::FORBIDDEN,
+            Self::NotDone(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ForeignHost { .. } => StatusCode::MISDIRECTED_REQUEST,
+            Self::Store(Unavailable::Refused(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Store(Unavailable::TooOften(_)) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Busy(_) | Self::NoRoom | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// What failed, as a heading.
+    fn what(&self) -> &'static str {
+        match self {
+            Self::NoSuchPage | Self::NoSuchMethod => "No such page",
+            Self::NoSuchMail => "This mail is gone",
+            Self::NoSuchPart => "No such part",
+            Self::NotAnAddress(_) => "This is no address",
+            Self::Query(_) | Self::Bad(_) => "This cannot be understood",
+            Self::TimedOut(_) => "Nothing came",
+            Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) | Self::ForeignWrite => {
+                "Not allowed"
+            }
+            Self::NotDone(_) => "Not done here",
+            Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
+            Self::Store(Unavailable::TooOften(_)) => "Too often",
+            Self::Busy(_) | Self::NoRoom | Self::TooMany(_) => "Too busy",
+            Self::TooLarge(_) => "Too large",
+            Self::ForeignHost { .. } => "Not our name",
+            Self::Store(_) => "The mail cannot be read now",
+            Self::Broken => "The answer broke off",
+        }
+    }
+
+    /// What the reader can do, and on whose side it is.
+    fn todo(&self) -> &'static str {
+        match self {
+            Self::NoSuchPage | Self::NoSuchMethod | Self::NoSuchPart => {
+                "Check the address in the browser's bar."
+            }
+            Self::NoSuchMail => "Ask the sender to send it again.",
+            Self::NotAnAddress(_) => {
+                "An address is a name, perhaps with @ and a domain: ann, or ann@example.org."
+            }
+            Self::Query(_) | Self::Bad(_) | Self::TooLarge(_) => "Change the request and send it again.",
+            Self::TooMany(_) => "Wait until your other requests are answered.",
+            Self::TimedOut(_) => "Ask again, or wait longer.",
+            Self::TokenNeeded => {
+                "Log in with any name and the token as the password, or look at one inbox by its name."
+            }
+            Self::OnlyFromHere(_) => {
+                "Look at one inbox by its name. Whoever runs this service can name your network with --mail-readers, or \
+                 configure a token."
+            }
+            Self::BehindProxy(_) => {
+                "Look at one inbox by its name. Whoever runs this service can configure a token (--token-file), or have the \
+                 proxy send X-Forwarded-For, list it in --trusted-proxies and name readers with --mail-readers."
+            }
+            Self::ForeignWrite => "Do it on the inbox's own page.",
+            Self::ForeignHost { .. } => {
+                "Use the address, or localhost. Whoever runs this service can add the name with --http-hosts."
+            }
+            Self::NotDone(_) => "The API page lists what is.",
+            Self::Store(Unavailable::Refused(_)) => "Change the mail and send it again.",
+            Self::Store(Unavailable::TooOften(_)) => "Wait a minute, and ask less often.",
+            Self::Busy(_) | Self::NoRoom => "This is on our side. Try again in a few seconds.",
+            Self::Store(_) | Self::Broken => {
+                "This is on our side. Try again in a minute; if it stays so, tell whoever runs this service, with the \
+                 request's name."
+            }
+        }
+    }
+
+    /// The table of who sees all mail, for refusals that are about it; else empty.
+    fn table(&self) -> &'static [(&'static str, &'static str, &'static str)] {
+        match self {
+            Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) => &WHO_SEES,
+            _ => &[],
+        }
+    }
+}
+
+/// As JSON; a page is made of it where a browser asks ([`around`]).
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let mut said = serde_json::json!({ "error": self.to_string() });
+        if !self.table().is_empty() {
+            let rows = self.table().iter();
+            said["all_mail_is_shown_to"] = rows.map(|(who, _, all)| serde_json::json!([who, all])).collect();
+        }
+        let mut response = (status, Json(said)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Basic realm=\"all inboxes: any name, the token as password\""),
+            );
+        }
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+        }
+        // Rates are by the minute.
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage<'a> {
+    site: &'a Site,
+    what: &'a str,
+    why: String,
+    todo: &'a str,
+    status: String,
+    request: &'a str,
+    who_sees: &'a [(&'a str, &'a str, &'a str)],
+}
+
+/// Around every handler: refuses foreign names and foreign changes, reads what a handler left of the body, names the request, counts,
+/// sets the headers that all answers have, and turns faults into pages where a browser asks for a page.
+pub(crate) async fn around<M: Mailboxes>(
+    State(app): State<Arc<App<M>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    app.counters.add(Counter::Requests, 1);
+    let name = app.request_name();
+    let path = request.uri().path();
+    let for_programs = path.starts_with("/api") || path.contains("/api/v1/") || path.starts_with("/view/");
+    let wants_page = !for_programs
+        && request
+            .headers()
+            .get(header::ACCEPT)
+            .and_then(|accept| accept.to_str().ok())
+            .is_some_and(|accept| accept.contains("text/html"));
+    let client = Client::asking(request.extensions());
+    let checked = app
+        .check_host(request.headers())
+        .and_then(|()| app.check_change(request.method(), request.uri(), request.headers()));
+    if checked.is_ok() {
+        app.notice_proxy(&request);
+    }
+    let (request, rest) = unread_body::lend(request);
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(fault) => {
+            drop(request);
+            fault.into_response()
+        }
+    };
+    if let Some(rest) = rest
+        && !rest.read().await
+    {
+        app.counters.add(Counter::BodiesCut, 1);
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    // The answer counts until its client has taken it; a list of whole mails counts for itself.
+    if let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes > 0) {
+        let mut held = app.budget.of(client);
+        response = match held.grow(bytes) {
+            Ok(()) => response.map(|body| httpd::keep(body, held)),
+            Err(fault) => fault.into_response(),
+        };
+    }
+    if matches!(response.extensions().get::<Fault>(), Some(Fault::NoRoom)) {
+        app.counters.add(Counter::HeldOver, 1);
+    }
+    let status = response.status();
+    if status.is_client_error() {
+        app.counters.add(Counter::ClientFaults, 1);
+    } else if status.is_server_error() {
+        app.counters.add(Counter::ServerFaults, 1);
+        // A limit that was hit is counted; with a line for each, whoever hits it would fill the log.
+        if matches!(response.extensions().get::<Fault>(), Some(Fault::Busy(_) | Fault::NoRoom)) {
+            tracing::debug!(request = %name, status = status.as_u16(), "there was no room for a mail page");
+        } else {
+            tracing::warn!(request = %name, status = status.as_u16(), "a mail page failed");
+        }
+    }
+    if wants_page && let Some(fault) = response.extensions().get::<Fault>().cloned() {
+        let page = ErrorPage {
+            site: &app.site,
+            what: fault.what(),
+            why: sentence(&fault.to_string()),
+            todo: fault.todo(),
+            status: status.to_string(),
+            request: &name,
+            who_sees: fault.table(),
+        };
+        let body = page.render().unwrap_or_default();
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        *response.body_mut() = Body::from(body);
+    }
+    let headers = response.headers_mut();
+    for (field, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "SAMEORIGIN"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.entry(field).or_insert(HeaderValue::from_static(value));
+    }
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert_with(|| assets::POLICY.clone());
+    if let Ok(name) = HeaderValue::from_str(&name) {
+        headers.insert(HeaderName::from_static("x-request-id"), name);
+    }
+    response
+}
+
+/// A fault's words as a sentence of a page.
+fn sentence(words: &str) -> String {
+    let mut characters = words.chars();
+    let first: String = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let ended = words.ends_with(['.', '?']);
+    format!("{first}{}{}", characters.as_str(), if ended { "" } else { "." })
+}
+
+/// A page; a template that cannot be written is a fault of ours.
+pub(crate) fn page(template: &impl Template) -> Result<Response, Fault> {
+    long_page(template, 0)
+}
+
+/// A page with lists of about so many bytes more than the template has itself.
+pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result<Response, Fault> {
+    let mut html = String::with_capacity(T::SIZE_HINT + lists_bytes);
+    template.render_into(&mut html).map_err(|error| {
+        tracing::error!("a page cannot be written: {error}");
+        Fault::Broken
+    })?;
+    Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
+}
+
+/// JSON of about so many bytes.
+pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response, Fault> {
+    let mut json = Vec::with_capacity(bytes);
+    serde_json::to_writer(&mut json, value).map_err(|error| {
+        tracing::error!("an answer cannot be written: {error}");
+        Fault::Broken
+    })?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+/// Says to shared caches that everybody may see this for a second, and what changes it. A reader's own browser asks each
+/// time: whoever deletes a mail and goes back within that second does not want to see it again.
+pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=0, s-maxage=1"));
+    tag(headers, tags);
+    response
+}
+
+fn tag(headers: &mut HeaderMap, tags: &[String]) {
+    // Tags are percent-encoded, so they are a header's value.
+    if !tags.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&tags.join(" "))
+    {
+        headers.insert(SURROGATE_KEY, value);
+    }
+}

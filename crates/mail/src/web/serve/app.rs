@@ -1,0 +1,294 @@
+//! What every handler shares.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use engine::{
+    accounts::{Accounts, Category, Charge, Limit, Refusal},
+    cores::clock,
+};
+use tokio::sync::{Semaphore, watch};
+
+use crate::mailbox::mailboxes::Mailboxes;
+use crate::{
+    search::index::Index,
+    web::{
+        RENDER_THREADS_MAX, SEARCH_THREADS_MAX,
+        flags::Marks,
+        previews::{preview_cache::Gists, rendered_cache::Renderings},
+        serve::{
+            answer::Fault,
+            assets,
+            budget::Budget,
+            client::Client,
+            config::Config,
+            counters::{Counter, Counters},
+            job_queue::Turns,
+            jobs::PARSING_PERMITS,
+            low_priority_pool::Behind,
+            silent_proxy::SilentProxies,
+        },
+        undo_delete::Leaving,
+        when,
+    },
+};
+
+/// Large mails that wait for a turn to be rendered.
+const RENDERS_WAITING_MAX: usize = 256;
+/// The category of listeners to events in the account of clients.
+const LISTENERS: Category = Category(0);
+/// Time that a client waits for others to give way, and time between two tries.
+const GIVE_WAY_MAX: Duration = Duration::from_secs(1);
+const GIVE_WAY_LOOK: Duration = Duration::from_millis(5);
+/// Searches that wait for a turn.
+const SEARCHES_WAITING_MAX: usize = 64;
+
+pub(crate) struct App<M> {
+    pub(crate) mailboxes: M,
+    pub(crate) config: Config,
+    pub(crate) site: Site,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) marks: Marks,
+    pub(crate) gists: Gists,
+    pub(crate) renderings: Renderings,
+    pub(crate) leaving: Leaving,
+    pub(crate) started_ms: u64,
+    /// It listens where only this machine can reach it.
+    pub(crate) on_loopback: bool,
+    /// Addresses of silent proxies that were noticed.
+    pub(crate) silent_proxies: SilentProxies,
+    /// The account of listeners. The thread that answers requests makes it at the first listener.
+    listeners: OnceLock<Accounts>,
+    /// Listeners so far.
+    listened: AtomicU64,
+    pub(crate) renders: Arc<Turns>,
+    pub(crate) searches: Arc<Turns>,
+    /// Permits for the bytes of mails that renders take apart at once, and the same for searches.
+    pub(crate) rendering: Arc<Semaphore>,
+    pub(crate) searching: Arc<Semaphore>,
+    pub(crate) behind: Behind,
+    pub(crate) index: Option<Arc<Index>>,
+    pub(crate) budget: Arc<Budget>,
+    requests: AtomicU64,
+    stopping: watch::Receiver<bool>,
+}
+
+/// What every page says.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    pub(crate) name: String,
+    pub(crate) domain: String,
+    pub(crate) smtp: Option<String>,
+    pub(crate) kept: String,
+    /// In the page itself.
+    pub(crate) style: &'static str,
+    /// In the order in which they run.
+    pub(crate) scripts: Vec<String>,
+    /// Likewise.
+    pub(crate) theme: &'static str,
+    pub(crate) icon: String,
+}
+
+impl<M: Mailboxes> App<M> {
+    #[cfg(test)]
+    pub(crate) fn new(
+        mailboxes: M,
+        config: Config,
+        address: SocketAddr,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        Self::counted(mailboxes, config, address, stopping, (None, Arc::new(Counters::new())))
+    }
+
+    /// The same, with an index for searches and what counts.
+    pub(crate) fn counted(
+        mailboxes: M,
+        config: Config,
+        address: SocketAddr,
+        stopping: watch::Receiver<bool>,
+        (index, counters): (Option<Arc<Index>>, Arc<Counters>),
+    ) -> Self {
+        let site = Site {
+            name: config.name.clone(),
+            domain: config.domain.clone(),
+            smtp: config.smtp.clone(),
+            kept: when::span(u64::try_from(config.kept.as_millis()).unwrap_or(u64::MAX)),
+            style: assets::STYLE,
+            scripts: ["common.js", "frame.js", "list.js", "mail.js"].map(assets::path).to_vec(),
+            theme: assets::THEME,
+            icon: assets::path("icon.svg"),
+        };
+        let turns = |running_max, waiting_max, full| {
+            Arc::new(Turns::new(running_max, waiting_max, Arc::clone(&counters), full))
+        };
+        let marks = Marks::new(Arc::clone(&counters));
+        marks.begin(mailboxes.noted());
+        Self {
+            mailboxes,
+            site,
+            marks,
+            gists: Gists::new(Arc::clone(&counters)),
+            renderings: Renderings::new(Arc::clone(&counters)),
+            leaving: Leaving::new(Arc::clone(&counters)),
+            started_ms: clock::unix_ms(),
+            on_loopback: address.ip().to_canonical().is_loopback(),
+            silent_proxies: SilentProxies::default(),
+            listeners: OnceLock::new(),
+            listened: AtomicU64::new(0),
+            renders: turns(RENDER_THREADS_MAX, RENDERS_WAITING_MAX, Counter::RenderBusy),
+            searches: turns(SEARCH_THREADS_MAX, SEARCHES_WAITING_MAX, Counter::SearchBusy),
+            rendering: Arc::new(Semaphore::new(PARSING_PERMITS)),
+            searching: Arc::new(Semaphore::new(PARSING_PERMITS)),
+            behind: Behind::new(SEARCH_THREADS_MAX),
+            index,
+            budget: Arc::new(Budget::new(
+                config.http_bytes_max,
+                config.client_budget.as_ref(),
+                Arc::clone(&counters),
+            )),
+            // Names of requests of two runs should not be mistaken for each other.
+            requests: AtomicU64::new(clock::unix_ms() << 20),
+            counters,
+            config,
+            stopping,
+        }
+    }
+
+    /// The name of a request, as an error page and the log say it.
+    pub(crate) fn request_name(&self) -> String {
+        format!("{:x}", self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes a place among the listeners to events. Where all places are taken, the client that has most of them gives
+    /// way.
+    pub(crate) async fn listener(&self, client: Client) -> Result<Listener, Fault> {
+        let accounts =
+            self.listeners.get_or_init(|| Accounts::new(vec![Limit::of_core(self.config.listeners_max)]));
+        let number = self.listened.fetch_add(1, Ordering::Relaxed);
+        let key = client.key(number, &self.config.shared_networks);
+        let begun_ms = clock::monotonic_ms();
+        loop {
+            match accounts.charge(key, LISTENERS, 1) {
+                Ok(place) => {
+                    self.counters.add(Counter::Listeners, 1);
+                    return Ok(Listener {
+                        place,
+                        counters: Arc::clone(&self.counters),
+                        stopping: self.stopping.clone(),
+                    });
+                }
+                // Other clients hold more places; their listeners are cut and end in their next turns.
+                Err(Refusal::Full)
+                    if u128::from(clock::monotonic_ms() - begun_ms) < GIVE_WAY_MAX.as_millis() =>
+                {
+                    tokio::time::sleep(GIVE_WAY_LOOK).await;
+                }
+                Err(_) => {
+                    self.counters.add(Counter::ListenersFull, 1);
+                    return Err(Fault::Busy("too many live pages are open at once"));
+                }
+            }
+        }
+    }
+}
+
+/// A place among the listeners, given back when dropped.
+pub(crate) struct Listener {
+    place: Charge,
+    counters: Arc<Counters>,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Listener {
+    /// Waits until the server stops, or others need the place more.
+    pub(crate) async fn stopped(&mut self) {
+        tokio::select! {
+            // An error means that the server's handle is gone.
+            _ = self.stopping.wait_for(|stop| *stop) => {}
+            () = self.place.cut() => self.counters.add(Counter::ListenersCut, 1),
+        }
+    }
+
+    /// Returns whether the listener has given way to others.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.place.is_cut()
+    }
+
+    pub(crate) fn lagged(&self) {
+        self.counters.add(Counter::ListenersLagged, 1);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.counters.sub(Counter::Listeners, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::mailbox::twin::{Retention, Twin};
+
+    fn client(last: u8) -> Client {
+        Client::of(httpd::Client(Ipv4Addr::new(192, 0, 2, last).into()))
+    }
+
+    /// Eight addresses once took all 2,048 places.
+    #[tokio::test]
+    async fn who_has_most_live_pages_gives_way() {
+        let (_stop, stopping) = watch::channel(false);
+        let config = Config { listeners_max: 64, ..Config::default() };
+        let twin = Twin::new(Retention::default(), "night.test");
+        let app = Arc::new(App::new(twin, config, (Ipv4Addr::LOCALHOST, 0).into(), stopping));
+        let mut greedy = Vec::new();
+        while let Ok(listener) = app.listener(client(1)).await {
+            greedy.push(listener);
+        }
+        assert!((48..64).contains(&greedy.len()), "alone it has nearly all: {}", greedy.len());
+        // Cut listeners leave, as their streams would.
+        let leaving = async {
+            loop {
+                greedy.retain(|listener| !listener.is_cut());
+                tokio::task::yield_now().await;
+            }
+        };
+        let coming = async {
+            let mut others = Vec::new();
+            for last in 2..22 {
+                others.push(app.listener(client(last)).await.map_err(|fault| fault.to_string())?);
+            }
+            Ok::<_, String>(others)
+        };
+        let others = tokio::select! {
+            () = leaving => unreachable!("it goes on"),
+            others = coming => others.unwrap(),
+        };
+        assert_eq!(others.len(), 20, "each of the others has a place");
+    }
+
+    /// Live pages from one address of a shared network are clients each: none of them has most.
+    #[tokio::test]
+    async fn live_pages_of_shared_networks_are_clients_each() {
+        for (shared, is_one_client) in [("203.0.113.0/24", true), ("192.0.2.0/24", false)] {
+            let (_stop, stopping) = watch::channel(false);
+            let shared_networks = vec![shared.parse().unwrap()];
+            let config = Config { listeners_max: 64, shared_networks, ..Config::default() };
+            let twin = Twin::new(Retention::default(), "night.test");
+            let app = Arc::new(App::new(twin, config, (Ipv4Addr::LOCALHOST, 0).into(), stopping));
+            let mut pages = Vec::new();
+            while let Ok(listener) = app.listener(client(1)).await {
+                pages.push(listener);
+            }
+            assert_eq!(pages.len() == 64, !is_one_client, "{} pages", pages.len());
+        }
+    }
+}

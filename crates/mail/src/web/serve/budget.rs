@@ -1,0 +1,228 @@
+//! One budget of bytes for all that requests make us hold: bodies on their way in, mails read for an answer, answers
+//! until their client has taken them.
+//!
+//! ```text
+//!  a body's pieces ──┐
+//!  a mail's bytes ───┼─▶ hold ─▶ used ≤ bytes_max, a client's ≤ half ─▶ Held, given back when dropped
+//!  an answer ────────┘     └─▶ 503, Retry-After
+//! ```
+//! 32 MiB for each of 4,096 anonymous connections was the bound before. Large things (more than [`SMALL_BYTES_MAX`])
+//! find the last eighth taken: whoever fills the budget with them does not keep pages and small requests from
+//! anybody. *Who writes:* the web's thread, and the helpers that read mails.
+#![expect(clippy::disallowed_types, reason = "held for a few additions, by the web's thread and its helpers")]
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use engine::share::{ClientBudget, Common, Share};
+use tokio::sync::Notify;
+
+use super::{
+    answer::Fault,
+    client::Client,
+    counters::{Counter, Counters},
+};
+use crate::mailbox::mailboxes::{Room, Unavailable};
+
+/// What is small: a page, a list of a hundred mails, a change.
+const SMALL_BYTES_MAX: u64 = 64 * 1024;
+/// Of the budget, the part that is for what is small.
+const SMALL_SHARE: u64 = 8;
+/// Of the budget, the part that one client may have.
+const CLIENT_SHARE: u64 = 2;
+
+pub(crate) struct Budget {
+    bytes_max: u64,
+    used: Mutex<Used>,
+    /// Somebody gave something back.
+    freed: Notify,
+    counters: Arc<Counters>,
+}
+
+struct Used {
+    bytes: u64,
+    /// Their part of the budget that all servers of the process have, if they have one.
+    share: Option<Share>,
+    /// Clients that hold something; not this machine's.
+    of_client: HashMap<Client, u64>,
+}
+
+impl Used {
+    /// Returns whether the process' budget allows so many bytes.
+    fn allows(&mut self, bytes: u64) -> bool {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.share.as_mut().is_none_or(|share| share.allows(bytes))
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(bytes_max: u64, within: Option<&Arc<ClientBudget>>, counters: Arc<Counters>) -> Self {
+        let total = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let share = within.map(|budget| Share::new(Common::within(Some(budget)), total, 1));
+        let used = Mutex::new(Used { bytes: 0, share, of_client: HashMap::new() });
+        Self { bytes_max, used, freed: Notify::new(), counters }
+    }
+
+    /// Nothing yet, for this client.
+    pub(crate) fn of(self: &Arc<Self>, client: Client) -> Held {
+        Held { budget: Arc::clone(self), client, bytes: 0 }
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `in_all`: what they come to with those that are held for the same.
+    fn take(&self, client: Client, bytes: u64, in_all: u64) -> bool {
+        let mut used = self.used();
+        // Other servers of the process may hold so much that there is less for this one.
+        let limit = used.share.as_ref().map_or(u64::MAX, |share| share.limit() as u64);
+        let most = self.bytes_max.min(limit);
+        let for_small = if in_all > SMALL_BYTES_MAX { most / SMALL_SHARE } else { 0 };
+        let bound = most - for_small;
+        let after = used.bytes.saturating_add(bytes);
+        if after > bound || !used.allows(after) {
+            return false;
+        }
+        if !client.is_here() {
+            let own = used.of_client.entry(client).or_default();
+            if own.saturating_add(bytes) > self.bytes_max / CLIENT_SHARE {
+                if *own == 0 {
+                    used.of_client.remove(&client);
+                }
+                return false;
+            }
+            *own += bytes;
+        }
+        used.bytes += bytes;
+        self.counters.set(Counter::HeldBytes, used.bytes);
+        true
+    }
+
+    fn give_back(&self, client: Client, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let mut used = self.used();
+        used.bytes -= bytes;
+        let left = used.bytes;
+        used.allows(left);
+        if let Some(own) = used.of_client.get_mut(&client) {
+            *own -= bytes;
+            if *own == 0 {
+                used.of_client.remove(&client);
+            }
+        }
+        self.counters.set(Counter::HeldBytes, used.bytes);
+        drop(used);
+        self.freed.notify_waiters();
+    }
+}
+
+/// Bytes of the budget.
+pub(crate) struct Held {
+    budget: Arc<Budget>,
+    client: Client,
+    bytes: u64,
+}
+
+impl Held {
+    /// As many more, if they are free; whoever asked is told if not.
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Fault> {
+        if self.try_grow(bytes) { Ok(()) } else { Err(Fault::from(Unavailable::NoRoom)) }
+    }
+
+    fn try_grow(&mut self, bytes: u64) -> bool {
+        let taken = self.budget.take(self.client, bytes, self.bytes.saturating_add(bytes));
+        if taken {
+            self.bytes += bytes;
+        }
+        taken
+    }
+
+    /// As many in all as this; waits for them for a time.
+    pub(crate) async fn wait_for(&mut self, bytes: u64, at_most: Duration) -> Result<(), Fault> {
+        self.release();
+        let budget = Arc::clone(&self.budget);
+        let taken = async {
+            loop {
+                // First the ear, then the look.
+                let freed = budget.freed.notified();
+                if self.try_grow(bytes) {
+                    return;
+                }
+                freed.await;
+            }
+        };
+        if tokio::time::timeout(at_most, taken).await.is_ok() {
+            return Ok(());
+        }
+        self.grow(bytes)
+    }
+
+    /// Gives all of it back.
+    pub(crate) fn release(&mut self) {
+        self.budget.give_back(self.client, std::mem::take(&mut self.bytes));
+    }
+}
+
+/// A mail is read into what its client holds.
+impl Room for Held {
+    fn make(&mut self, bytes: u64) -> bool {
+        self.try_grow(bytes)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(last: u8) -> Client {
+        Client::of(httpd::Client([192, 0, 2, last].into()))
+    }
+
+    fn budget(bytes_max: u64) -> Arc<Budget> {
+        Arc::new(Budget::new(bytes_max, None, Arc::new(Counters::new())))
+    }
+
+    #[test]
+    fn nobody_holds_more_than_there_is_nor_more_than_a_share() {
+        let budget = budget(8 << 20);
+        let mut one = budget.of(client(1));
+        assert!(one.try_grow(4 << 20) && !one.try_grow(1), "a client has half");
+        let mut two = budget.of(client(2));
+        assert!(two.try_grow(3 << 20) && !two.try_grow(1), "an eighth is for what is small");
+        let mut page = budget.of(client(2));
+        assert!(page.try_grow(SMALL_BYTES_MAX) && !page.try_grow(1));
+        drop((one, page));
+        assert!(two.try_grow(1 << 19));
+        assert_eq!(budget.used().of_client.len(), 1);
+        drop(two);
+        let used = budget.used();
+        assert_eq!((used.bytes, used.of_client.len()), (0, 0));
+        drop(used);
+        let here = Client::of(httpd::Client(std::net::Ipv4Addr::LOCALHOST.into()));
+        assert!(budget.of(here).try_grow(7 << 20), "this machine has what there is");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_gets_what_is_given_back() {
+        let budget = budget(1 << 20);
+        let mut first = budget.of(client(1));
+        first.grow(1 << 19).unwrap();
+        let mut second = budget.of(client(1));
+        assert!(second.wait_for(1, Duration::from_secs(1)).await.is_err());
+        let (waited, ()) =
+            tokio::join!(second.wait_for(1 << 19, Duration::from_secs(1)), async { drop(first) });
+        waited.unwrap();
+    }
+}

@@ -1,0 +1,19 @@
+//! How pages and APIs are served: who may ask, whose memory it takes, on which thread it is done.
+
+pub(crate) mod access;
+pub(crate) mod answer;
+pub(crate) mod app;
+pub(crate) mod assets;
+pub(crate) mod budget;
+pub(crate) mod charged_buffer;
+pub(crate) mod client;
+pub(crate) mod config;
+pub(crate) mod connections;
+pub(crate) mod counters;
+pub(crate) mod job_queue;
+pub(crate) mod jobs;
+pub(crate) mod low_priority_pool;
+pub(crate) mod request_body;
+pub(crate) mod scope;
+pub(crate) mod silent_proxy;
+pub(crate) mod unread_body;

@@ -1,0 +1,217 @@
+//! Proxies that pass a request on as their own.
+//!
+//! ```text
+//!  strangers ──▶ nginx, without proxy_set_header ──HTTP/1.0, Host: 127.0.0.1:8025──▶ pages: "this machine asks"
+//! ```
+//! A request of such a proxy looks like one of the machine that the proxy runs on. Two things give it away:
+//! - HTTP/1.0 from this machine, which nginx speaks to origins up to 1.29.6;
+//! - a host that the browser names otherwise than the request's `Host`: in `Origin` or `Referer` where the browser says
+//!   that the page is our own or says nothing (only for this machine: elsewhere a link of another site looks alike), and
+//!   in `x-page-host`, which the script of our own pages sends.
+//!
+//! A noticed address has no rights of its own until the process ends: all mail together then needs a token, or a
+//! trusted proxy that names a reader. *Bound:* [`OTHERS_MAX`] addresses besides this machine; beyond the bound, no
+//! address is a reader that comes without a trusted proxy.
+
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::{
+        OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::http::{HeaderMap, HeaderName, Uri, Version, header};
+
+use super::client::Client;
+
+/// Addresses of readers' networks that are remembered as proxies.
+const OTHERS_MAX: usize = 256;
+/// Bytes of a host's name that a sign shows.
+const HOST_BYTES_MAX: usize = 100;
+/// The field that our pages' script sends: the host in the browser's address bar.
+const PAGE_HOST: HeaderName = HeaderName::from_static("x-page-host");
+
+#[expect(clippy::disallowed_types, reason = "beside the loops: taken for who may see all mail")]
+type Lock<T> = std::sync::Mutex<T>;
+
+/// The sign that gave a proxy away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// The request came from this machine in HTTP/1.0.
+    Http10,
+    /// The browser opened the page at the host `named`, and the request names `host`.
+    OtherHost { named: String, host: String },
+}
+
+impl std::fmt::Display for Sign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Http10 => f.write_str("a request in HTTP/1.0 came from this machine"),
+            Self::OtherHost { named, host } => {
+                write!(f, "a page that was opened at `{named}` asked here for `{host}`")
+            }
+        }
+    }
+}
+
+impl Sign {
+    /// Returns the sign that a request shows. `is_here`: the request comes from this machine; `is_direct`: no trusted
+    /// proxy stands between.
+    pub(crate) fn of(version: Version, headers: &HeaderMap, is_here: bool, is_direct: bool) -> Option<Self> {
+        if is_here && is_direct && version <= Version::HTTP_10 {
+            return Some(Self::Http10);
+        }
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let host = text(header::HOST).map(super::access::host_name).unwrap_or_default();
+        let of_script = text(PAGE_HOST).map(|host| super::access::host_name(host).to_owned());
+        let named = of_script.or_else(|| {
+            // A link on another site's page names that site's host, and is no proxy's.
+            let is_own =
+                matches!(text(HeaderName::from_static("sec-fetch-site")), None | Some("same-origin"));
+            let of = |name| text(name).and_then(host_of);
+            let of_browser = || of(header::ORIGIN).or_else(|| of(header::REFERER));
+            if is_here && is_own { of_browser() } else { None }
+        })?;
+        // A page that a person on this machine opened by one of its own names is not passed on for others.
+        let is_other = !named.is_empty()
+            && !named.eq_ignore_ascii_case(host)
+            && !super::access::is_this_machines_name(&named);
+        let shown = |host: &str| crate::render::cut(host, HOST_BYTES_MAX).to_owned();
+        is_other.then(|| Self::OtherHost { named: shown(&named), host: shown(host) })
+    }
+}
+
+/// The host of a URL.
+fn host_of(url: &str) -> Option<String> {
+    let uri: Uri = url.parse().ok()?;
+    uri.scheme()?;
+    uri.host().map(|host| host.strip_suffix('.').unwrap_or(host).to_owned())
+}
+
+/// The proxies that were noticed.
+#[derive(Debug, Default)]
+pub(crate) struct SilentProxies {
+    here: AtomicBool,
+    others: Lock<BTreeSet<Client>>,
+    others_full: AtomicBool,
+    /// The first sign of a proxy on this machine.
+    why: OnceLock<Sign>,
+}
+
+/// The outcome of [`SilentProxies::note`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noticed {
+    New,
+    Known,
+    /// No room is left to remember the proxy: from now on every address counts as one.
+    Full,
+}
+
+impl SilentProxies {
+    /// Remembers that this address speaks for others.
+    pub(crate) fn note(&self, asker: IpAddr, sign: &Sign) -> Noticed {
+        let client = Client::of(httpd::Client(asker));
+        if client.is_here() {
+            let is_new = !self.here.swap(true, Ordering::Relaxed);
+            _ = self.why.set(sign.clone());
+            return if is_new { Noticed::New } else { Noticed::Known };
+        }
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if others.contains(&client) {
+            Noticed::Known
+        } else if others.len() < OTHERS_MAX {
+            others.insert(client);
+            Noticed::New
+        } else if self.others_full.swap(true, Ordering::Relaxed) {
+            Noticed::Known
+        } else {
+            Noticed::Full
+        }
+    }
+
+    /// Returns whether this address speaks for others.
+    pub(crate) fn has(&self, asker: IpAddr) -> bool {
+        let client = Client::of(httpd::Client(asker));
+        if client.is_here() {
+            return self.here.load(Ordering::Relaxed);
+        }
+        self.others_full.load(Ordering::Relaxed)
+            || self.others.lock().unwrap_or_else(PoisonError::into_inner).contains(&client)
+    }
+
+    /// The first sign of a proxy on this machine.
+    pub(crate) fn why_here(&self) -> Option<&Sign> {
+        self.why.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sign(version: Version, pairs: &[(&'static str, &str)], is_here: bool) -> Option<Sign> {
+        let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        Sign::of(version, &headers.collect(), is_here, true)
+    }
+
+    #[test]
+    fn another_host_than_ours_is_a_sign() {
+        const HOST: (&str, &str) = ("host", "127.0.0.1:8025");
+        let is_seen = |name, value| sign(Version::HTTP_11, &[HOST, (name, value)], true).is_some();
+        assert!(is_seen("referer", "http://mail.example.org/inbox/ann"));
+        assert!(is_seen("origin", "https://mail.example.org"));
+        assert!(is_seen("x-page-host", "mail.example.org"));
+        assert!(is_seen("x-page-host", "192.0.2.7:8080"));
+        assert!(is_seen("referer", "http://192.0.2.7/"));
+        for (name, value) in [
+            ("referer", "http://127.0.0.1:8025/"),
+            ("referer", "http://localhost:3000/x"),
+            ("referer", "nothing"),
+            ("origin", "null"),
+            ("x-page-host", "127.0.0.1:9000"),
+            ("x-page-host", "[::1]:9000"),
+            ("x-page-host", ""),
+        ] {
+            assert!(!is_seen(name, value), "{name}: {value}");
+        }
+        let linked = [HOST, ("referer", "https://wiki.test/"), ("sec-fetch-site", "cross-site")];
+        assert_eq!(sign(Version::HTTP_11, &linked, true), None, "a link of another site");
+        let own = [HOST, ("referer", "https://wiki.test/"), ("sec-fetch-site", "same-origin")];
+        assert!(sign(Version::HTTP_11, &own, true).is_some());
+        assert_eq!(sign(Version::HTTP_11, &[HOST, ("referer", "http://a.test/")], false), None);
+        assert!(sign(Version::HTTP_11, &[HOST, ("x-page-host", "a.test")], false).is_some());
+    }
+
+    #[test]
+    fn http_1_0_is_a_sign_from_here() {
+        assert_eq!(sign(Version::HTTP_10, &[], true), Some(Sign::Http10));
+        assert_eq!(sign(Version::HTTP_10, &[], false), None);
+        assert_eq!(sign(Version::HTTP_11, &[("host", "localhost")], true), None);
+    }
+
+    #[test]
+    fn all_addresses_of_this_machine_are_one() {
+        let proxies = SilentProxies::default();
+        assert!(!proxies.has("::1".parse().unwrap()));
+        assert_eq!(proxies.note("127.0.0.2".parse().unwrap(), &Sign::Http10), Noticed::New);
+        assert_eq!(proxies.note("::1".parse().unwrap(), &Sign::Http10), Noticed::Known);
+        assert!(proxies.has("127.0.0.1".parse().unwrap()) && proxies.has("::1".parse().unwrap()));
+        assert!(!proxies.has("172.18.0.3".parse().unwrap()));
+        assert_eq!(proxies.why_here(), Some(&Sign::Http10));
+    }
+
+    #[test]
+    fn beyond_the_bound_everybody_is_one() {
+        let proxies = SilentProxies::default();
+        let address = |n: usize| IpAddr::from([10, 0, (n / 256) as u8, (n % 256) as u8]);
+        for n in 0..OTHERS_MAX {
+            assert_eq!(proxies.note(address(n), &Sign::Http10), Noticed::New);
+        }
+        assert_eq!(proxies.note(address(1), &Sign::Http10), Noticed::Known);
+        assert!(!proxies.has(address(OTHERS_MAX)));
+        assert_eq!(proxies.note(address(OTHERS_MAX), &Sign::Http10), Noticed::Full);
+        assert!(proxies.has(address(OTHERS_MAX + 7)));
+    }
+}

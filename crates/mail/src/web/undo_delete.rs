@@ -1,0 +1,238 @@
+//! Mails on their way out: deleted on a page, and brought back if that was a mistake.
+//!
+//! ```text
+//!  delete ─▶ Leaving: no page shows them ─┬─ 10 s ─▶ deleted for good, by the store
+//!                                         └─ undo ─▶ as if nothing had been
+//! ```
+//! Nothing is written down for it: whatever ends the process in those seconds brings them back, which is the lesser
+//! fault. A server that stops deletes them first. Programs delete at once; their APIs show these mails for as long as
+//! the store has them.
+//!
+//! *Who writes:* the web's thread. *Bound:* [`LEAVING_MAX`] mails; mails that find no room are deleted at once. One
+//! client has half of the room that the others leave, so that nobody takes the undo from all others.
+#![expect(
+    clippy::disallowed_types,
+    reason = "one thread asks; a lock is what makes that a property of the type"
+)]
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::mailbox::mailboxes::{Inbox, MailId, Mailboxes, Scope, Summary};
+use crate::web::serve::{
+    answer::Fault,
+    app::App,
+    client::Client,
+    counters::{Counter, Counters},
+};
+
+/// How long there is to think better of it.
+pub(super) const LEAVING_TIME: Duration = Duration::from_secs(10);
+/// Mails on their way out, of all inboxes.
+pub(super) const LEAVING_MAX: usize = 10_000;
+
+pub(crate) struct Leaving {
+    state: Mutex<State>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct State {
+    batches: BTreeMap<u64, Batch>,
+    /// Of all batches.
+    mails: HashMap<MailId, Leaver>,
+    last: u64,
+}
+
+/// A mail on its way out.
+struct Leaver {
+    /// Where it lies.
+    inbox: Inbox,
+    /// Over all inboxes it goes, too: it was deleted there, or no other inbox has it.
+    everywhere: bool,
+}
+
+impl Leaver {
+    /// Whether a list of this scope shows it no more.
+    fn leaves(&self, scope: &Scope) -> bool {
+        scope.contains(&self.inbox) && (self.everywhere || *scope != Scope::All)
+    }
+}
+
+/// Mails that were deleted with one press of a button.
+struct Batch {
+    /// The client that deleted them.
+    client: Client,
+    /// Of the list that they were deleted from: who may not see it brings nothing back.
+    scope: Scope,
+    mails: Vec<MailId>,
+}
+
+impl State {
+    fn of_client(&self, client: Client) -> usize {
+        self.batches.values().filter(|batch| batch.client == client).map(|batch| batch.mails.len()).sum()
+    }
+}
+
+impl Leaving {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self { state: Mutex::default(), counters }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a list of this scope shows the mail no more.
+    pub(super) fn has(&self, scope: &Scope, id: MailId) -> bool {
+        self.state().mails.get(&id).is_some_and(|leaver| leaver.leaves(scope))
+    }
+
+    /// How many of a scope's mails.
+    pub(super) fn count(&self, scope: &Scope) -> u64 {
+        self.state().mails.values().filter(|leaver| leaver.leaves(scope)).count() as u64
+    }
+
+    /// How many are in a batch of this list that can still be brought back.
+    pub(super) fn batch(&self, name: u64, scope: &Scope) -> Option<usize> {
+        self.state().batches.get(&name).filter(|batch| batch.scope == *scope).map(|batch| batch.mails.len())
+    }
+
+    /// Puts mails on their way; nothing if there is no room for them.
+    fn enter(&self, client: Client, scope: &Scope, mails: Vec<(MailId, Leaver)>) -> Option<u64> {
+        let mut state = self.state();
+        // This machine stands for everybody behind the accelerator: it may take all the room there is.
+        let own = if client.is_here() { 0 } else { state.of_client(client) };
+        let most =
+            if client.is_here() { LEAVING_MAX } else { Client::share(LEAVING_MAX, state.mails.len(), own) };
+        if state.mails.len() + mails.len() > LEAVING_MAX || own + mails.len() > most {
+            self.counters.add(Counter::LeavingFull, 1);
+            return None;
+        }
+        state.last += 1;
+        let name = state.last;
+        let ids = mails.iter().map(|(id, _)| *id).collect();
+        state.mails.extend(mails);
+        state.batches.insert(name, Batch { client, scope: scope.clone(), mails: ids });
+        self.counters.set(Counter::Leaving, state.mails.len() as u64);
+        Some(name)
+    }
+
+    /// Takes a batch out, to be deleted or to stay.
+    fn take(&self, name: u64, allowed: impl Fn(&Scope) -> bool) -> Option<Vec<MailId>> {
+        let mut state = self.state();
+        if !allowed(&state.batches.get(&name)?.scope) {
+            return None;
+        }
+        let batch = state.batches.remove(&name)?;
+        for id in &batch.mails {
+            state.mails.remove(id);
+        }
+        self.counters.set(Counter::Leaving, state.mails.len() as u64);
+        Some(batch.mails)
+    }
+
+    /// Brings a batch of this list back; how many.
+    pub(super) fn bring_back(&self, name: u64, scope: &Scope) -> Option<usize> {
+        self.take(name, |of| of == scope).map(|mails| mails.len())
+    }
+}
+
+impl<M: Mailboxes> App<M> {
+    /// Deletes mails of a list, in a while if there is room to wait. The batch's name, if they can be brought back.
+    pub(super) async fn leave(
+        self: &Arc<Self>,
+        client: Client,
+        scope: &Scope,
+        mails: &[Arc<Summary>],
+    ) -> Result<Option<u64>, Fault> {
+        let leaver = |mail: &Arc<Summary>| Leaver {
+            inbox: mail.inbox.clone(),
+            everywhere: *scope == Scope::All || mail.inboxes == 1,
+        };
+        let named = mails.iter().map(|mail| (mail.id, leaver(mail))).collect();
+        let Some(name) = self.leaving.enter(client, scope, named) else {
+            for mail in mails {
+                self.mailboxes.delete(scope, mail.id).await?;
+            }
+            return Ok(None);
+        };
+        let app = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(LEAVING_TIME).await;
+            app.end(name).await;
+        });
+        Ok(Some(name))
+    }
+
+    /// Deletes a batch for good, unless it was brought back.
+    async fn end(&self, name: u64) {
+        let batch = self.leaving.state().batches.get(&name).map(|of| (of.scope.clone(), of.mails.clone()));
+        let Some((scope, mails)) = batch else { return };
+        // They are out of sight until they are gone.
+        for id in mails {
+            if let Err(error) = self.mailboxes.delete(&scope, id).await {
+                tracing::warn!("a mail that was deleted on a page is still there: {error}");
+            }
+        }
+        self.leaving.take(name, |_| true);
+    }
+
+    /// Before the server stops: what was deleted is deleted.
+    pub(super) async fn end_all(&self) {
+        let names: Vec<u64> = self.leaving.state().batches.keys().copied().collect();
+        for name in names {
+            self.end(name).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mails(ids: std::ops::Range<u64>) -> Vec<(MailId, Leaver)> {
+        let inbox = || Inbox { local: "ann".into(), domain: "night.test".into() };
+        ids.map(|id| (MailId(id), Leaver { inbox: inbox(), everywhere: id != 2 })).collect()
+    }
+
+    fn here() -> Client {
+        Client::of(httpd::Client(std::net::Ipv4Addr::LOCALHOST.into()))
+    }
+
+    #[test]
+    fn one_client_leaves_undo_to_others() {
+        let leaving = Leaving::new(Arc::new(Counters::new()));
+        let client = |last: u8| Client::of(httpd::Client([192, 0, 2, last].into()));
+        let half = LEAVING_MAX as u64 / 2;
+        assert!(leaving.enter(client(1), &Scope::All, mails(1..half + 1)).is_some());
+        assert!(leaving.enter(client(1), &Scope::All, mails(20_000..20_001)).is_none(), "it has its half");
+        assert!(leaving.enter(client(2), &Scope::All, mails(30_000..30_100)).is_some(), "others have theirs");
+    }
+
+    #[test]
+    fn what_leaves_is_bounded_and_comes_back_to_who_may_see_it() {
+        let leaving = Leaving::new(Arc::new(Counters::new()));
+        let scope = |name: &str| Scope::of(name, "night.test").unwrap();
+        let name = leaving.enter(here(), &scope("ann"), mails(0..3)).unwrap();
+        let ann = scope("ann");
+        assert!(
+            leaving.has(&ann, MailId(2))
+                && !leaving.has(&ann, MailId(3))
+                && !leaving.has(&scope("ben"), MailId(2))
+        );
+        assert!(!leaving.has(&Scope::All, MailId(2)), "another inbox has it, so it stays over all");
+        assert_eq!((leaving.count(&scope("ann")), leaving.count(&scope("ben"))), (3, 0));
+        assert_eq!((leaving.count(&Scope::All), leaving.batch(name, &scope("ann"))), (2, Some(3)));
+        assert_eq!((leaving.bring_back(name, &scope("ben")), leaving.batch(name, &Scope::All)), (None, None));
+        assert_eq!(leaving.bring_back(name, &scope("ann")), Some(3));
+        assert_eq!(leaving.bring_back(name, &scope("ann")), None);
+        assert!(leaving.enter(here(), &Scope::All, mails(0..LEAVING_MAX as u64)).is_some());
+        assert!(leaving.enter(here(), &Scope::All, mails(20_000..20_001)).is_none());
+        let state = leaving.state();
+        assert_eq!((state.mails.len(), state.batches.len()), (LEAVING_MAX, 1));
+    }
+}
