@@ -12,16 +12,16 @@ use engine::tls::Shown;
 use mail::config::Store;
 
 use crate::{
-    accelerator::check_authorities,
     admin::{Access, read_token},
-    certificates::Certificates,
     failure::{Failure, Fault},
-    file,
     machine::{MemorySum, Servers},
-    nats_file::{self, join_nats_config},
-    precedence::{self, InForce},
-    settings::Settings,
-    upgrade,
+    services::{accelerator::check_authorities, certificates::Certificates},
+    settings::{
+        Settings, file,
+        nats_file::{self, join_nats_config},
+        precedence::{self, InForce},
+        upgrade,
+    },
 };
 
 /// Checks a configuration of ours; the text that says what it comes to.

@@ -6,15 +6,16 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
 use crate::{
-    cache_settings::LIMITS,
-    feed_settings::{FEED_ADMIN, FEED_LIMITS},
-    feed_tools::FeedTool,
-    mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
-    mail_tools::MailTool,
-    nats_flags::NatsFlags,
-    precedence::Flags,
-    settings::{COMMON, SETTINGS, Section, Settings, Shape},
-    units::parse_duration,
+    settings::{
+        COMMON, SETTINGS, Section, Settings, Shape,
+        cache_settings::LIMITS,
+        feed_settings::{FEED_ADMIN, FEED_LIMITS},
+        mail_settings::{MAIL_ADMIN, MAIL_LIMITS},
+        nats_flags::NatsFlags,
+        precedence::Flags,
+        units::parse_duration,
+    },
+    tools::{feed_tools::FeedTool, mail_tools::MailTool},
 };
 
 /// An HTTP accelerator, a message feed and disposable mail on one engine, and the lab that measures them.

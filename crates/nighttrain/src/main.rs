@@ -12,59 +12,15 @@
     reason = "the program reads the clock and waits; its threads are no loops"
 )]
 
-mod accelerator;
-mod acme_settings;
 mod admin;
-mod cache_settings;
-mod certificates;
 mod check;
 mod cli;
-mod client;
-mod cluster_settings;
-mod cluster_table;
-mod clustered;
-mod crawler_settings;
-mod demo;
-mod descriptors;
-mod effective;
-mod explained;
 mod failure;
-mod feed;
-mod feed_settings;
-mod feed_tools;
-mod file;
-mod lab;
 mod log;
 mod machine;
-mod mail;
-mod mail_settings;
-mod mail_tools;
-mod nats_file;
-mod nats_flags;
-mod objects_table;
-mod operated;
-mod operation;
-mod origin_settings;
-mod origins_table;
-mod peers_settings;
-mod peers_table;
-mod precedence;
-mod rate_settings;
-mod residency;
-mod run;
-mod savings;
-mod serve;
+mod services;
 mod settings;
-mod shelf;
-mod shell;
-mod site_settings;
-mod stat;
-mod store_check;
-mod tls_settings;
-mod top;
-mod transactions;
-mod units;
-mod upgrade;
+mod tools;
 
 use std::{io::Write, process::ExitCode};
 
@@ -73,7 +29,7 @@ use clap::{CommandFactory, Parser};
 use crate::{
     cli::{Cli, ConfigFile, Task},
     failure::Failure,
-    precedence::{Flags, InForce},
+    settings::precedence::{Flags, InForce},
 };
 
 fn main() -> ExitCode {
@@ -90,68 +46,70 @@ fn main() -> ExitCode {
 
 fn perform(task: Task) -> Result<(), Failure> {
     match task {
-        Task::Serve(task) => serve::serve(&task),
-        Task::Cache(task) => run::cache(&task),
+        Task::Serve(task) => crate::services::serve::serve(&task),
+        Task::Cache(task) => crate::services::cache_command::cache(&task),
         Task::Feed(task) => match &task.tool {
-            Some(tool) => feed_tools::perform(tool),
+            Some(tool) => crate::tools::feed_tools::perform(tool),
             None => match &task.nats.signal {
                 Some(signal) => signal.send(),
-                None => feed::feed(&task),
+                None => crate::services::feed::feed(&task),
             },
         },
         Task::Mail(task) => match &task.tool {
-            Some(tool) => mail_tools::perform(tool),
-            None => mail::mail(&task),
+            Some(tool) => crate::tools::mail_tools::perform(tool),
+            None => crate::services::mail::mail(&task),
         },
         Task::Stat(cli::StatTask { store: Some(store), json, .. }) => {
-            print(&store_check::describe(&store, json)?)
+            print(&crate::machine::store_check::describe(&store, json)?)
         }
         Task::Stat(cli::StatTask { residency: Some(file), json, .. }) => {
-            print(&residency::residency(&file, json)?)
+            print(&crate::machine::residency::residency(&file, json)?)
         }
         Task::Stat(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
-            print(&client::stat(&settings, task.json)?)
+            print(&crate::admin::client::stat(&settings, task.json)?)
         }
         Task::Top(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
-            top::top(&settings, task.interval, task.frames)
+            crate::admin::top::top(&settings, task.interval, task.frames)
         }
         Task::Log(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
-            transactions::log(&settings, &task)
+            crate::log::transactions::log(&settings, &task)
         }
         Task::Purge(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
-            print(&client::purge(&settings, &task)?)
+            print(&crate::admin::client::purge(&settings, &task)?)
         }
         Task::Explain(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
-            print(&client::explain(&settings, &task)?)
+            print(&crate::admin::client::explain(&settings, &task)?)
         }
         Task::Objects(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
-            print(&client::objects(&settings, &task)?)
+            print(&crate::admin::client::objects(&settings, &task)?)
         }
         Task::Origins(task) => {
             let settings = configured(&task.config, &task.settings.0)?.settings;
-            print(&client::origins(&settings, &task)?)
+            print(&crate::admin::client::origins(&settings, &task)?)
         }
         Task::Config(task) => {
             let path = task.config.path();
             let in_force = configured(&task.config, &task.settings.0)?;
-            print(&effective::as_file(&in_force, path.as_deref()))
+            print(&crate::settings::effective::as_file(&in_force, path.as_deref()))
         }
-        Task::Check(cli::CheckTask { store: Some(store), .. }) => print(&store_check::verify(&store)?),
+        Task::Check(cli::CheckTask { store: Some(store), .. }) => {
+            print(&crate::machine::store_check::verify(&store)?)
+        }
         Task::Check(task) => {
-            let nats = task.file.as_deref().filter(|file| nats_file::is_nats_file(file));
+            let nats = task.file.as_deref().filter(|file| crate::settings::nats_file::is_nats_file(file));
             let text = match nats {
                 Some(file) => check::check_nats(file)?,
                 None => check::check(&task.config.or(task.file).unwrap_or_default())?,
             };
             print(&text)
         }
-        Task::Lab(task) => lab::start(&task.arguments),
+        Task::Lab(task) => crate::tools::lab::start(&task.arguments),
         Task::Completions(task) => {
             let mut script = Vec::new();
             clap_complete::generate(task.shell, &mut Cli::command(), "nighttrain", &mut script);
@@ -163,7 +121,7 @@ fn perform(task: Task) -> Result<(), Failure> {
 }
 
 fn configured(file: &ConfigFile, flags: &Flags) -> Result<InForce, Failure> {
-    precedence::in_force(file.path().as_deref(), |name| std::env::var_os(name), flags)
+    crate::settings::precedence::in_force(file.path().as_deref(), |name| std::env::var_os(name), flags)
         .map_err(Failure::Configuration)
 }
 

@@ -12,7 +12,7 @@ use cache::Figure;
 use serde_json::{Value, json};
 
 use super::{Admin, error};
-use crate::accelerator::{ExplainError, Explanation, RequestOf};
+use crate::services::accelerator::{ExplainError, Explanation, RequestOf};
 
 /// The request that a query describes; `None`: it names no URL, or says something else.
 fn asked(query: Vec<(String, String)>) -> Option<RequestOf> {

@@ -31,12 +31,20 @@
 //! | `POST /origins?server=&set=` | takes a server out (`drain`, `down`), or lets it be asked again (`auto`) |
 
 mod access;
+pub(crate) mod client;
+pub(crate) mod cluster_table;
 mod explain;
+pub(crate) mod explained;
 mod log;
 mod objects;
+pub(crate) mod objects_table;
 mod origins;
+pub(crate) mod origins_table;
 mod page;
+pub(crate) mod peers_table;
 mod port;
+pub(crate) mod stat;
+pub(crate) mod top;
 
 use std::{sync::Arc, time::Instant};
 
@@ -58,10 +66,11 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::{
-    accelerator::{BanSeen, Invalidate, PurgeError, Purged, Purges},
-    certificates::CertificateSaid,
-    cluster_table, peers_table,
-    stat::Report,
+    admin::stat::Report,
+    services::{
+        accelerator::{BanSeen, Invalidate, PurgeError, Purged, Purges},
+        certificates::CertificateSaid,
+    },
 };
 
 pub(crate) use self::{

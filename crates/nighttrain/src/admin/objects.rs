@@ -12,7 +12,7 @@ use cache::OBJECTS_MAX;
 use serde_json::{Value, json};
 
 use super::{Admin, error};
-use crate::accelerator::{ObjectSeen, Objects, ObjectsError};
+use crate::services::accelerator::{ObjectSeen, Objects, ObjectsError};
 
 /// Rows of an answer where nobody says how many.
 const ROWS: usize = 50;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::stat::{Report, uptime_text};
+use crate::admin::stat::{Report, uptime_text};
 
 /// The page.
 pub(super) fn status(report: &Report) -> String {

@@ -6,8 +6,8 @@ use cache::{ByHand, MemberSaid, Standing};
 
 use super::*;
 use crate::{
-    accelerator::{ExplainError, Explanation, ObjectSeen, Objects, ObjectsError, RequestOf},
-    stat::tests::registry,
+    admin::stat::tests::registry,
+    services::accelerator::{ExplainError, Explanation, ObjectSeen, Objects, ObjectsError, RequestOf},
 };
 
 /// Knows one URL.

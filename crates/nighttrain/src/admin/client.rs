@@ -1,0 +1,308 @@
+//! The commands that ask a running server: `stat`, `purge`, `explain`, `objects`, `origins` and `log`, over its admin port.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use engine::{
+    journal::Opened,
+    tls::{client::trusted, provider},
+};
+use ureq::{
+    tls::{Certificate, RootCerts, TlsConfig, TlsProvider},
+    unversioned::{
+        resolver::{ResolvedSocketAddrs, Resolver},
+        transport::{DefaultConnector, NextTimeout},
+    },
+};
+
+use crate::{
+    admin::{self, explained, objects_table, origins_table},
+    cli::{ExplainTask, ObjectsTask, OriginsTask, PurgeTask},
+    failure::{Failure, Fault},
+    settings::Settings,
+};
+
+/// The server answers from its own memory; one that takes longer hangs.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// A purge that is to hold everywhere may wait for two of the longest leases.
+const EVERYWHERE_TIME_MAX: Duration = Duration::from_secs(150);
+
+/// What the server has done: JSON as it says it, or the table.
+pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    let kind = if json { "application/json" } else { "text/plain" };
+    let request = server.agent.get(server.url("/stat")).header("accept", kind);
+    let (status, text) = server.answer(server.authorized(request).call())?;
+    if status != 200 {
+        return Err(server.unexpected(status, &text));
+    }
+    Ok(if text.ends_with('\n') { text } else { text + "\n" })
+}
+
+/// Where the server's log of transactions is.
+pub(crate) fn journal(settings: &Settings) -> Result<Opened, Failure> {
+    let server = Server::new(settings)?;
+    let (said, text) = server.said(server.authorized(server.agent.get(server.url("/log"))).call())?;
+    let number = |name: &str| said[name].as_i64().and_then(|number| i32::try_from(number).ok());
+    let pid = number("pid").and_then(|pid| u32::try_from(pid).ok());
+    let token = said["token"].as_str().and_then(|token| u64::from_str_radix(token, 16).ok());
+    match (pid, number("rings_fd"), number("lease_fd"), token) {
+        (Some(pid), Some(rings_fd), Some(lease_fd), Some(token)) => {
+            Ok(Opened { pid, rings_fd, lease_fd, token })
+        }
+        _ => Err(server.unexpected(200, &text)),
+    }
+}
+
+/// Purges a URL, tags or everything, and says what was done.
+pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Failure> {
+    let PurgeTask { url, tags, ban, all, soft, list, everywhere, local, .. } = task;
+    let server = Server::new(settings)?;
+    if *list {
+        return bans(&server);
+    }
+    let named = url.iter().map(|url| ("url", url)).chain(tags.iter().map(|tag| ("tag", tag)));
+    let named = named.chain(ban.iter().map(|ban| ("ban", ban)));
+    let knobs = [("all", all), ("soft", soft), ("everywhere", everywhere), ("local", local)]
+        .into_iter()
+        .filter(|(_, is_said)| **is_said);
+    let request = server.agent.post(server.url("/purge")).query_pairs(named);
+    let request = request.query_pairs(knobs.map(|(name, _)| (name, "")));
+    let within = if *everywhere { EVERYWHERE_TIME_MAX } else { ANSWER_TIME_MAX };
+    let request = request.config().timeout_global(Some(within)).build();
+    let (said, text) = server.said(server.authorized(request).send_empty())?;
+    let what = match (url, ban) {
+        (Some(url), _) => url.clone(),
+        (None, Some(ban)) => format!("what this holds of: {ban}"),
+        (None, None) if *all => "everything".to_owned(),
+        (None, None) => format!("what has the tag {}", tags.join(" or ")),
+    };
+    let mut done = match (said["invalidated"].as_bool(), said["dropped"].as_bool()) {
+        (Some(true), _) if *soft => format!("Stale from now on: {what}\n"),
+        (Some(true), _) => format!("Purged {what}\n"),
+        (_, Some(true)) => {
+            let found = said["found"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+            let found: Vec<_> = found.map(explained::plain).collect();
+            let found = if found.is_empty() { what } else { found.join(" and ") };
+            format!("Dropped {found}\n")
+        }
+        (_, Some(false)) => format!("Nothing was stored under {what}, by http or by https\n"),
+        _ => return Err(server.unexpected(200, &text)),
+    };
+    for told in said["instances"].as_array().into_iter().flatten() {
+        let name = explained::plain(told["name"].as_str().unwrap_or_default());
+        let standing = match told["standing"].as_str().unwrap_or_default() {
+            "applied" => "has carried it out",
+            "lease-out" => "is cut off, and shows nothing that it stored until it has carried it out",
+            "left" => "has stopped",
+            "serves-on" => "serves on, and may show it: it is told to, and has not carried it out",
+            "serves-on-applied" => {
+                "has carried it out, but is told to serve on when it is cut off: next time it may show it"
+            }
+            _ => "has not carried it out",
+        };
+        done.push_str(&format!("{name} {standing}\n"));
+    }
+    Ok(done)
+}
+
+/// The bans that a server keeps, one a line: when, how far its lurker is, and the expression.
+fn bans(server: &Server) -> Result<String, Failure> {
+    let (said, text) = server.said(server.authorized(server.agent.get(server.url("/purge"))).call())?;
+    let bans = said.as_array().ok_or_else(|| server.unexpected(200, &text))?;
+    let line = |ban: &serde_json::Value| {
+        let soft = if ban["soft"] == true { "soft" } else { "hard" };
+        let done = match ban["cores_done"].as_u64() {
+            Some(cores) => format!("done on {cores} cores"),
+            None => "stays".to_owned(),
+        };
+        format!("{}  {soft}  {done}  {}\n", ban["number"], ban["ban"].as_str().unwrap_or_default())
+    };
+    Ok(if bans.is_empty() { "No bans are kept\n".to_owned() } else { bans.iter().map(line).collect() })
+}
+
+/// What would become of a request, and why: JSON as the server says it, or lines for people.
+pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    let headers = task.headers.iter().map(|line| ("header", line));
+    let request =
+        server.agent.get(server.url("/explain")).query("url", &task.url).query("method", &task.method);
+    let (said, text) = server.said(server.authorized(request.query_pairs(headers)).call())?;
+    if !said["steps"].is_array() {
+        return Err(server.unexpected(200, &text));
+    }
+    Ok(if task.json { text + "\n" } else { explained::text(&said) })
+}
+
+/// What is stored: JSON as the server says it, or a table.
+pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    let expression = task.expression.iter().map(|expression| ("match", expression));
+    let request = server.agent.get(server.url("/objects")).query("limit", task.limit.to_string());
+    let (said, text) = server.said(server.authorized(request.query_pairs(expression)).call())?;
+    if !said["objects"].is_array() {
+        return Err(server.unexpected(200, &text));
+    }
+    Ok(if task.json { text + "\n" } else { objects_table::text(&said) })
+}
+
+/// How the origins' servers are: JSON as the server says it, or a table; or what became of one.
+pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String, Failure> {
+    let server = Server::new(settings)?;
+    if let Some((name, state)) = task.server.as_ref().zip(task.set.as_ref()) {
+        let request = server.agent.post(server.url("/origins")).query("server", name).query("set", state);
+        let (said, text) = server.said(server.authorized(request).send_empty())?;
+        return match said["set"].as_bool() {
+            Some(true) => Ok(format!("{name} is set to {state}\n")),
+            _ => Err(server.unexpected(200, &text)),
+        };
+    }
+    let (said, text) = server.said(server.authorized(server.agent.get(server.url("/origins"))).call())?;
+    if !said["origins"].is_array() {
+        return Err(server.unexpected(200, &text));
+    }
+    Ok(if task.json { text + "\n" } else { origins_table::text(&said) })
+}
+
+struct Server {
+    agent: ureq::Agent,
+    address: SocketAddr,
+    /// How it is asked, and by which name.
+    base: String,
+    token: Option<admin::Token>,
+}
+
+impl Server {
+    fn new(settings: &Settings) -> Result<Self, Failure> {
+        let token = match &settings.admin_token_file {
+            Some(path) => Some(admin::read_token("admin-token-file", path).map_err(|message| {
+                Failure::Configuration(vec![Fault { place: "admin-token-file".to_owned(), message }])
+            })?),
+            None => None,
+        };
+        let address = reachable(settings.admin);
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            // The admin port is this machine's or a tunnel's: a proxy for the web has no business with its token.
+            .proxy(None)
+            .timeout_global(Some(ANSWER_TIME_MAX));
+        if !settings.admin_tls {
+            let base = format!("http://{address}");
+            return Ok(Self { agent: config.build().into(), address, base, token });
+        }
+        let trusted = trusted(settings.admin_ca_file.as_deref()).map_err(|error| {
+            let place = "admin-ca-file".to_owned();
+            Failure::Configuration(vec![Fault { place, message: error.to_string() }])
+        })?;
+        let roots: Vec<_> = trusted.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(provider())
+            .root_certs(RootCerts::new_with_certs(&roots))
+            .build();
+        let config = config.tls_config(tls).build();
+        let base = match &settings.admin_name {
+            Some(name) => format!("https://{name}:{}", address.port()),
+            None => format!("https://{address}"),
+        };
+        let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), At(address));
+        Ok(Self { agent, address, base, token })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        // By its address, whatever its certificate calls it: a name could be anybody's.
+        let request = request.header("host", self.address.to_string());
+        match &self.token {
+            Some(token) => request.header("authorization", token.as_bearer()),
+            None => request,
+        }
+    }
+
+    fn answer(
+        &self,
+        answer: Result<axum::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<(u16, String), Failure> {
+        let address = self.address;
+        let mut answer = answer.map_err(|error| {
+            let refused = match &error {
+                ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+                _ => matches!(error, ureq::Error::ConnectionFailed),
+            };
+            Failure::Failed(if refused {
+                format!(
+                    "nothing listens on {address}: is `nighttrain cache` running, with its admin server elsewhere? \
+                     Then say --admin ADDRESS"
+                )
+            } else {
+                format!("no answer from the admin server on {address}: {error}")
+            })
+        })?;
+        let status = answer.status().as_u16();
+        let text = answer.body_mut().read_to_string().map_err(|error| {
+            Failure::Failed(format!("the answer of the admin server on {address} broke off: {error}"))
+        })?;
+        Ok((status, text))
+    }
+
+    /// What it says in JSON, and the text of that. An error that it names is ours.
+    fn said(
+        &self,
+        answer: Result<axum::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<(serde_json::Value, String), Failure> {
+        let (status, text) = self.answer(answer)?;
+        let said: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        match (status, said["error"].as_str()) {
+            (_, Some(error)) => Err(Failure::Failed(error.to_owned())),
+            (200, None) => Ok((said, text)),
+            (_, None) => Err(self.unexpected(status, &text)),
+        }
+    }
+
+    fn unexpected(&self, status: u16, text: &str) -> Failure {
+        let address = self.address;
+        Failure::Failed(match status {
+            401 if self.token.is_none() => {
+                format!("the admin server on {address} demands a token: say --admin-token-file FILE")
+            }
+            401 => format!("the admin server on {address} does not accept the token in the file"),
+            _ => {
+                let said: String = text.chars().filter(|c| !c.is_control()).take(120).collect();
+                format!("{address} is no admin server of Nighttrain; it said {status}: {said}")
+            }
+        })
+    }
+}
+
+/// Whatever the name, it is the server at this address that is meant.
+#[derive(Debug)]
+struct At(SocketAddr);
+
+impl Resolver for At {
+    fn resolve(
+        &self,
+        _: &ureq::http::Uri,
+        _: &ureq::config::Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut addresses = self.empty();
+        addresses.push(self.0);
+        Ok(addresses)
+    }
+}
+
+/// A server on every address is asked on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}

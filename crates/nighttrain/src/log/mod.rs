@@ -1,0 +1,150 @@
+//! What is logged: messages for the operator, on stderr or into a file. (Transactions do not pass through here.)
+//!
+//! ```text
+//!  loop ──line──▶ queue of LINES_MAX ──▶ one thread ──write──▶ stderr, or a file that is opened again on a signal
+//! ```
+//! A loop never waits for stderr, which may be a full pipe: a line for which the queue has no room is dropped, and
+//! [`FilterHandle::dropped`] counts it.
+
+pub(crate) mod transactions;
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::{EnvFilter, Registry, layer::SubscriberExt, reload, util::SubscriberInitExt};
+
+/// Changes the filter while the program runs.
+pub(crate) struct FilterHandle {
+    filter: reload::Handle<EnvFilter, Registry>,
+    dropped: ErrorCounter,
+    /// Asks the file to be opened again; none without one.
+    reopen: Option<Arc<AtomicBool>>,
+    /// Writes what is queued when it is dropped.
+    _writer: WorkerGuard,
+}
+
+/// Lines that wait to be written; more are dropped.
+const LINES_MAX: usize = 8192;
+
+impl FilterHandle {
+    /// Puts another filter in force; `filter` has passed [`parse_filter`] as a setting.
+    pub(crate) fn change(&self, filter: &str) -> Result<(), String> {
+        let filter = parse_filter(filter)?;
+        self.filter.reload(filter).map_err(|error| error.to_string())
+    }
+
+    /// Has the file opened again before the next line; false if the log goes to stderr.
+    pub(crate) fn reopen(&self) -> bool {
+        self.reopen.as_ref().inspect(|asked| asked.store(true, Ordering::Release)).is_some()
+    }
+
+    /// Lines that were dropped so far because the queue was full.
+    pub(crate) fn dropped(&self) -> usize {
+        self.dropped.dropped_lines()
+    }
+}
+
+/// A filter from its text.
+///
+/// # Errors
+/// A sentence that says what would be right.
+pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, String> {
+    if text.trim().is_empty() {
+        return Err(
+            "a filter is error, warn, info, debug, trace or off, or such as info,cache=debug".to_owned()
+        );
+    }
+    // tracing-subscriber takes any lone word as the name of a module, so that `--log verbose` would log nothing.
+    if let Some(word) = text.split(',').find(|word| !is_level(word) && !word.contains(['=', '['])) {
+        return Err(format!(
+            "`{word}` is no level: the levels are error, warn, info, debug, trace and off; \
+             one part's level is such as cache=debug"
+        ));
+    }
+    // What the cluster's library says, `cluster` says in our words, once.
+    EnvFilter::try_new(format!("async_nats=off,{text}"))
+        .map_err(|error| format!("{error}: a filter is such as info or info,cache=debug"))
+}
+
+fn is_level(word: &str) -> bool {
+    ["error", "warn", "info", "debug", "trace", "off"].iter().any(|level| word.eq_ignore_ascii_case(level))
+}
+
+/// A log on a file.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    /// Somebody has moved the file away: it is to be opened again.
+    asked: Arc<AtomicBool>,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<File> {
+        OpenOptions::new().append(true).create(true).open(path)
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.asked.swap(false, Ordering::AcqRel) {
+            match Self::open(&self.path) {
+                Ok(file) => self.file = file,
+                // The old one is better than none.
+                Err(why) => _ = writeln!(self.file, "the log file cannot be opened again: {why}"),
+            }
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Starts to log to a file, or to stderr; colours only on a terminal and without `NO_COLOR` (<https://no-color.org>).
+pub(crate) fn start(filter: &str, path: Option<&Path>) -> Result<FilterHandle, String> {
+    let colours = path.is_none()
+        && io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_MAX);
+    let (reopen, (writer, guard)) = match path {
+        None => (None, builder.finish(io::stderr())),
+        Some(path) => {
+            let file = LogFile::open(path).map_err(|why| format!("log-file: {}: {why}", path.display()))?;
+            let asked = Arc::new(AtomicBool::new(false));
+            let log = LogFile { path: path.to_owned(), file, asked: Arc::clone(&asked) };
+            (Some(asked), builder.finish(log))
+        }
+    };
+    let dropped = writer.error_counter();
+    let (layer, handle) = reload::Layer::new(parse_filter(filter)?);
+    tracing_subscriber::registry()
+        .with(layer)
+        .with(tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colours).with_target(false))
+        .try_init()
+        .map_err(|error| error.to_string())?;
+    Ok(FilterHandle { filter: handle, dropped, reopen, _writer: guard })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_filter;
+
+    #[test]
+    fn filters() {
+        for right in ["info", "WARN", "off", "info,cache=debug", "warn,engine::cores=trace"] {
+            assert!(parse_filter(right).is_ok(), "{right}");
+        }
+        for wrong in ["", "verbose", "info,loud", "cache=loud", "info, cache=debug"] {
+            assert!(parse_filter(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! What the machine gives the process, memory and descriptors, compared with what its servers come to need.
+//!
+//! ```text
+//!  settings ──▶ rows: what stores fill, what clients can make servers hold ──▶ a sum ──┬─ refused: stores alone are more
+//!  cgroup, memory-limit, the machine's memory ─────────────────────────────────────────┴─ warned: with clients it is more
+//!  soft limit of descriptors, raised to the hard one ──▶ connections, less a quarter for origins, files and the admin port
+//! ```
+//! A process that needs more memory than its container gives is killed days after its start, when its stores have
+//! filled. So the start says so, with the number that would do.
+
+pub(crate) mod descriptors;
+pub(crate) mod residency;
+pub(crate) mod store_check;
+
+use std::{fmt::Write as _, sync::Arc};
+
+use crate::{
+    failure::{Failure, Fault},
+    settings::{Settings, units::size_text},
+};
+use cache::memory_limit;
+use engine::share::ClientBudget;
+use mail::config::Store;
+
+const MIB: u64 = 1 << 20;
+/// The program itself, its stacks and buffers.
+const OWN_BYTES: u64 = 20 * MIB;
+/// The index of mails, of a store of the default size.
+const MAIL_INDEX_BYTES: u64 = 48 * MIB;
+/// Pages that mail has rendered, and what its lists show (`mail::web::rendered`, `gists`).
+const MAIL_PAGES_BYTES: u64 = 24 * MIB;
+/// Sheets of mail's search index that are being filled (`mail::web::index`).
+const MAIL_SEARCH_BYTES: u64 = 34 * MIB;
+/// Messages between the feed's loops, of two of them (`feed::links_bytes_max`).
+const FEED_LINKS_BYTES: u64 = 16 * MIB;
+/// The memory of a process with all servers, at most, by default and with two loops.
+const SUM_BYTES: u64 = 512 * MIB;
+/// The store for which that is so.
+const STORE_BYTES: u64 = 256 * MIB;
+/// Sixteenths of clients' memory that are for one thing alone: answers that are passed on, bytes that origins send over
+/// HTTP/2 ahead of their readers, requests that wait for another account's answer.
+const PASSING_SIXTEENTHS: usize = 2;
+const ORIGIN_STREAMS_SIXTEENTHS: usize = 4;
+const WAITING_REQUESTS_SIXTEENTHS: usize = 1;
+/// Windows that a core has for origins over HTTP/2 in any case.
+const ORIGIN_STREAMS_MIN: usize = 16;
+/// Of the descriptors one in so many is kept: for origins, files, pages and the admin port.
+const KEPT_ONE_IN: u64 = 4;
+
+/// Which servers a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Servers {
+    pub cache: bool,
+    pub feed: bool,
+    pub mail: bool,
+}
+
+impl Servers {
+    pub(crate) const ALL: Self = Self { cache: true, feed: true, mail: true };
+    pub(crate) const CACHE: Self = Self { feed: false, mail: false, ..Self::ALL };
+    pub(crate) const FEED: Self = Self { cache: false, mail: false, ..Self::ALL };
+    pub(crate) const MAIL: Self = Self { cache: false, feed: false, ..Self::ALL };
+}
+
+/// A part of what the process needs.
+struct Row {
+    bytes: u64,
+    what: &'static str,
+    /// Filled in any case; else clients can make it so.
+    is_filled: bool,
+}
+
+/// What servers come to need.
+pub(crate) struct MemorySum(Vec<Row>);
+
+impl MemorySum {
+    pub(crate) fn of(settings: &Settings, servers: Servers) -> Self {
+        let mut rows = vec![Row { bytes: OWN_BYTES, what: "the program itself", is_filled: true }];
+        let mut add = |bytes: u64, what, is_filled| rows.push(Row { bytes, what, is_filled });
+        if servers.cache {
+            add(settings.cache.memory_bytes, "stored objects ([cache] memory)", true);
+        }
+        if servers.mail {
+            if settings.mail.store == Some(Store::Anonymous) {
+                add(settings.mail.config.store_bytes, "mails ([mail] store-size, in memory)", true);
+            }
+            add(
+                settings.mail.config.index_bytes(),
+                "the index of mails and inboxes ([mail] index-memory)",
+                false,
+            );
+            add(MAIL_PAGES_BYTES, "pages and lists of mail", false);
+            if settings.mail.search_index {
+                add(MAIL_SEARCH_BYTES, "the search index while it is written", false);
+            }
+        }
+        if servers.feed {
+            let loops = usize::try_from(cores(&settings.feed.config.cores)).unwrap_or(usize::MAX);
+            add(feed::links_bytes_max(loops) as u64, "messages between the feed's loops", false);
+        }
+        add(client_bytes(settings, servers), CLIENTS, false);
+        Self(rows)
+    }
+
+    fn bytes(&self, is_counted: impl Fn(&Row) -> bool) -> u64 {
+        self.0.iter().filter(|row| is_counted(row)).fold(0, |sum, row| sum.saturating_add(row.bytes))
+    }
+
+    /// What stores fill, and the program.
+    fn filled_bytes(&self) -> u64 {
+        self.bytes(|row| row.is_filled)
+    }
+
+    /// The most, whatever clients do.
+    fn most_bytes(&self) -> u64 {
+        self.bytes(|_| true)
+    }
+
+    /// The sum and its parts, as lines.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("memory at most: {}\n", rounded(self.most_bytes()));
+        for row in &self.0 {
+            _ = writeln!(text, "  {:>9}  {}", rounded(row.bytes), row.what);
+        }
+        text
+    }
+
+    /// Compares with what the process may use; a warning where clients could make it need more.
+    ///
+    /// # Errors
+    /// What stores fill is more already.
+    pub(crate) fn within(&self, limit_bytes: u64) -> Result<Option<String>, String> {
+        let (filled_bytes, most_bytes) = (self.filled_bytes(), self.most_bytes());
+        let (limit, filled, most) = (rounded(limit_bytes), rounded(filled_bytes), rounded(most_bytes));
+        if filled_bytes > limit_bytes {
+            let parts: Vec<String> = self
+                .0
+                .iter()
+                .filter(|row| row.is_filled)
+                .map(|row| format!("{} for {}", rounded(row.bytes), row.what))
+                .collect();
+            return Err(format!(
+                "the process may use {limit} of memory, and comes to need {filled} when its stores are full: {}; raise \
+                 the limit to {filled} and some more, or lower the stores' sizes",
+                parts.join(", ")
+            ));
+        }
+        Ok((most_bytes > limit_bytes).then(|| {
+            format!(
+                "the process may use {limit} of memory; {filled} are for stores, and with all that clients can make it \
+                 hold it would need {most}: `nighttrain check` shows the parts"
+            )
+        }))
+    }
+}
+
+/// The row of clients' memory in a sum.
+const CLIENTS: &str =
+    "what clients make it hold: connections, answers and messages not read, mails coming in (client-memory)";
+
+/// Memory that clients can make the servers hold.
+fn client_bytes(settings: &Settings, servers: Servers) -> u64 {
+    let of_mail = if servers.mail { MAIL_INDEX_BYTES + MAIL_PAGES_BYTES + MAIL_SEARCH_BYTES } else { 0 };
+    let of_feed = if servers.feed { FEED_LINKS_BYTES } else { 0 };
+    settings.client_memory_bytes.unwrap_or(SUM_BYTES - STORE_BYTES - OWN_BYTES - of_mail - of_feed)
+}
+
+/// Gives the servers one budget of memory for their clients.
+pub(crate) fn share_client_memory(settings: &mut Settings, servers: Servers) {
+    let bytes = usize::try_from(client_bytes(settings, servers)).unwrap_or(usize::MAX);
+    let sixteenth = bytes / 16;
+    let of_cache = PASSING_SIXTEENTHS + ORIGIN_STREAMS_SIXTEENTHS;
+    let parts = [
+        (servers.cache, cache::config::BUDGET_KINDS, of_cache),
+        (servers.feed, feed::config::BUDGET_KINDS, WAITING_REQUESTS_SIXTEENTHS),
+        (servers.mail, mail::config::BUDGET_KINDS, 0),
+    ];
+    let running = parts.iter().filter(|(runs, ..)| *runs);
+    let (kinds, fixed) = running.fold((0, 0), |(kinds, fixed), (_, of, more)| (kinds + of, fixed + more));
+    let budget = ClientBudget::new(bytes - fixed * sixteenth, kinds);
+    let cache_cores = usize::try_from(cores(&settings.cache.cores)).unwrap_or(1).max(1);
+    let cache = &mut settings.cache;
+    cache.client_budget = Some(Arc::clone(&budget));
+    cache.passing_bytes_max = cache.limits.client_bytes_max.min(PASSING_SIXTEENTHS * sixteenth);
+    let streams_bytes = (ORIGIN_STREAMS_SIXTEENTHS * sixteenth / cache_cores)
+        .max(ORIGIN_STREAMS_MIN * cache.limits.origin_stream_bytes_max);
+    cache.limits.origin_streams_bytes_max = cache.limits.origin_streams_bytes_max.min(streams_bytes);
+    let feed = &mut settings.feed.config;
+    feed.client_budget = Some(Arc::clone(&budget));
+    feed.waiting_requests_bytes_max =
+        feed.waiting_requests_bytes_max.min(WAITING_REQUESTS_SIXTEENTHS * sixteenth);
+    settings.mail.config.client_budget = Some(budget);
+}
+
+/// Looks whether there is memory for all servers; a warning where there may not be.
+///
+/// # Errors
+/// There is less than stores fill.
+pub(crate) fn check_memory(settings: &Settings, servers: Servers) -> Result<Option<String>, Failure> {
+    // A store on a file needs more, by its size: the accelerator alone tells that itself.
+    if settings.cache.store.is_some() && servers.cache && !servers.feed && !servers.mail {
+        return Ok(None);
+    }
+    let said = settings.cache.memory_limit_bytes.filter(|_| servers.cache);
+    let Some(limit_bytes) = said.or_else(memory_limit) else { return Ok(None) };
+    MemorySum::of(settings, servers)
+        .within(limit_bytes)
+        .map_err(|message| Failure::Configuration(vec![Fault { place: "memory".to_owned(), message }]))
+}
+
+/// Lets the process open as many files as it may, and lets servers take no more connections than leave some for the
+/// rest; a warning where that is less than was asked for.
+pub(crate) fn fit_descriptors(settings: &mut Settings, servers: Servers) -> Option<String> {
+    fit_connections(settings, servers, descriptors::raise())
+}
+
+fn fit_connections(settings: &mut Settings, servers: Servers, limit: u64) -> Option<String> {
+    let cores_of = [cores(&settings.cache.cores), 1, cores(&settings.mail.config.cores)];
+    let runs = [servers.cache, servers.feed, servers.mail];
+    let mut most = [
+        &mut settings.cache.limits.connections_max,
+        &mut settings.feed.config.limits.max_connections,
+        &mut settings.mail.config.limits.connections_max,
+    ];
+    let there_are = limit - limit / KEPT_ONE_IN;
+    // "No limit" (`max_connections: -1` in a nats.conf) is as many as there are, and takes nothing from the others by its size.
+    for most in most.iter_mut().filter(|most| ***most == usize::MAX) {
+        **most = usize::try_from(there_are).unwrap_or(usize::MAX);
+    }
+    let parts = runs.iter().zip(cores_of).map(|(runs, cores)| if *runs { cores } else { 0 });
+    let wanted: u64 = most
+        .iter()
+        .zip(parts)
+        .fold(0, |sum, (most, cores)| sum.saturating_add((**most as u64).saturating_mul(cores)));
+    if wanted <= there_are {
+        return None;
+    }
+    for (most, _) in most.iter_mut().zip(runs).filter(|(_, runs)| *runs) {
+        let share = u128::from(**most as u64) * u128::from(there_are) / u128::from(wanted);
+        **most = usize::try_from(share).unwrap_or(usize::MAX).max(1);
+    }
+    let would_do = wanted.saturating_add(wanted / (KEPT_ONE_IN - 1)).saturating_add(1);
+    Some(format!(
+        "the process may open {limit} files: its servers take {there_are} connections in all where {wanted} are \
+         configured, and the rest is for origins, files and the admin port; for all of them raise the limit \
+         (LimitNOFILE, ulimit -n) to {would_do}"
+    ))
+}
+
+/// How many loops a server has, by its setting `cores`: none named is every core that the process may use.
+pub(crate) fn cores(said: &[usize]) -> u64 {
+    match said.len() {
+        0 => engine::cores::available().map_or(1, |cores| cores.len() as u64),
+        cores => cores as u64,
+    }
+}
+
+/// A size to the MiB, for people.
+fn rounded(bytes: u64) -> String {
+    if bytes < MIB { size_text(bytes) } else { size_text(bytes.div_ceil(MIB).saturating_mul(MIB)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        let mut settings = Settings::default();
+        settings.cache.cores = vec![0, 1];
+        settings.feed.config.cores = vec![0, 1];
+        settings.mail.config.cores = vec![0, 1];
+        settings
+    }
+
+    #[test]
+    fn all_servers_stay_within_half_a_gibibyte() {
+        for servers in [Servers::ALL, Servers::CACHE, Servers::FEED] {
+            let sum = MemorySum::of(&settings(), servers);
+            assert!(sum.most_bytes() <= SUM_BYTES, "{}", sum.text());
+        }
+    }
+
+    #[test]
+    fn stores_beyond_the_limit_are_refused() {
+        let sum = MemorySum::of(&settings(), Servers::CACHE);
+        let refused = sum.within(128 * MIB).expect_err("256 MiB in 128");
+        assert!(refused.contains("128MiB") && refused.contains("raise the limit to 276MiB"), "{refused}");
+        let warned = sum.within(276 * MIB).expect("the stores fit").expect("clients may not");
+        assert!(warned.contains("276MiB are for stores"), "{warned}");
+        assert_eq!(sum.within(sum.most_bytes()), Ok(None));
+        assert!(sum.within(sum.most_bytes() - 1).is_ok_and(|warning| warning.is_some()));
+    }
+
+    #[test]
+    fn a_process_needs_what_its_servers_need() {
+        let mut settings = settings();
+        settings.mail.store = Some(Store::Anonymous);
+        let filled = |servers| MemorySum::of(&settings, servers).filled_bytes() / MIB;
+        assert_eq!(filled(Servers::CACHE), 276);
+        assert_eq!(filled(Servers::FEED), 20);
+        assert_eq!(filled(Servers::MAIL), 1044);
+        assert_eq!(filled(Servers::ALL), 1300);
+        let most = |servers| MemorySum::of(&settings, servers).most_bytes();
+        let alone = [Servers::CACHE, Servers::FEED, Servers::MAIL].map(most);
+        let clients = |servers| client_bytes(&settings, servers);
+        let of_clients = [Servers::CACHE, Servers::FEED, Servers::MAIL].map(clients);
+        assert_eq!(
+            most(Servers::ALL) - clients(Servers::ALL),
+            alone.iter().sum::<u64>() - of_clients.iter().sum::<u64>() - 2 * OWN_BYTES
+        );
+    }
+
+    #[test]
+    fn few_descriptors_are_shared_by_size() {
+        let mut few = settings();
+        let wanted = (2 * 10_000 + 65_536 + 2 * 20_000) as u64;
+        let said = fit_connections(&mut few, Servers::ALL, 20_000).expect("too few");
+        let most = |settings: &Settings| {
+            let mail = settings.mail.config.limits.connections_max;
+            2 * settings.cache.limits.connections_max + settings.feed.config.limits.max_connections + 2 * mail
+        };
+        assert!((14_990..=15_000).contains(&most(&few)), "{}", most(&few));
+        let would_do: u64 = said.rsplit(' ').next().and_then(|last| last.parse().ok()).expect("a number");
+        let mut enough = settings();
+        assert_eq!(fit_connections(&mut enough, Servers::ALL, would_do), None);
+        assert_eq!(most(&enough) as u64, wanted);
+        let mut unlimited = settings();
+        unlimited.feed.config.limits.max_connections = usize::MAX;
+        assert!(fit_connections(&mut unlimited, Servers::ALL, 20_000).is_some());
+        assert!(unlimited.cache.limits.connections_max > 1000, "no limit for one server starves no other");
+        // Servers that do not run are neither counted nor changed.
+        let mut alone = settings();
+        assert_eq!(fit_connections(&mut alone, Servers::CACHE, 30_000), None);
+        assert!(fit_connections(&mut alone, Servers::CACHE, 1024).is_some());
+        assert_eq!(alone.cache.limits.connections_max, 384);
+        assert_eq!(alone.feed.config.limits.max_connections, 65_536);
+    }
+}

@@ -1,0 +1,372 @@
+//! The accelerator as the program holds it.
+
+use std::{
+    collections::BTreeSet, future::Future, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc,
+    time::Duration,
+};
+
+use cache::{Authorities, ByHand, Config, MemberSaid, Origin, PeerAt, PeerSeen, Server, TlsError};
+pub(crate) use cache::{
+    BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError, Purged,
+    RequestOf,
+};
+use cluster::{Look, Outcome, Refused};
+use engine::{
+    journal::Journal,
+    meter::{Registry, Source},
+};
+
+use crate::{
+    admin::{Operated, stat::Report},
+    failure::{Failure, Fault},
+    machine::{self, descriptors},
+    services::{
+        certificates::{CertificateSaid, Certificates},
+        cluster_cert_store::Shelf,
+        cluster_service::Clustered,
+        savings::Savings,
+        shell::{Follow, Running, Service, Words},
+    },
+    settings::{Section, Setting, Settings, units::size_text},
+};
+
+/// Which origin a configuration means, where it may leave that to the command.
+pub(crate) type OriginOf = Box<dyn Fn(&Settings) -> Option<Origin> + Send + Sync>;
+
+#[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
+type Lock<T> = std::sync::Mutex<T>;
+
+/// Who drops what is stored, and says why it is used or not. The program's is [`Accelerator`]; a test's is its own.
+pub(crate) trait Purges: Send + Sync + 'static {
+    /// Drops what is stored for the host and path of a URL, under any scheme and port. Blocks until the cores that own it
+    /// have answered.
+    fn purge(&self, url: &str) -> Result<Purged, PurgeError>;
+
+    /// Drops what is stored under a URL, and nothing under another scheme or port. Blocks likewise.
+    fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
+        self.purge(url)
+    }
+
+    /// Purges by tags, softly, by a ban, or everything. Blocks until every core has taken it in.
+    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError>;
+
+    /// Tells the other accelerators of what was purged here. Blocks until they will hear of it, or it holds `everywhere`.
+    /// `None`: there are no others.
+    fn tell(
+        &self,
+        _what: &Invalidate,
+        _is_soft: bool,
+        _everywhere: bool,
+    ) -> Option<Result<Outcome, Refused>> {
+        None
+    }
+
+    /// How its cluster is, and for how many milliseconds more it may serve what is stored, where that has an end.
+    fn cluster(&self) -> Option<(Look, Option<u64>)> {
+        None
+    }
+
+    /// The accelerators that share keys, this one too.
+    fn peers(&self) -> Vec<PeerSeen> {
+        Vec::new()
+    }
+
+    /// The bans that are kept. Blocks until a core has said so.
+    fn bans(&self) -> Result<Vec<BanSeen>, PurgeError>;
+
+    /// What is stored in memory, or what of it an expression holds of. Blocks until the cores have said so.
+    fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError>;
+
+    /// How the origins' servers are.
+    fn origins(&self) -> Vec<MemberSaid>;
+
+    /// What an operator decides of a server; false: no origin has one of that name.
+    fn set_origin(&self, server: &str, by_hand: ByHand) -> bool;
+
+    /// Says what would become of a request. Blocks until the core that owns its key has answered.
+    fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError>;
+}
+
+/// The one that the program runs.
+pub(crate) struct Accelerator {
+    running: Running<Server>,
+    addresses: Vec<SocketAddr>,
+    /// What it is in front of, as people are told.
+    in_front_of: String,
+    memory_bytes: u64,
+    store: Option<(PathBuf, u64)>,
+    /// Those of the process, if there is TLS.
+    certificates: Option<Arc<Certificates>>,
+    /// Where misses are fetched for hosts that no site names.
+    origin_of: OriginOf,
+    /// Says once in a while what it saved; none where it is one of several.
+    savings: Option<Lock<Savings>>,
+    /// The cluster that it is one accelerator of.
+    clustered: Option<Arc<Clustered>>,
+}
+
+impl Accelerator {
+    /// Starts it. `tells_savings`: on stdout, once in a while. With `certificates`, clients come by TLS, too; those that are to
+    /// be obtained are from now on.
+    ///
+    /// # Errors
+    /// One line that says what stands in the way.
+    pub(crate) fn start(
+        settings: &Settings,
+        origin_of: OriginOf,
+        certificates: Option<Arc<Certificates>>,
+        journal: Option<&Arc<Journal>>,
+        in_front_of: String,
+        tells_savings: bool,
+    ) -> Result<Arc<Self>, Failure> {
+        let config = settings.accelerator(origin_of(settings))?;
+        let memory_bytes = config.memory_bytes;
+        let mut config = Config {
+            tls: certificates.as_ref().map(|certificates| certificates.tls.clone()),
+            challenges: certificates.as_ref().and_then(|certificates| certificates.challenges.clone()),
+            ..config
+        };
+        check_authorities(&config).map_err(|fault| Failure::Configuration(vec![fault]))?;
+        let cores = machine::cores(&config.cores);
+        descriptors::fit(&mut config, descriptors::raise(), cores);
+        let clustered = settings.cluster.config(settings);
+        let clustered = clustered.map_err(|fault| Failure::Configuration(vec![fault]))?.map(Clustered::new);
+        let among = clustered.as_ref().map(Clustered::among).unwrap_or_default();
+        let store = config.store.clone().map(|path| (path, config.store_bytes));
+        let server = Server::start_among(config, journal, among)
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+        let accelerator = Arc::new(Self {
+            addresses: server.addresses(),
+            running: Running::new(server),
+            in_front_of,
+            memory_bytes,
+            store,
+            origin_of,
+            certificates,
+            savings: tells_savings.then(Lock::default),
+            clustered,
+        });
+        if let Some(clustered) = &accelerator.clustered {
+            clustered.begin(Arc::downgrade(&accelerator))?;
+        }
+        if let Some(certificates) = &accelerator.certificates {
+            let share = accelerator.clustered.as_ref().and_then(Shelf::of);
+            if share.is_none() && accelerator.clustered.is_some() && certificates.are_obtained() {
+                tracing::warn!(
+                    "each accelerator of the cluster obtains certificates of its own, and answers for nobody else: with \
+                     cluster-secret they share them"
+                );
+            }
+            certificates.begin(share)?;
+        }
+        Ok(accelerator)
+    }
+
+    /// What is counted of its cluster.
+    pub(crate) fn cluster_counters(&self) -> Option<Arc<dyn Source>> {
+        self.clustered.as_ref().and_then(|clustered| clustered.counters())
+    }
+
+    /// From now on these share keys.
+    pub(crate) fn share_keys_with(&self, live: &[PeerAt]) {
+        let outcome = self.running.ask(|server| server.set_peers(live));
+        if let Some(Err(error)) = outcome {
+            tracing::warn!(%error, "the accelerators of the cluster cannot be asked");
+        }
+    }
+
+    /// Where clients connect.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+/// Settings that only a restart changes, beside those of the cluster, of peers and of the authority that certificates are ordered of: where clients
+/// connect, the store, and what is reserved at the start.
+const ONLY_AT_START: &[&str] = &[
+    "listen",
+    "listen-unix",
+    "tls-listen",
+    "memory",
+    "memory-limit",
+    "store",
+    "store-size",
+    "paging",
+    "store-admission",
+    "name",
+    "compress",
+    "compress-types",
+    "compress-bytes-min",
+    "compress-bytes-max",
+    "request-head-bytes-max",
+    "origin-idle-time-max",
+    "origin-connections-max",
+    "origin-queue-max",
+    "origin-lasting-max",
+    "origin-stream-bytes-max",
+    "origin-streams-bytes-max",
+    "resolver",
+    "client-bytes-max",
+];
+
+/// Looks whether those who sign clients' certificates can be read.
+pub(crate) fn check_authorities(config: &Config) -> Result<(), Fault> {
+    let of_sites = config.sites.iter().map(|site| &site.rules);
+    let asked =
+        [&config.rules].into_iter().chain(of_sites).filter_map(|rules| rules.client_certificates.as_ref());
+    asked.map(|asked| asked.authorities.as_path()).collect::<BTreeSet<_>>().into_iter().try_for_each(|file| {
+        let fault = |error: TlsError| Fault { place: "tls-client-ca".to_owned(), message: error.to_string() };
+        Authorities::read(file).map(|_| ()).map_err(fault)
+    })
+}
+
+impl Operated for Accelerator {
+    fn registry(&self) -> Arc<Registry> {
+        self.running.registry()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.running.is_ready()
+    }
+
+    fn certificates(&self) -> Vec<CertificateSaid> {
+        self.certificates.as_ref().map(|certificates| certificates.said()).unwrap_or_default()
+    }
+}
+
+impl Purges for Accelerator {
+    fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
+        self.running.ask(|server| server.purge(url)).unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
+        self.running.ask(|server| server.drop_url(url)).unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {
+        let outcome = self.running.ask(|server| server.invalidate(what, is_soft));
+        outcome.unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn tell(&self, what: &Invalidate, is_soft: bool, everywhere: bool) -> Option<Result<Outcome, Refused>> {
+        self.clustered.as_ref().map(|clustered| clustered.tell(what, is_soft, everywhere))
+    }
+
+    fn cluster(&self) -> Option<(Look, Option<u64>)> {
+        self.clustered.as_ref().and_then(|clustered| clustered.look())
+    }
+
+    fn peers(&self) -> Vec<PeerSeen> {
+        self.running.ask(Server::peers).unwrap_or_default()
+    }
+
+    fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
+        self.running.ask(Server::bans).unwrap_or(Err(PurgeError::NoAnswer))
+    }
+
+    fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
+        let answer = self.running.ask(|server| server.objects(expression, rows_max));
+        answer.unwrap_or(Err(ObjectsError::NoAnswer))
+    }
+
+    fn origins(&self) -> Vec<MemberSaid> {
+        self.running.ask(Server::origins).unwrap_or_default()
+    }
+
+    fn set_origin(&self, server: &str, by_hand: ByHand) -> bool {
+        self.running.ask(|running| running.set_origin(server, by_hand)).unwrap_or(false)
+    }
+
+    fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
+        self.running.ask(|server| server.explain(request)).unwrap_or(Err(ExplainError::NoAnswer))
+    }
+}
+
+impl Service for Accelerator {
+    fn announcement(&self) -> String {
+        let mut text = String::new();
+        for (address, scheme) in self.addresses.iter().zip(["http", "https"]) {
+            text.push_str(&format!("cache: listening on {scheme}://{address}\n"));
+        }
+        text.extend(self.certificates.as_ref().and_then(|certificates| certificates.announcement()));
+        let memory = size_text(self.memory_bytes);
+        text.push_str(&format!("cache: in front of {}, with {memory} of memory\n", self.in_front_of));
+        if let Some((path, bytes)) = &self.store {
+            let size = size_text(*bytes);
+            text.push_str(&format!("cache: keeps what it stores in {}, {size}\n", path.display()));
+        }
+        text.extend(self.clustered.as_ref().map(|clustered| clustered.announcement()));
+        if let Some(address) = self.running.ask(Server::peers_address).flatten() {
+            text.push_str(&format!("cache: is asked by its peers at {address}\n"));
+        }
+        text
+    }
+
+    fn section(&self) -> Section {
+        Section::Cache
+    }
+
+    fn follows(&self, setting: &Setting) -> bool {
+        let has_tls = self.certificates.is_some() || !setting.key.starts_with("tls-");
+        if setting.key == "acme-domain" {
+            return self.certificates.as_ref().is_some_and(|certificates| certificates.are_obtained());
+        }
+        has_tls
+            && !["acme-", "cluster", "peers-"].iter().any(|start| setting.key.starts_with(start))
+            && !ONLY_AT_START.contains(&setting.key)
+    }
+
+    fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
+        let config = settings.accelerator((self.origin_of)(settings)).map_err(Failure::into_fault)?;
+        check_authorities(&config)?;
+        let prepared = self.running.ask(|server| server.prepare(config));
+        let prepared = prepared
+            .transpose()
+            .map_err(|error| Fault { place: "cache".to_owned(), message: error.to_string() })?;
+        let show = self.certificates.as_ref().map(|certificates| certificates.check(settings)).transpose()?;
+        Ok(Box::new(move || {
+            let Some(prepared) = prepared else { return Ok(None) };
+            if let Some(Err(error)) = self.running.ask(|server| server.put_in_force(prepared)) {
+                return Err(error.to_string());
+            }
+            Ok(show.map(|show| show()))
+        }))
+    }
+
+    fn remark(&self) -> Option<String> {
+        if let Some(certificates) = &self.certificates {
+            certificates.follow();
+        }
+        let mut savings = self.savings.as_ref()?.lock().ok()?;
+        savings.line(&Report::new(&self.registry().snapshot(), true, 0)).map(|line| line + "\n")
+    }
+
+    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.running.ended())
+    }
+
+    fn begin_drain(&self) {
+        self.running.begin_drain();
+    }
+
+    fn drain(&self, at_most: Duration) -> Result<bool, Failure> {
+        let drained = self.running.drain(at_most);
+        if let Some(clustered) = &self.clustered {
+            clustered.leave();
+        }
+        drained
+    }
+
+    /// Below the pages of mail, which it may be in front of.
+    fn stage(&self) -> u8 {
+        1
+    }
+
+    fn words(&self, at_most: Duration) -> Words {
+        Words {
+            stopping: format!("no new requests; those under way have up to {at_most:?}"),
+            whole: "every request was answered",
+            cut: "the time was up before every request was answered",
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `nighttrain cache`: the accelerator by itself; with `--demo`, in front of a slow site of its own.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use cache::config::Origin;
+use engine::journal::Journal;
+
+use crate::{
+    cli::CacheTask,
+    failure::Failure,
+    machine::Servers,
+    services::{
+        accelerator::{Accelerator, OriginOf, Purges},
+        certificates::Certificates,
+        operation::{Operation, Sources, failed},
+        shell::{self, Service, Started},
+    },
+    settings::Settings,
+    tools::demo,
+};
+
+/// Runs the accelerator until a signal ends it.
+pub(crate) fn cache(task: &CacheTask) -> Result<(), Failure> {
+    let sources = Sources {
+        file: task.config.path(),
+        flags: task.settings.0.clone(),
+        complete: Box::new(|_| Ok(())),
+        servers: Servers::CACHE,
+    };
+    let (operation, access) = Operation::begin(sources)?;
+    let settings = operation.settings();
+    if !task.demo && settings.origin.is_none() && settings.sites.is_empty() {
+        return Err(Failure::Usage(
+            "no origin: which web server is to be accelerated? Say --origin http://HOST:PORT (or `origin` in [cache], \
+             or NIGHTTRAIN_CACHE_ORIGIN, or sites in the file), or --demo to try it on a site of its own"
+                .to_owned(),
+        ));
+    }
+    shell::run(operation, access, |settings, journal| start(settings, journal, task.demo))
+}
+
+fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<Started, Failure> {
+    let (origin, site) = if demo {
+        let site = demo::start().map_err(failed("the demonstration site cannot start"))?;
+        (Some(origin_at(site)), ", a slow demonstration site (200 ms an answer)")
+    } else {
+        (settings.origin.clone(), "")
+    };
+    let sites = match settings.sites.len() {
+        0 => None,
+        1 => Some("1 site".to_owned()),
+        many => Some(format!("{many} sites")),
+    };
+    let origin_and_site = origin.as_ref().map(|origin| format!("{origin}{site}"));
+    let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
+    let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
+    // A demonstration's is its own, whatever is said.
+    let origin_of: OriginOf = match origin {
+        Some(origin) if demo => Box::new(move |_| Some(origin.clone())),
+        _ => Box::new(|settings| settings.origin.clone()),
+    };
+    let accelerator =
+        Accelerator::start(settings, origin_of, certificates.clone(), journal, in_front_of, true)?;
+    let hint = match accelerator.addresses().first() {
+        Some(address) if demo => format!("Open http://{address}/ in a browser, and reload. Ctrl-C stops.\n"),
+        _ => String::new(),
+    };
+    Ok(Started {
+        services: vec![Arc::clone(&accelerator) as Arc<dyn Service>],
+        certificates: certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates)),
+        beside: [
+            certificates.and_then(|certificates| certificates.counters()),
+            accelerator.cluster_counters(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        purges: Some(accelerator as Arc<dyn Purges>),
+        hint,
+    })
+}
+
+pub(crate) fn origin_at(address: SocketAddr) -> Origin {
+    Origin::at(address)
+}

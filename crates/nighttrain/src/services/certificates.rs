@@ -1,0 +1,292 @@
+//! The certificates of the process: one table for all its servers. Those of files are read again when they are told to be, and
+//! when their files change; a bad one is refused, and the one before it goes on. Others are obtained of an authority (ACME).
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use acme::{Name, Share};
+use cache::{
+    Certificate, Pair,
+    config::{HostPattern, Tls},
+};
+use engine::{
+    meter::Source,
+    tls::{certificates::Certificates as Table, challenges::Challenges},
+};
+use serde::Serialize;
+
+use crate::{
+    failure::{Failure, Fault},
+    settings::{
+        SETTINGS, Settings,
+        acme_settings::acme,
+        tls_settings::{TlsFound, tls},
+    },
+};
+
+#[expect(clippy::disallowed_types, reason = "taken once in ten seconds")]
+type Lock<T> = std::sync::Mutex<T>;
+
+/// The table, the files that it is made of, and who obtains the others.
+pub(crate) struct Certificates {
+    /// What servers show of.
+    pub(crate) tls: Tls,
+    /// What an authority may ask for; none where nothing is obtained.
+    pub(crate) challenges: Option<Arc<Challenges>>,
+    seen: Lock<Seen>,
+    to_obtain: Option<acme::Config>,
+    client: OnceLock<acme::Client>,
+}
+
+/// The files, and what they were when they were read.
+struct Seen {
+    pairs: Vec<Pair>,
+    stamps: Vec<Stamp>,
+}
+
+/// What of a file changes with its content.
+type Stamp = Option<(SystemTime, u64)>;
+
+/// What an operator is told of a certificate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct CertificateSaid {
+    /// What it is for.
+    pub(crate) names: Vec<String>,
+    /// `file`, or `acme`: it was obtained, or is to be.
+    pub(crate) from: &'static str,
+    /// Until when it is valid, seconds since the UNIX epoch; none: there is none yet.
+    pub(crate) until_s: Option<i64>,
+    /// When it is renewed.
+    pub(crate) renewal_s: Option<i64>,
+    /// What went wrong at last.
+    pub(crate) error: Option<String>,
+    /// When the next attempt is.
+    pub(crate) retry_s: Option<i64>,
+}
+
+impl Certificates {
+    /// Those that the settings ask for; `None`: there is no TLS.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn of(settings: &Settings) -> Result<Option<Arc<Self>>, Fault> {
+        let Some(TlsFound { listen, pairs }) = tls(settings)? else { return Ok(None) };
+        let read: Vec<_> = Self::read(&pairs)?.into_iter().map(Arc::new).collect();
+        let to_obtain = match settings.acme.directory {
+            Some(_) => acme(settings, hosts_without(settings, &read))?,
+            None => acme(settings, Vec::new())?,
+        };
+        Ok(Some(Arc::new(Self {
+            tls: Tls { listen, certificates: Arc::new(Table::new(&read)) },
+            challenges: to_obtain.as_ref().map(|_| Arc::default()),
+            seen: Lock::new(Seen { stamps: stamps(&pairs), pairs }),
+            to_obtain,
+            client: OnceLock::new(),
+        })))
+    }
+
+    /// Begins to obtain certificates, if any are to be; with `share`, together with other accelerators. What an authority asks for is answered by now.
+    ///
+    /// # Errors
+    /// The state directory cannot be used, or nobody vouches for the authority.
+    pub(crate) fn begin(&self, share: Option<Arc<dyn Share>>) -> Result<(), Failure> {
+        if let Some((config, challenges)) = self.to_obtain.clone().zip(self.challenges.clone()) {
+            let begun = acme::Client::start(config, Arc::clone(&self.tls.certificates), challenges, share);
+            let client = begun
+                .map_err(|error| Failure::Failed(format!("no certificates can be obtained: {error}")))?;
+            // It is begun once.
+            let _ = self.client.set(client);
+        }
+        Ok(())
+    }
+
+    /// Whether any are.
+    pub(crate) fn are_obtained(&self) -> bool {
+        self.to_obtain.is_some()
+    }
+
+    /// What is counted of those that are obtained.
+    pub(crate) fn counters(&self) -> Option<Arc<dyn Source>> {
+        self.client.get().map(acme::Client::counters)
+    }
+
+    /// A line for the start: what is obtained.
+    pub(crate) fn announcement(&self) -> Option<String> {
+        let config = self.to_obtain.as_ref()?;
+        let names: Vec<_> = config.names.iter().take(3).map(ToString::to_string).collect();
+        let more = match config.names.len() {
+            0..=3 => String::new(),
+            many => format!(" and {} more", many - 3),
+        };
+        Some(format!("cache: obtains certificates for {}{more} of {}\n", names.join(", "), config.directory))
+    }
+
+    /// What an operator is told of each.
+    pub(crate) fn said(&self) -> Vec<CertificateSaid> {
+        let of_file = |certificate: Arc<Certificate>| CertificateSaid {
+            names: names_of(&certificate),
+            from: "file",
+            until_s: Some(certificate.until_s),
+            renewal_s: None,
+            error: None,
+            retry_s: None,
+        };
+        let obtained = |said: acme::Said| CertificateSaid {
+            names: said.names,
+            from: "acme",
+            until_s: said.validity.map(|(_, until)| until),
+            renewal_s: said.renew_at_s,
+            error: said.error,
+            retry_s: said.retry_at_s,
+        };
+        let of_files = self.tls.certificates.of_files().into_iter().map(of_file);
+        of_files
+            .chain(self.client.get().map(acme::Client::said).unwrap_or_default().into_iter().map(obtained))
+            .collect()
+    }
+
+    /// Reads all of them.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    fn read(pairs: &[Pair]) -> Result<Vec<Certificate>, Fault> {
+        let read = pairs.iter().map(|pair| {
+            let certificate = Certificate::read(pair)
+                .map_err(|error| Fault { place: "tls-cert".to_owned(), message: error.to_string() })?;
+            warn_of_dates(&pair.certificates, &certificate);
+            Ok(certificate)
+        });
+        read.collect()
+    }
+
+    /// Reads the files that a configuration names; what follows then shows them.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub(crate) fn check(&self, settings: &Settings) -> Result<impl FnOnce() -> String + use<'_>, Fault> {
+        let pairs = tls(settings)?.map(|found| found.pairs).unwrap_or_default();
+        let read: Vec<_> = Self::read(&pairs)?.into_iter().map(Arc::new).collect();
+        let obtain = self.client.get().map(|client| {
+            let names = settings.acme.domains.iter().cloned().chain(hosts_without(settings, &read));
+            let fault = |error: acme::StartError| Fault {
+                place: "acme-domain".to_owned(),
+                message: error.to_string(),
+            };
+            client.obtain_for(names.collect()).map_err(fault)
+        });
+        let obtain = obtain.transpose()?;
+        Ok(move || {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            *seen = Seen { stamps: stamps(&pairs), pairs };
+            self.tls.certificates.replace(&read);
+            if let Some(obtain) = obtain {
+                obtain();
+            }
+            if let Some(client) = self.client.get() {
+                client.look_again();
+            }
+            match self.tls.certificates.all().len() {
+                1 => "1 certificate".to_owned(),
+                many => format!("{many} certificates"),
+            }
+        })
+    }
+
+    /// Reads them again if one has changed; what a person is told of that.
+    pub(crate) fn follow(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = stamps(&seen.pairs);
+        if stamps == seen.stamps {
+            return;
+        }
+        // A bad file is told once, until it changes again.
+        seen.stamps = stamps;
+        match Self::read(&seen.pairs) {
+            Ok(read) => {
+                tracing::info!(
+                    certificates = read.len(),
+                    "the certificates have changed, and were read again"
+                );
+                let read: Vec<_> = read.into_iter().map(Arc::new).collect();
+                self.tls.certificates.replace(&read);
+            }
+            Err(fault) => {
+                tracing::error!(
+                    "a certificate has changed and cannot be used; those before go on: {}",
+                    fault.message
+                );
+            }
+        }
+    }
+}
+
+fn names_of(certificate: &Certificate) -> Vec<String> {
+    let addresses = certificate.addresses().map(|address| address.to_string());
+    certificate.names().map(str::to_owned).chain(addresses).collect()
+}
+
+/// The hosts of sites that have no certificate, neither of their own nor one in a file.
+fn hosts_without(settings: &Settings, of_files: &[Arc<Certificate>]) -> Vec<Name> {
+    let mut names = Vec::new();
+    for site in &settings.sites {
+        if site.own.iter().any(|(setting, _)| SETTINGS[*setting].key == "tls-cert") {
+            continue;
+        }
+        for host in &site.hosts {
+            let text = host.to_string();
+            let is_covered = match host {
+                HostPattern::Exactly(host) => of_files.iter().any(|certificate| certificate.covers(host)),
+                HostPattern::Below(_) => {
+                    of_files.iter().any(|certificate| certificate.names().any(|name| name == text))
+                }
+            };
+            match text.parse() {
+                _ if is_covered => {}
+                Ok(name) => names.push(name),
+                // It may be nobody's to come by TLS for.
+                Err(wrong) => {
+                    tracing::warn!("no certificate is obtained for the site at {}: {wrong}", site.place)
+                }
+            }
+        }
+    }
+    names
+}
+
+fn stamps(pairs: &[Pair]) -> Vec<Stamp> {
+    let files = |pair: &Pair| -> Vec<PathBuf> {
+        [Some(&pair.certificates), Some(&pair.key), pair.ocsp.as_ref()]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
+    };
+    pairs
+        .iter()
+        .flat_map(files)
+        .map(|file| fs::metadata(file).and_then(|of| Ok((of.modified()?, of.len()))).ok())
+        .collect()
+}
+
+/// Clients refuse what is not valid now; whoever runs the server should hear of it before they do.
+fn warn_of_dates(file: &Path, certificate: &Certificate) {
+    const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
+    let date = |unix_s: i64| {
+        let at = UNIX_EPOCH + Duration::from_secs(u64::try_from(unix_s).unwrap_or(0));
+        httpdate::fmt_http_date(at)
+    };
+    let (from_s, until_s) = (certificate.from_s, certificate.until_s);
+    let file = file.display();
+    if until_s < now_s {
+        tracing::error!("{file}: the certificate has expired at {}; clients refuse it", date(until_s));
+    } else if from_s > now_s {
+        tracing::error!("{file}: the certificate is not valid before {}; clients refuse it", date(from_s));
+    } else if until_s - now_s < SOON.as_secs().cast_signed() {
+        tracing::warn!("{file}: the certificate expires at {}", date(until_s));
+    }
+}

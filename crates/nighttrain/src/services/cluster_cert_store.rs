@@ -1,0 +1,79 @@
+//! What `acme` wants of other instances, fulfilled by the cluster: certificates, account and challenges lie in its vault.
+
+use std::{
+    any::Any,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use acme::{Hears, NotShared, Share};
+use cluster::Vault;
+
+use crate::services::cluster_service::Clustered;
+
+/// The accelerators of a cluster, as far as certificates go.
+pub(crate) struct Shelf {
+    clustered: Arc<Clustered>,
+    /// It is opened once.
+    vault: OnceLock<Vault>,
+}
+
+impl Shelf {
+    /// `None`: they do not know each other's secret.
+    pub(crate) fn of(clustered: &Arc<Clustered>) -> Option<Arc<dyn Share>> {
+        clustered.has_vault().then(|| {
+            let shelf = Self { clustered: Arc::clone(clustered), vault: OnceLock::new() };
+            Arc::new(shelf) as Arc<dyn Share>
+        })
+    }
+
+    fn vault(&self) -> Result<&Vault, NotShared> {
+        self.vault.get().ok_or_else(|| NotShared::Failed("the cluster has been left".to_owned()))
+    }
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shelf")
+    }
+}
+
+fn not_shared(why: cluster::NotShared) -> NotShared {
+    match why {
+        // Whoever was faster: it is looked at again.
+        cluster::NotShared::Busy(_) | cluster::NotShared::Changed(_) => NotShared::Busy,
+        other => NotShared::Failed(other.to_string()),
+    }
+}
+
+impl Share for Shelf {
+    fn listen(&self, hears: Hears) -> Result<(), NotShared> {
+        let vault = self.clustered.open_vault(hears);
+        let vault = vault.ok_or_else(|| NotShared::Failed("the cluster has been left".to_owned()))?;
+        // Who listens does so once.
+        let _ = self.vault.set(vault);
+        Ok(())
+    }
+
+    fn take_turn(&self) -> Result<Box<dyn Any + Send>, NotShared> {
+        let turn = self.vault()?.take_turn().map_err(not_shared)?;
+        Ok(Box::new(turn))
+    }
+
+    fn read(&self, key: &str) -> Result<Option<Vec<u8>>, NotShared> {
+        self.vault()?.read(key).map_err(not_shared)
+    }
+
+    fn write(&self, key: &str, value: &[u8]) -> Result<(), NotShared> {
+        self.vault()?.write(key, value).map_err(not_shared)
+    }
+
+    fn write_everywhere(&self, key: &str, value: &[u8], at_most: Duration) -> Result<(), NotShared> {
+        self.vault()?.write_everywhere(key, value, at_most).map_err(not_shared)
+    }
+
+    fn remove(&self, key: &str) -> Result<(), NotShared> {
+        self.vault()?.remove(key).map_err(not_shared)
+    }
+}

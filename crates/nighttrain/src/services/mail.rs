@@ -1,0 +1,253 @@
+//! The mail service as the program holds it, and `nighttrain mail`: mail by itself.
+//!
+//! ```text
+//!  loops (crate mail) ◀── SMTP, LMTP     thread "mail-web": pages, APIs
+//!        ▲ questions ──────────────────────────┘
+//! ```
+//! A stop lets mails under way end, writes everything out, and then takes the pages away. SIGHUP reads the list of what
+//! is banned again.
+
+use std::{
+    future::Future,
+    net::{IpAddr, SocketAddr, TcpListener},
+    pin::Pin,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use engine::{
+    journal::Journal,
+    meter::{Registry, Source},
+    network::Network,
+    tls::certificates::Certificates,
+};
+use mail::{
+    Addresses, Mailstore, Server, Shown,
+    config::Store,
+    mailboxes::Mailboxes,
+    web::{self, IndexAt, Web},
+};
+
+use crate::{
+    admin::Operated,
+    cli::MailTask,
+    failure::{Failure, Fault},
+    machine::Servers,
+    services::{
+        operation::{Operation, Sources, admin_by_default, failed},
+        shell::{self, Follow, Running, Service, Started, Words},
+    },
+    settings::{
+        Section, Setting, Settings, mail_settings::MAIL_ADMIN, precedence::InForce, units::size_text,
+    },
+};
+
+/// What SIGHUP changes of mail's settings.
+const CHANGEABLE: [&str; 1] = ["banned"];
+
+/// Runs the mail service until a signal ends it.
+pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
+    let complete = |in_force: &mut InForce| {
+        admin_by_default(in_force, MAIL_ADMIN);
+        Ok(())
+    };
+    let sources = Sources {
+        file: task.config.path(),
+        flags: task.settings.0.clone(),
+        complete: Box::new(complete),
+        servers: Servers::MAIL,
+    };
+    let (operation, access) = Operation::begin(sources)?;
+    // What does not go together is told before any port is taken.
+    config_of(operation.settings(), None)?;
+    shell::run(operation, access, |settings, journal| {
+        let (post, http) = Post::start(settings, None, journal)?;
+        let beside = vec![post.show(http, post.mailstore(), settings, None)?];
+        Ok(Started { services: vec![post as Arc<dyn Service>], beside, ..Started::default() })
+    })
+}
+
+fn config_of(settings: &Settings, shared: Option<&Arc<Certificates>>) -> Result<mail::Config, Failure> {
+    settings
+        .mail
+        .config(settings.cache.state.as_ref(), shared)
+        .map_err(|fault| Failure::Configuration(vec![fault]))
+}
+
+#[expect(clippy::disallowed_types, reason = "the operator's path, not a mail's")]
+type OneAtATime<T> = std::sync::Mutex<T>;
+
+/// A running mail service, as admin server and signals see it.
+pub(crate) struct Post {
+    running: Running<Server>,
+    /// Its pages, from [`Post::show`] to the drain.
+    web: OneAtATime<Option<Web>>,
+    mailstore: Mailstore,
+    addresses: Addresses,
+    pages: SocketAddr,
+    /// What is shown to who comes by TLS.
+    shown: Option<Shown>,
+    has_pages_under_tls: bool,
+    /// The start's last line: who sees all mail together.
+    all_mail: &'static str,
+    /// Where mail is kept, as people are told.
+    kept: String,
+    /// Where an index for searches may be: beside a store on a file.
+    index: Option<IndexAt>,
+}
+
+impl Post {
+    /// Starts it; its pages are shown by [`Post::show`] on the listener that comes back. `shared`: the certificates of the
+    /// process.
+    ///
+    /// # Errors
+    /// One line that says what stands in the way.
+    pub(crate) fn start(
+        settings: &Settings,
+        shared: Option<&Arc<Certificates>>,
+        journal: Option<&Arc<Journal>>,
+    ) -> Result<(Arc<Self>, TcpListener), Failure> {
+        let config = config_of(settings, shared)?;
+        let shown = config.tls.clone();
+        let http = TcpListener::bind(settings.mail.http)
+            .map_err(|error| Failure::Failed(format!("cannot listen on {}: {error}", settings.mail.http)))?;
+        let pages = http.local_addr().map_err(failed("mail pages"))?;
+        let (store, size) = (config.store.clone(), size_text(config.store_bytes));
+        let server =
+            Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
+        let (kept, index) = match store {
+            Store::Anonymous => (format!("{size} of memory, gone at the end"), None),
+            Store::File(path) => {
+                let kept =
+                    format!("{} ({size}); {} mails are there", path.display(), server.recovered_mails());
+                let mut directory = path.into_os_string();
+                directory.push(".index");
+                (kept, Some(IndexAt::new(directory.into(), server.store_header().seed())))
+            }
+        };
+        let post = Self {
+            mailstore: server.mailstore(),
+            addresses: server.addresses(),
+            running: Running::new(server),
+            web: OneAtATime::default(),
+            pages,
+            shown,
+            has_pages_under_tls: settings.mail.has_pages_under_tls(),
+            all_mail: settings.mail.all_mail(),
+            kept,
+            index,
+        };
+        Ok((Arc::new(post), http))
+    }
+
+    /// Shows pages and APIs of `mailboxes` until the drain; gives what they count. `in_front`: where our own accelerator
+    /// asks from, if it is in front of them.
+    ///
+    /// # Errors
+    /// What the system says, or what is wrong in the settings of the pages.
+    pub(crate) fn show(
+        &self,
+        http: TcpListener,
+        mailboxes: impl Mailboxes,
+        settings: &Settings,
+        in_front: Option<IpAddr>,
+    ) -> Result<Arc<dyn Source>, Failure> {
+        let mut config = settings
+            .mail
+            .web(self.addresses.smtp, self.shown.clone(), self.index.clone())
+            .map_err(|fault| Failure::Configuration(vec![fault]))?;
+        config.proxies.extend(in_front.map(Network::from));
+        let web = web::serve(http, mailboxes, config).map_err(failed("the pages cannot be served"))?;
+        let counters = web.counters();
+        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Some(web);
+        Ok(counters)
+    }
+
+    /// The stored mail.
+    pub(crate) fn mailstore(&self) -> Mailstore {
+        self.mailstore.clone()
+    }
+
+    /// Where mail is taken.
+    pub(crate) fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Where the pages are.
+    pub(crate) fn pages(&self) -> SocketAddr {
+        self.pages
+    }
+}
+
+impl Operated for Post {
+    fn registry(&self) -> Arc<Registry> {
+        self.running.registry()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.running.is_ready()
+    }
+}
+
+impl Service for Post {
+    fn announcement(&self) -> String {
+        let Addresses { smtp, smtps, lmtp } = self.addresses;
+        let mut text = format!("mail: listening on smtp://{smtp}\n");
+        for (scheme, address) in [("smtps", smtps), ("lmtp", lmtp)] {
+            if let Some(address) = address {
+                text.push_str(&format!("mail: listening on {scheme}://{address}\n"));
+            }
+        }
+        let scheme = if self.has_pages_under_tls { "https" } else { "http" };
+        let (kept, pages, all_mail) = (&self.kept, self.pages, self.all_mail);
+        text + &format!("mail: kept in {kept}\nmail: inboxes on {scheme}://{pages}\nmail: {all_mail}\n")
+    }
+
+    fn section(&self) -> Section {
+        Section::Mail
+    }
+
+    fn follows(&self, setting: &Setting) -> bool {
+        CHANGEABLE.contains(&setting.key)
+    }
+
+    fn check(&self, settings: &Settings) -> Result<Follow<'_>, Fault> {
+        let lists = settings.mail.lists()?;
+        Ok(Box::new(move || {
+            let remark = format!("{} lines of bans", lists.len());
+            if self.running.ask(|server| server.set_lists(lists)) == Some(false) {
+                tracing::error!("reload: a core was too busy to be told what is banned; try again");
+            }
+            Ok(Some(remark))
+        }))
+    }
+
+    fn ended(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.running.ended())
+    }
+
+    fn begin_drain(&self) {
+        self.running.begin_drain();
+    }
+
+    fn drain(&self, at_most: Duration) -> Result<bool, Failure> {
+        let whole = self.running.drain(at_most);
+        if let Some(web) = self.web.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            web.stop();
+        }
+        whole
+    }
+
+    /// The first: what it takes flows on to the others.
+    fn stage(&self) -> u8 {
+        0
+    }
+
+    fn words(&self, at_most: Duration) -> Words {
+        Words {
+            stopping: format!("no new connections; mails under way have up to {at_most:?}"),
+            whole: "every mail under way was answered",
+            cut: "the time was up before every mail under way was answered",
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Several running servers as one, for one admin port.
+
+use std::sync::Arc;
+
+use engine::meter::{Family, Registry, Source};
+
+use crate::{admin::Operated, services::certificates::CertificateSaid};
+
+/// Counts what all of them count; is ready when all of them are.
+pub(crate) struct Together {
+    parts: Vec<Arc<dyn Operated>>,
+    registry: Arc<Registry>,
+}
+
+/// What one part counts, as a source of the whole.
+#[derive(Debug)]
+struct Of(Arc<Registry>);
+
+impl Source for Of {
+    fn collect(&self, families: &mut Vec<Family>) {
+        families.extend(self.0.snapshot().families);
+    }
+}
+
+impl Together {
+    /// These servers, and what is counted beside them.
+    pub(crate) fn new(parts: Vec<Arc<dyn Operated>>, beside: Vec<Arc<dyn Source>>) -> Self {
+        let mut registry = Registry::new();
+        for part in &parts {
+            registry.register(Arc::new(Of(part.registry())) as Arc<dyn Source>);
+        }
+        for source in beside {
+            registry.register(source);
+        }
+        Self { parts, registry: Arc::new(registry) }
+    }
+}
+
+impl Operated for Together {
+    fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.parts.iter().all(|part| part.is_ready())
+    }
+
+    fn certificates(&self) -> Vec<CertificateSaid> {
+        self.parts.iter().flat_map(|part| part.certificates()).collect()
+    }
+}

@@ -1,0 +1,200 @@
+//! Mail's events leave the house: announced on the feed, and told to the accelerator's store.
+//!
+//! ```text
+//!  crate mail ──broadcast──▶ announce ──in this process──▶ crate feed ──MSG──▶ nighttrain feed sub 'mail.>'
+//!       │                 └▶ purge: inboxes whose page has changed ──▶ accelerator
+//!       └──broadcast──▶ live pages, waits
+//! ```
+//! Nothing comes back: what the feed's clients say reaches neither pages nor store. *Which thread:* one, "announce",
+//! with a loop of its own. *What is bounded:* events wait in mail's ring, and who lags loses the oldest, is told so,
+//! and tells it on (`mail.missed`); inboxes to purge wait in a set of [`PURGES_MAX`], and what does not fit, or was
+//! lost, goes stale by itself within the second for which a page is fresh. *Who waits:* nobody of the servers, whatever
+//! the feed's clients do.
+
+use std::{
+    collections::HashSet,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use engine::meter::{Family, Point, Source, Unit, Value};
+use feed::Publisher;
+use mail::mailboxes::{Event, Inbox};
+use tokio::{
+    sync::broadcast::{
+        Receiver,
+        error::{RecvError, TryRecvError},
+    },
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use super::subject::announcement;
+use crate::services::accelerator::Purges;
+
+/// Inboxes that may wait for a purge.
+const PURGES_MAX: usize = 4096;
+/// How long purges are gathered: one for all arrivals of that time in an inbox.
+const PURGE_EVERY: Duration = Duration::from_millis(50);
+/// Before a feed that took nothing is tried again.
+const RETRY: Duration = Duration::from_millis(5);
+/// Events that leave together.
+const BATCH: usize = 256;
+
+/// What carries mail's events to feed and accelerator.
+pub(crate) struct Announcer {
+    counts: Arc<Counts>,
+}
+
+/// What is purged for an inbox: every URL under which the accelerator knows its first page.
+pub(crate) type Urls = Box<dyn Fn(&Inbox) -> Vec<String> + Send + Sync>;
+
+#[derive(Debug, Default)]
+struct Counts {
+    announced: AtomicU64,
+    lost: AtomicU64,
+    purged: AtomicU64,
+    purges_dropped: AtomicU64,
+    retries: AtomicU64,
+}
+
+impl Source for Counts {
+    fn collect(&self, families: &mut Vec<Family>) {
+        for (name, help, count) in [
+            ("announce_events", "Mail events published on the feed", &self.announced),
+            (
+                "announce_lost",
+                "Times that mail events were lost on their way to the feed; told as mail.missed",
+                &self.lost,
+            ),
+            (
+                "announce_purges",
+                "Pages dropped from the accelerator's store because of an event",
+                &self.purged,
+            ),
+            ("announce_purges_dropped", "Purges left to the page's own age", &self.purges_dropped),
+            ("announce_retries", "Times that the feed took nothing and was tried again", &self.retries),
+        ] {
+            let point = Point { labels: Vec::new(), value: Value::Counter(count.load(Relaxed)) };
+            families.push(Family { name, help, unit: Unit::None, points: vec![point] });
+        }
+    }
+}
+
+impl Announcer {
+    /// Starts the thread; `events` gives a receiver to each that listens.
+    ///
+    /// # Errors
+    /// What the system says of the thread.
+    pub(crate) fn start(
+        publisher: Publisher,
+        events: impl Fn() -> Receiver<Event>,
+        accelerator: Arc<dyn Purges>,
+        urls: Urls,
+    ) -> io::Result<Self> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
+        let counts = Arc::new(Counts::default());
+        let counting = Arc::clone(&counts);
+        let (to_announce, to_purge) = (events(), events());
+        std::thread::Builder::new().name("announce".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::join!(
+                    announce(to_announce, publisher, &counting),
+                    purge(to_purge, accelerator, &urls, &counting)
+                );
+            });
+        })?;
+        Ok(Self { counts })
+    }
+
+    /// What it counts.
+    pub(crate) fn counters(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.counts) as Arc<dyn Source>
+    }
+}
+
+/// Returns when mail has ended.
+async fn announce(mut events: Receiver<Event>, mut publisher: Publisher, counts: &Counts) {
+    let mut lost_in_feed = 0;
+    loop {
+        match events.recv().await {
+            Ok(event) => put(&mut publisher, &event, counts).await,
+            Err(RecvError::Lagged(_)) => put(&mut publisher, &Event::Missed, counts).await,
+            Err(RecvError::Closed) => return,
+        }
+        for _ in 1..BATCH {
+            match events.try_recv() {
+                Ok(event) => put(&mut publisher, &event, counts).await,
+                Err(TryRecvError::Lagged(_)) => put(&mut publisher, &Event::Missed, counts).await,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        if publisher.lost() > lost_in_feed {
+            lost_in_feed = publisher.lost();
+            put(&mut publisher, &Event::Missed, counts).await;
+        }
+        send(&mut publisher, counts).await;
+    }
+}
+
+/// Puts an event into the batch, which leaves before if it is full.
+async fn put(publisher: &mut Publisher, event: &Event, counts: &Counts) {
+    let Some((subject, message)) = announcement(event) else { return };
+    while !publisher.add(&subject, &message) {
+        send(publisher, counts).await;
+    }
+    match event {
+        Event::Missed => counts.lost.fetch_add(1, Relaxed),
+        _ => counts.announced.fetch_add(1, Relaxed),
+    };
+}
+
+/// Sends the batch. A feed that takes nothing is tried again; meanwhile mail's ring gathers what comes.
+async fn send(publisher: &mut Publisher, counts: &Counts) {
+    while publisher.send().is_err() {
+        counts.retries.fetch_add(1, Relaxed);
+        sleep(RETRY).await;
+    }
+}
+
+/// Returns when mail has ended.
+async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purges>, urls: &Urls, counts: &Counts) {
+    let mut every = interval(PURGE_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut gathered = HashSet::new();
+    loop {
+        let received = tokio::select! {
+            received = events.recv() => received,
+            _ = every.tick(), if !gathered.is_empty() => {
+                let all: Vec<String> = gathered.drain().flat_map(|inbox: Inbox| urls(&inbox)).collect();
+                let accelerator = Arc::clone(&accelerator);
+                // It waits for the core that owns the page: not on this loop.
+                let purged = tokio::task::spawn_blocking(move || {
+                    all.iter().filter(|url| matches!(accelerator.drop_url(url), Ok(cache::Purged::Dropped(_)))).count()
+                });
+                counts.purged.fetch_add(purged.await.unwrap_or(0) as u64, Relaxed);
+                continue;
+            }
+        };
+        let inbox = match received {
+            Ok(Event::Arrived(summary)) => summary.inbox.clone(),
+            Ok(Event::Deleted { inbox, .. }) => inbox,
+            // Pages over all inboxes are not kept.
+            Ok(Event::Over { .. }) => continue,
+            Ok(Event::Missed) | Err(RecvError::Lagged(_)) => {
+                counts.purges_dropped.fetch_add(1, Relaxed);
+                continue;
+            }
+            Err(RecvError::Closed) => return,
+        };
+        if gathered.len() < PURGES_MAX || gathered.contains(&inbox) {
+            gathered.insert(inbox);
+        } else {
+            counts.purges_dropped.fetch_add(1, Relaxed);
+        }
+    }
+}

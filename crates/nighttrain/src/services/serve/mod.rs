@@ -1,0 +1,210 @@
+//! `nighttrain serve`: accelerator, feed and mail in one process.
+//!
+//! ```text
+//!  senders ──SMTP──▶ mail ──events──┬──▶ live pages, waits
+//!                     ▲ questions   ├──▶ announce ──▶ feed ──NATS──▶ subscribers
+//!                     │             └──▶ purge of the pages that have changed
+//!  browsers ─HTTP─▶ accelerator ─HTTP─▶ pages
+//! ```
+//! Mail's own events are what pages, waits and purges go by; the feed is an outlet, on which nobody else may publish
+//! what mail announces ([`keep_for_mail`]). The loops of the three share nothing but the processors. One admin port
+//! shows them all. They stop in the order in which work flows: no new mail, then the pages, the accelerator, and the
+//! feed last.
+
+mod announce;
+mod samples;
+mod subject;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use engine::{journal::Journal, tls::certificates::Certificates as Table};
+use feed::{
+    Config,
+    identity::{Entry, Reserved},
+};
+use mail::{
+    mailboxes::{Inbox, Mailboxes},
+    web,
+};
+
+use self::announce::{Announcer, Urls};
+use crate::{
+    cli::ServeTask,
+    failure::{Failure, Fault},
+    machine::Servers,
+    services::{
+        accelerator::{Accelerator, OriginOf, Purges},
+        cache_command::origin_at,
+        certificates::Certificates,
+        feed::{Feed, join_and_tell},
+        mail::Post,
+        operation::{Operation, Sources, failed, fault},
+        shell::{self, Service, Started},
+    },
+    settings::Settings,
+};
+
+/// Runs everything until a signal ends it.
+pub(crate) fn serve(task: &ServeTask) -> Result<(), Failure> {
+    let sources = Sources {
+        file: task.config.path(),
+        flags: task.settings.0.clone(),
+        complete: Box::new(join_and_tell),
+        servers: Servers::ALL,
+    };
+    let (operation, access) = Operation::begin(sources)?;
+    shell::run(operation, access, |settings, journal| start(settings, journal, task.demo))
+}
+
+fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Result<Started, Failure> {
+    let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
+    let shared = certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates));
+    let of_feed = shared.clone();
+    let feed = Feed::start(settings, journal, Box::new(move |settings| feed_of(settings, of_feed.as_ref())))?;
+    let (post, http) = Post::start(settings, shared.as_ref(), journal)?;
+    let in_front_of = match &settings.origin {
+        Some(origin) => origin.to_string(),
+        None if settings.mail.has_pages_under_tls() => {
+            let message = "the accelerator is in front of the pages and asks them by http; visitors come to it by https, at \
+                           tls-listen of [cache]";
+            return Err(fault("http-tls", message.to_owned()));
+        }
+        None => "the mail pages".to_owned(),
+    };
+    let pages = origin_at(post.pages());
+    let origin_of: OriginOf =
+        Box::new(move |settings| Some(settings.origin.clone().unwrap_or_else(|| pages.clone())));
+    let accelerator =
+        Accelerator::start(settings, origin_of, certificates.clone(), journal, in_front_of, false)?;
+    let Some(publisher) = feed.publisher() else {
+        return Err(Failure::Failed("the feed has ended".to_owned()));
+    };
+    let mailstore = post.mailstore();
+    let announcer = Announcer::start(
+        publisher,
+        || mailstore.events(),
+        Arc::clone(&accelerator) as Arc<dyn Purges>,
+        urls(accelerator.addresses(), &settings.mail.config.default_domain),
+    )
+    .map_err(failed("mail cannot be announced"))?;
+    // It connects from the address that it connects to, which is this machine's own.
+    let in_front = settings.origin.is_none().then(|| reachable(post.pages()).ip());
+    let web = post.show(http, mailstore.clone(), settings, in_front)?;
+    if demo {
+        samples::trickle(post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
+    }
+    let hint = match accelerator.addresses().first() {
+        Some(address) if demo => format!(
+            "Open http://{address}/inbox/{} in a browser: a sample mail arrives every {} seconds.\n\
+             See them on the feed: nighttrain feed sub '{}'. Ctrl-C stops.\n",
+            samples::RECIPIENT,
+            samples::EVERY.as_secs(),
+            subject::ALL,
+        ),
+        _ => String::new(),
+    };
+    let mut beside = vec![web, announcer.counters(), feed.monitor_counters()];
+    beside.extend(accelerator.cluster_counters());
+    beside.extend(certificates.as_ref().and_then(|certificates| certificates.counters()));
+    Ok(Started {
+        beside,
+        certificates: shared,
+        purges: Some(Arc::clone(&accelerator) as Arc<dyn Purges>),
+        services: vec![accelerator as Arc<dyn Service>, feed, post],
+        hint,
+    })
+}
+
+/// An address that listens everywhere is reached on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut address = address;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+/// The feed's configuration, with mail's subjects kept for mail.
+fn feed_of(settings: &Settings, shared: Option<&Arc<Table>>) -> Result<Config, Fault> {
+    let mut config = settings.feed.config(shared)?;
+    keep_for_mail(&mut config, settings.mail.asks_for_token());
+    Ok(config)
+}
+
+/// Keeps mail's subjects for what mail announces: nobody who connects may publish there. To subscribe is to see all
+/// mail, which is for those who may see it on the pages: this machine where no token is configured. So where the feed
+/// is reached from beyond it, or pages of any site may connect, or a token is asked for, users hear of mail only if
+/// their permissions name it.
+fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
+    let all = || vec![Entry::of(subject::ALL)];
+    let mut listeners =
+        [Some(config.listen), config.websocket.as_ref().map(|web| web.listen)].into_iter().flatten();
+    let here_alone = listeners.all(|listener| listener.ip().is_loopback());
+    let any_page =
+        config.websocket.as_ref().is_some_and(|web| web.allowed_origins.iter().any(|origin| origin == "*"));
+    let is_shown = here_alone && !any_page && !token_is_asked_for;
+    let subscribe = if is_shown { Vec::new() } else { all() };
+    config.authorization.reserved = Reserved { publish: all(), subscribe };
+}
+
+/// The first page of an inbox under each name that visitors have for the accelerator here. Others see a page that is
+/// up to a second old.
+fn urls(addresses: &[SocketAddr], domain: &str) -> Urls {
+    let mut hosts = Vec::new();
+    for address in addresses {
+        let address = reachable(*address);
+        hosts.push(address.to_string());
+        hosts.push(format!("localhost:{}", address.port()));
+        hosts.push(domain.to_owned());
+    }
+    Box::new(move |inbox: &Inbox| {
+        let tag = web::inbox_tag(inbox);
+        let segment = tag.strip_prefix("inbox:").unwrap_or(&tag);
+        hosts.iter().map(|host| format!("http://{host}/inbox/{segment}")).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_see_all_mail_may_hear_of_it() {
+        let reserved = |listen: &str, websocket: Option<(&str, &[&str])>, token: bool| {
+            let websocket = websocket.map(|(listen, origins)| feed::WebSocket {
+                listen: listen.parse().expect("an address"),
+                tls: None,
+                allowed_origins: origins.iter().map(|&origin| origin.to_owned()).collect(),
+                same_origin: false,
+            });
+            let mut config =
+                Config { listen: listen.parse().expect("an address"), websocket, ..Config::default() };
+            keep_for_mail(&mut config, token);
+            let reserved = config.authorization.reserved;
+            assert_eq!(reserved.publish, [Entry::of("mail.>")]);
+            reserved.subscribe == [Entry::of("mail.>")]
+        };
+        assert!(!reserved("127.0.0.1:4222", None, false));
+        assert!(!reserved("[::1]:4222", Some(("127.0.0.1:8081", &["http://good.example"])), false));
+        assert!(reserved("127.0.0.1:4222", None, true), "there is a token that it would go around");
+        assert!(reserved("0.0.0.0:4222", None, false));
+        assert!(reserved("192.0.2.1:4222", None, false));
+        assert!(reserved("127.0.0.1:4222", Some(("0.0.0.0:8081", &[])), false));
+        assert!(reserved("127.0.0.1:4222", Some(("127.0.0.1:8081", &["*"])), false));
+    }
+
+    #[test]
+    fn purges_name_each_host_that_visitors_may_use_here() {
+        let urls = urls(&[SocketAddr::from(([0, 0, 0, 0], 8080))], "example.org");
+        let inbox = Inbox { local: "a b".into(), domain: "example.org".into() };
+        let all = urls(&inbox);
+        assert_eq!(all.len(), 3);
+        assert!(all[0].starts_with("http://127.0.0.1:8080/inbox/%22a%20b%22@"), "{}", all[0]);
+        assert!(
+            all[1].starts_with("http://localhost:8080/inbox/") && all[2].starts_with("http://example.org/")
+        );
+    }
+}

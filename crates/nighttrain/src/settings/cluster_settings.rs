@@ -1,0 +1,362 @@
+//! What can be set of the cluster that several accelerators share their purges by.
+
+use std::{path::PathBuf, time::Duration};
+
+use cluster::{Config, LEASE_MAX, LEASE_MIN, Login, Name, VaultConfig, WhenCutOff};
+
+use crate::{
+    admin::{Token, read_tokens},
+    failure::Fault,
+    settings::{
+        Access, Section, Setting, Settings, Shape, list, one_or_more, optional, parse_path, path_text, plain,
+        some_time, units::duration_text, value,
+    },
+};
+
+const CLUSTER: &str = "Several accelerators (a NATS cluster with JetStream)";
+/// Servers that can be named.
+const SERVERS_MAX: usize = 64;
+/// What JetStream allows.
+const REPLICAS_MAX: usize = 5;
+
+/// What was said of the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ClusterSaid {
+    pub(crate) servers: Vec<String>,
+    pub(crate) name: Option<Name>,
+    pub(crate) lease: Duration,
+    pub(crate) when_cut_off: WhenCutOff,
+    pub(crate) credentials: Option<PathBuf>,
+    pub(crate) nkey: Option<PathBuf>,
+    pub(crate) tls_ca: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) replicas: usize,
+    pub(crate) stream: Name,
+    pub(crate) bucket: Name,
+    pub(crate) secret: Option<PathBuf>,
+    pub(crate) vault: Name,
+}
+
+impl Default for ClusterSaid {
+    fn default() -> Self {
+        let Config { lease, when_cut_off, replicas, stream, bucket, .. } =
+            Config::new(Vec::new(), Name::of_host(""));
+        Self {
+            servers: Vec::new(),
+            name: None,
+            lease,
+            when_cut_off,
+            credentials: None,
+            nkey: None,
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
+            replicas,
+            stream,
+            bucket,
+            secret: None,
+            vault: VaultConfig::bucket(),
+        }
+    }
+}
+
+impl ClusterSaid {
+    /// The configuration; `None`: the accelerator is alone.
+    ///
+    /// # Errors
+    /// Settings that do not go together.
+    pub(crate) fn config(&self, settings: &Settings) -> Result<Option<Config>, Fault> {
+        let fault =
+            |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
+        if self.servers.is_empty() {
+            let is_default = *self == Self::default();
+            let message = "is missing: where is the cluster that the other cluster- settings are for? For instance \
+                           nats://nats-1.internal:4222";
+            return if is_default { Ok(None) } else { Err(fault("cluster", message)) };
+        }
+        let login = match (&self.credentials, &self.nkey) {
+            (Some(_), Some(_)) => {
+                let message = "they hold a key already; cluster-nkey is for a key without a JWT";
+                return Err(fault("cluster-credentials", message));
+            }
+            (Some(path), None) => Login::Credentials(path.clone()),
+            (None, Some(path)) => Login::Nkey(path.clone()),
+            (None, None) => Login::None,
+        };
+        let tls_pair = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+            (None, None) => None,
+            _ => return Err(fault("cluster-tls-cert", "it goes with cluster-tls-key")),
+        };
+        let name = self.name.clone().unwrap_or_else(|| {
+            // Where there is none it has the name of the program.
+            Name::of_host(&std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default())
+        });
+        let position = settings.cache.store.as_ref().map(|store| {
+            let mut path = store.clone().into_os_string();
+            path.push(".cluster");
+            PathBuf::from(path)
+        });
+        let vault = match &self.secret {
+            Some(path) => {
+                let secrets = read_tokens("cluster-secret", path)
+                    .map_err(|message| fault("cluster-secret", message.as_str()))?;
+                let secrets = Token::to_cluster(&secrets);
+                Some(VaultConfig { bucket: self.vault.clone(), secrets })
+            }
+            None => None,
+        };
+        Ok(Some(Config {
+            login,
+            tls_ca: self.tls_ca.clone(),
+            tls_pair,
+            lease: self.lease,
+            replicas: self.replicas,
+            stream: self.stream.clone(),
+            bucket: self.bucket.clone(),
+            when_cut_off: self.when_cut_off,
+            position,
+            address: settings.peers.told_address(),
+            vault,
+            ..Config::new(self.servers.clone(), name)
+        }))
+    }
+}
+
+/// The settings of the cluster.
+pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "cluster",
+        section: Section::Cache,
+        shape: Shape::Texts,
+        heading: CLUSTER,
+        value_name: "URL,…",
+        help: "Servers of a NATS cluster with JetStream by which several accelerators share their purges, such as \
+               nats://nats-1.internal:4222 (also tls://, and USER:PASSWORD@ or TOKEN@ before the host), tried in turn",
+        access: Access {
+            set: |settings, text| {
+                settings.cluster.servers = servers(text)?;
+                Ok(())
+            },
+            text: |settings| {
+                let servers = &settings.cluster.servers;
+                let shown = servers.iter().map(|server| cluster::without_secret(server)).collect::<Vec<_>>();
+                (!servers.is_empty()).then(|| shown.join(","))
+            },
+        },
+    },
+    Setting {
+        key: "cluster-name",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "NAME",
+        help: "The name of this instance, which no other has; unset: that of the machine",
+        access: optional!(cluster.name, parse = name, show = ToString::to_string),
+    },
+    Setting {
+        key: "cluster-lease",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "TIME",
+        help: "For so long an instance may serve what is stored without hearing of the others; for so long a purge may wait for \
+               one that is cut off",
+        access: value!(cluster.lease, parse = lease, show = duration_text),
+    },
+    Setting {
+        key: "cluster-when-cut-off",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "HOW",
+        help: "What it does after that: revalidate (it asks the origin before it shows what is stored) or serve (it shows it, and \
+               perhaps what was purged; purges do not wait for it)",
+        access: Access {
+            set: |settings, text| {
+                settings.cluster.when_cut_off = match text {
+                    "revalidate" => WhenCutOff::Revalidate,
+                    "serve" => WhenCutOff::Serve,
+                    _ => return Err("the ways are revalidate and serve".to_owned()),
+                };
+                Ok(())
+            },
+            text: |settings| {
+                Some(match settings.cluster.when_cut_off {
+                    WhenCutOff::Revalidate => "revalidate".to_owned(),
+                    WhenCutOff::Serve => "serve".to_owned(),
+                })
+            },
+        },
+    },
+    Setting {
+        key: "cluster-credentials",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "FILE",
+        help: "Who we are to the cluster: a file with a user's JWT and seed (.creds), read at each connection",
+        access: optional!(cluster.credentials, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "cluster-nkey",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "FILE",
+        help: "Who we are to it: a file with the seed of a user's key, read at each connection",
+        access: optional!(cluster.nkey, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "cluster-tls-ca",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "FILE",
+        help: "Who vouches for its certificates, in PEM; unset: whom the system trusts",
+        access: optional!(cluster.tls_ca, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "cluster-tls-cert",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "FILE",
+        help: "Our certificate for it (PEM), where it asks for one",
+        access: optional!(cluster.tls_cert, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "cluster-tls-key",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "FILE",
+        help: "The private key of that certificate (PEM)",
+        access: optional!(cluster.tls_key, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "cluster-replicas",
+        section: Section::Cache,
+        shape: Shape::Count,
+        heading: CLUSTER,
+        value_name: "COUNT",
+        help: "Servers of it that keep each purge, where the stream is made by us; one where there is one",
+        access: value!(cluster.replicas, parse = replicas, show = plain),
+    },
+    Setting {
+        key: "cluster-stream",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "NAME",
+        help: "The stream that purges are in, and its subject; made if it is not there",
+        access: value!(cluster.stream, parse = name, show = |name: Name| name.to_string()),
+    },
+    Setting {
+        key: "cluster-bucket",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "NAME",
+        help: "The bucket that the instances are in; made if it is not there",
+        access: value!(cluster.bucket, parse = name, show = |name: Name| name.to_string()),
+    },
+    Setting {
+        key: "cluster-secret",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "FILE",
+        help: "A file with a secret that all instances have, by which certificates that are obtained (acme-directory), their keys \
+               and the account are sealed and shared; the first line seals, each opens; unset: each instance obtains its own",
+        access: optional!(cluster.secret, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "cluster-certificates",
+        section: Section::Cache,
+        shape: Shape::Text,
+        heading: CLUSTER,
+        value_name: "NAME",
+        help: "The bucket that they are in; made if it is not there",
+        access: value!(cluster.vault, parse = name, show = |name: Name| name.to_string()),
+    },
+];
+
+fn servers(text: &str) -> Result<Vec<String>, String> {
+    let servers: Vec<String> = list(text).map(str::to_owned).collect();
+    if servers.len() > SERVERS_MAX {
+        return Err(format!("at most {SERVERS_MAX} servers are taken"));
+    }
+    let is_one = |server: &String| {
+        let host = server.strip_prefix("nats://").or_else(|| server.strip_prefix("tls://"));
+        host.is_some_and(|host| !host.is_empty() && !host.ends_with('@'))
+    };
+    match servers.iter().find(|server| !is_one(server)) {
+        Some(wrong) => Err(format!(
+            "{}: a server of a NATS cluster is wanted, such as nats://nats-1.internal:4222 or tls://…",
+            cluster::without_secret(wrong)
+        )),
+        None => Ok(servers),
+    }
+}
+
+fn name(text: &str) -> Result<Name, String> {
+    text.parse().map_err(|wrong: cluster::InvalidName| wrong.to_string())
+}
+
+fn replicas(text: &str) -> Result<usize, String> {
+    match one_or_more(text)? {
+        count @ ..=REPLICAS_MAX => Ok(count),
+        _ => Err(format!("at most {REPLICAS_MAX} are possible")),
+    }
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    let time = some_time(text)?;
+    let right = LEASE_MIN..=LEASE_MAX;
+    let words = || format!("from {} to {}", duration_text(LEASE_MIN), duration_text(LEASE_MAX));
+    if right.contains(&time) { Ok(time) } else { Err(words()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(lines: &[(&str, &str)]) -> Result<Option<Config>, String> {
+        let mut settings = Settings::default();
+        for (key, text) in lines {
+            let setting = CLUSTER_SETTINGS.iter().find(|setting| setting.key == *key).expect("a setting");
+            setting.set(&mut settings, text).map_err(|wrong| format!("{key}: {wrong}"))?;
+        }
+        settings.cluster.config(&settings).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn a38_what_does_not_go_together_is_said() {
+        assert_eq!(said(&[]), Ok(None));
+        let servers = ("cluster", "nats://u:p@a,tls://b:1");
+        let config = said(&[servers, ("cluster-name", "web1")]).expect("right").expect("a cluster");
+        assert_eq!((config.name.as_str(), config.servers.len()), ("web1", 2));
+        for (lines, says) in [
+            (&[("cluster-lease", "5s")][..], "cluster: is missing"),
+            (&[servers, ("cluster-credentials", "/a"), ("cluster-nkey", "/b")], "hold a key already"),
+            (&[servers, ("cluster-tls-cert", "/a")], "it goes with cluster-tls-key"),
+            (&[("cluster", "http://a")], "a server of a NATS cluster is wanted"),
+            (&[("cluster", "nats://u:secret@")], "nats://***@: a server"),
+            (&[("cluster-lease", "1h")], "from 300ms to 1m"),
+            (&[("cluster-replicas", "6")], "at most 5"),
+            (&[("cluster-name", "a.b")], "a name has"),
+        ] {
+            let wrong = said(lines).expect_err(says);
+            assert!(wrong.contains(says), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a38_a_password_is_not_shown() {
+        let mut settings = Settings::default();
+        CLUSTER_SETTINGS[0].set(&mut settings, "nats://u:p@a:1").expect("an address");
+        assert_eq!(CLUSTER_SETTINGS[0].text(&settings).as_deref(), Some("nats://***@a:1"));
+    }
+}

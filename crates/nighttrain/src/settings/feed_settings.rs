@@ -1,0 +1,524 @@
+//! What can be set of the feed, in NATS's words, and how a file of NATS's own joins in ([`crate::settings::nats_file`]).
+//!
+//! ```text
+//! default ──▶ --nats-config ──▶ [feed] ──▶ environment ──▶ flags       the later one wins
+//! ```
+//! Users, permissions and accounts are said in the NATS file alone: its words for them are what people know, and a
+//! password on a command line is everybody's to read.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use engine::tls::certificates::Certificates;
+use feed::{
+    Pair, Shown,
+    config::{Config, HandshakeFirst, Tls, WebSocket},
+    leaf::{ADDRESSES_MAX, Address, InvalidAddress, Login, Remote},
+};
+
+use crate::{
+    failure::Fault,
+    settings::{
+        Access, Section, Setting, Shape, any_count, list, networks, one_or_more, optional,
+        parse_host_and_port, parse_path, path_text, plain, some_size, some_time, tls_settings::shared_or,
+        truth, truth_text, units::duration_text, usize_size_text, value,
+    },
+};
+
+/// Where the admin server of a feed alone listens by default.
+pub(crate) const FEED_ADMIN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9181);
+
+/// The feed's settings.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FeedSettings {
+    /// What goes to the feed as it is. Its `tls` and `websocket` are blank: [`FeedSettings::config`] fills them.
+    pub config: Config,
+    /// Where the monitoring pages are.
+    pub monitor: SocketAddr,
+    /// A file in NATS's own format.
+    pub nats_config: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_ca: Option<PathBuf>,
+    tls_verify: bool,
+    tls_shared: bool,
+    tls_handshake_first: bool,
+    websocket: Option<SocketAddr>,
+    websocket_tls: bool,
+    pub(crate) websocket_origins: Vec<String>,
+    leaf: Vec<Address>,
+    leaf_credentials: Option<PathBuf>,
+    leaf_tls_ca: Option<PathBuf>,
+    /// Further hubs, of the file.
+    pub leaf_remotes: Vec<Remote>,
+}
+
+impl Default for FeedSettings {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            monitor: SocketAddr::from(([127, 0, 0, 1], 8222)),
+            nats_config: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_ca: None,
+            tls_verify: false,
+            tls_shared: false,
+            tls_handshake_first: false,
+            websocket: None,
+            websocket_tls: false,
+            websocket_origins: Vec::new(),
+            leaf: Vec::new(),
+            leaf_credentials: None,
+            leaf_tls_ca: None,
+            leaf_remotes: Vec::new(),
+        }
+    }
+}
+
+impl FeedSettings {
+    /// The feed's configuration. `shared`: the certificates of the process, if there are any.
+    ///
+    /// # Errors
+    /// What does not go together.
+    pub(crate) fn config(&self, shared: Option<&Arc<Certificates>>) -> Result<Config, Fault> {
+        let fault =
+            |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
+        let mut config = self.config.clone();
+        let of_files = match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => {
+                Some(Shown::Pair(Pair { certificates: cert.clone(), key: key.clone(), ocsp: None }))
+            }
+            (None, None) => None,
+            (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
+            (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),
+        };
+        if let Some(shown) = shared_or(self.tls_shared, of_files, shared)? {
+            config.tls = Some(Tls {
+                shown,
+                ca_file: self.tls_ca.clone(),
+                verify: self.tls_verify,
+                map: false,
+                handshake_first: if self.tls_handshake_first {
+                    HandshakeFirst::Yes
+                } else {
+                    HandshakeFirst::No
+                },
+                timeout: None,
+                optional: false,
+            });
+        }
+        if self.tls_verify
+            && self.tls_ca.is_none()
+            && config.tls.as_ref().is_some_and(|tls| tls.ca_file.is_none())
+        {
+            return Err(fault("tls-verify", "needs tls-ca: who signs the clients' certificates"));
+        }
+        if (self.tls_verify || self.tls_handshake_first) && config.tls.is_none() {
+            return Err(fault("tls-cert", "is missing; without it there is no TLS to verify clients by"));
+        }
+        if let Some(listen) = self.websocket {
+            let tls = match (self.websocket_tls, &config.tls) {
+                (true, None) => {
+                    return Err(fault("websocket-tls", "needs tls-cert and tls-key, or tls-shared"));
+                }
+                (true, Some(tls)) => Some(tls.clone()),
+                (false, _) => None,
+            };
+            config.websocket = Some(WebSocket {
+                listen,
+                tls,
+                allowed_origins: self.websocket_origins.clone(),
+                same_origin: false,
+            });
+        }
+        config.hubs = self.hubs()?;
+        Ok(config)
+    }
+
+    /// The hubs that are joined: that of `leaf`, for the global account, and those of the file.
+    fn hubs(&self) -> Result<Vec<Remote>, Fault> {
+        let mut hubs = Vec::new();
+        if !self.leaf.is_empty() {
+            hubs.push(Remote {
+                addresses: self.leaf.clone(),
+                login: self.leaf_credentials.clone().map_or(Login::None, Login::Credentials),
+                tls_ca: self.leaf_tls_ca.clone(),
+                ..Remote::default()
+            });
+        } else if self.leaf_credentials.is_some() || self.leaf_tls_ca.is_some() {
+            let message = "is missing; leaf-credentials and leaf-tls-ca are for the hub that it names";
+            return Err(Fault { place: "leaf".to_owned(), message: message.to_owned() });
+        }
+        hubs.extend(self.leaf_remotes.iter().cloned());
+        Ok(hubs)
+    }
+}
+
+/// Addresses of one hub, between commas.
+pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
+    let addresses: Vec<Address> = list(text)
+        .filter(|address| !address.is_empty())
+        .map(|address| address.parse().map_err(|error: InvalidAddress| error.to_string()))
+        .collect::<Result<_, _>>()?;
+    if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
+        return Err(format!("at least one address is wanted, and at most {ADDRESSES_MAX} are taken"));
+    }
+    if addresses.iter().any(|address| address.is_web() != addresses[0].is_web()) {
+        return Err("all addresses of one hub are WebSocket's, or none is".to_owned());
+    }
+    Ok(addresses)
+}
+
+/// The same as a text, with stars for passwords and tokens.
+pub(crate) fn addresses_text(addresses: &[Address]) -> String {
+    let text = |address: &Address| {
+        let shown = address.to_string();
+        let Some((scheme, place)) = shown.split_once("://") else { return shown };
+        match &address.user {
+            None => shown,
+            Some((user, Some(_))) => format!("{scheme}://{user}:***@{place}"),
+            Some((_, None)) => format!("{scheme}://***@{place}"),
+        }
+    };
+    addresses.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+const FEED: &str = "Feed";
+/// The heading for limits; `-h` leaves them to `--help`.
+pub(crate) const FEED_LIMITS: &str = "Limits on clients";
+
+/// Every setting of the feed, in the order in which `--help` and `config --print` show them.
+pub(crate) const FEED_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "listen",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "ADDRESS",
+        help: "Where clients connect; port 0 takes a free one",
+        access: value!(
+            feed.config.listen,
+            parse = |text| parse_host_and_port(text, 4222),
+            show = |address: SocketAddr| address.to_string()
+        ),
+    },
+    Setting {
+        key: "monitor",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "ADDRESS",
+        help: "Where the monitoring pages are (/varz, /connz, /subsz …), as NATS's tools read them",
+        access: value!(
+            feed.monitor,
+            parse = |text| parse_host_and_port(text, 8222),
+            show = |address: SocketAddr| address.to_string()
+        ),
+    },
+    Setting {
+        key: "nats-config",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "A file in NATS's own format: users, permissions, accounts, and the rest of this",
+        access: optional!(feed.nats_config, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "server-name",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "NAME",
+        help: "This server's name, as clients are told it",
+        access: Access {
+            set: |settings, text| {
+                if text.is_empty() || text.contains(char::is_whitespace) {
+                    return Err("a name without blanks is wanted".to_owned());
+                }
+                text.clone_into(&mut settings.feed.config.server_name);
+                Ok(())
+            },
+            text: |settings| Some(settings.feed.config.server_name.clone()),
+        },
+    },
+    Setting {
+        key: "tls-cert",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "The server's certificate chain, in PEM; with it, TLS is demanded of every client",
+        access: optional!(feed.tls_cert, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-key",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "The certificate's key, in PEM",
+        access: optional!(feed.tls_key, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-shared",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
+               when a client comes",
+        access: value!(feed.tls_shared, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "tls-ca",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "Certificates of those who sign clients' certificates, in PEM",
+        access: optional!(feed.tls_ca, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "tls-verify",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "Whether clients must show a certificate",
+        access: value!(feed.tls_verify, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "tls-handshake-first",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "Whether TLS comes before the server's first word",
+        access: value!(feed.tls_handshake_first, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "websocket",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "ADDRESS",
+        help: "Where browsers connect by WebSocket; unset: nowhere",
+        access: optional!(
+            feed.websocket,
+            parse = |text| parse_host_and_port(text, 8080),
+            show = SocketAddr::to_string
+        ),
+    },
+    Setting {
+        key: "websocket-tls",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "Whether browsers connect by wss:// with the same certificate",
+        access: value!(feed.websocket_tls, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "websocket-origins",
+        section: Section::Feed,
+        shape: Shape::Texts,
+        heading: FEED,
+        value_name: "LIST",
+        help: "Pages of these origins may connect, such as https://www.example.org; *: all; unset: only those of this very address",
+        access: Access {
+            set: |settings, text| {
+                settings.feed.websocket_origins = list(text).map(str::to_owned).collect();
+                Ok(())
+            },
+            text: |settings| {
+                (!settings.feed.websocket_origins.is_empty())
+                    .then(|| settings.feed.websocket_origins.join(","))
+            },
+        },
+    },
+    Setting {
+        key: "leaf",
+        section: Section::Feed,
+        shape: Shape::Texts,
+        heading: FEED,
+        value_name: "URL,…",
+        help: "Servers of a NATS cluster that is joined as a leaf node, such as nats-leaf://hub.example:7422 (also tls://, ws://, \
+               wss://), tried in turn; what is published here or there is there and here; [[feed.leaf-remote]] for more",
+        access: Access {
+            set: |settings, text| {
+                settings.feed.leaf = addresses(text)?;
+                Ok(())
+            },
+            text: |settings| (!settings.feed.leaf.is_empty()).then(|| addresses_text(&settings.feed.leaf)),
+        },
+    },
+    Setting {
+        key: "leaf-credentials",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "Who we are to that cluster: a file with a user's JWT and seed (.creds), read at each connection",
+        access: optional!(feed.leaf_credentials, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "leaf-tls-ca",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "FILE",
+        help: "Who vouches for that cluster's certificates, in PEM; unset: whom the system trusts",
+        access: optional!(feed.leaf_tls_ca, parse = parse_path, show = path_text),
+    },
+    Setting {
+        key: "proxy-protocol",
+        section: Section::Feed,
+        shape: Shape::Flag,
+        heading: FEED,
+        value_name: "true|false",
+        help: "Whether connections, WebSocket's too, begin with a PROXY header, version 1 or 2",
+        access: value!(feed.config.proxy_protocol, parse = truth, show = truth_text),
+    },
+    Setting {
+        key: "shared-networks",
+        section: Section::Feed,
+        shape: Shape::Texts,
+        heading: FEED,
+        value_name: "LIST",
+        help: "Networks in which each connection counts as a client of its own where memory is shared among clients: a large \
+               NAT, a proxy that names nobody; unset: this machine alone",
+        access: networks!(feed.config.shared_networks),
+    },
+    Setting {
+        key: "lame-duck-duration",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "TIME",
+        help: "Over how long a stopping server closes the clients that have not left by themselves",
+        access: value!(feed.config.lame_duck_duration, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "lame-duck-grace-period",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED,
+        value_name: "TIME",
+        help: "How long a stopping server waits for clients to leave by themselves",
+        access: value!(feed.config.lame_duck_grace_period, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "max-connections",
+        section: Section::Feed,
+        shape: Shape::Count,
+        heading: FEED_LIMITS,
+        value_name: "N",
+        help: "Connections over all cores; one more is told so and closed",
+        access: value!(feed.config.limits.max_connections, parse = one_or_more, show = plain),
+    },
+    Setting {
+        key: "max-subscriptions",
+        section: Section::Feed,
+        shape: Shape::Count,
+        heading: FEED_LIMITS,
+        value_name: "N",
+        help: "Subscriptions of one connection; one more is refused; 0: no limit",
+        access: value!(feed.config.limits.max_subscriptions, parse = any_count, show = plain),
+    },
+    Setting {
+        key: "max-payload",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "Size of one message, headers included; more, and the connection is closed",
+        access: value!(feed.config.limits.max_payload, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "max-subscription-memory",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "Memory for all clients' subscriptions; a connection may take half of it, and when it is used up the client that takes most is closed for another",
+        access: value!(feed.config.limits.max_subscription_memory, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "max-control-line",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "Size of one operation's arguments; more, and the connection is closed",
+        access: value!(feed.config.limits.max_control_line, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "max-pending",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "What may wait for one consumer; from three quarters on it holds those who filled it, in proportion, then it is cut off",
+        access: value!(feed.config.limits.max_pending, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "max-pending-total",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "SIZE",
+        help: "Memory for what waits for all consumers, and for messages that have not come whole; from half of it on producers are held earlier, beyond it a client that does not move is cut off",
+        access: value!(feed.config.limits.max_pending_total, parse = some_size, show = usize_size_text),
+    },
+    Setting {
+        key: "producer-hold-max",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "TIME",
+        help: "How long a slow consumer may hold its producers back before it is cut off",
+        access: value!(feed.config.limits.producer_hold_max, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "write-deadline",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "TIME",
+        help: "A client that has not taken within it what waited, or a sixteenth of --max-pending, is cut off",
+        access: value!(feed.config.limits.write_deadline, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "ping-interval",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "TIME",
+        help: "A client that was silent for so long is asked whether it is there",
+        access: value!(feed.config.limits.ping_interval, parse = some_time, show = duration_text),
+    },
+    Setting {
+        key: "ping-max",
+        section: Section::Feed,
+        shape: Shape::Count,
+        heading: FEED_LIMITS,
+        value_name: "N",
+        help: "Pings that may stay unanswered; one more, and the connection is closed",
+        access: value!(feed.config.limits.ping_max, parse = some_pings, show = |n: u32| n.to_string()),
+    },
+    Setting {
+        key: "auth-timeout",
+        section: Section::Feed,
+        shape: Shape::Text,
+        heading: FEED_LIMITS,
+        value_name: "TIME",
+        help: "Time for a client to say who it is, and for the handshakes of TLS and WebSocket",
+        access: value!(feed.config.limits.auth_timeout, parse = some_time, show = duration_text),
+    },
+];
+
+fn some_pings(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a whole number is wanted, for instance 2".to_owned())
+}

@@ -1,0 +1,146 @@
+//! Remarks of `check` on a configuration that is right: each line whose meaning changed with this version.
+//!
+//! A remark is about a line that somebody wrote; what defaults changed is in the change log. Each server's remarks are a
+//! function of the values and the settings that they come to.
+
+use std::net::SocketAddr;
+
+use cache::config::CookieRule;
+
+use crate::{
+    failure::Fault,
+    settings::{SETTINGS, Section, Settings, file::FileValue},
+};
+
+/// Returns the remarks on a file from the top down; `values` are the file's, and `settings` what these come to.
+pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
+    values
+        .iter()
+        .filter_map(|value| {
+            let setting = &SETTINGS[value.setting];
+            let message = match setting.section {
+                Section::Mail => of_mail(setting.key, settings)?,
+                Section::Cache => of_cache(setting.key, settings)?,
+                Section::Feed => of_feed(setting.key)?,
+                Section::Common => return None,
+            };
+            Some(Fault { place: value.place.clone(), message: format!("{}: {message}", setting.key) })
+        })
+        .collect()
+}
+
+/// Remarks on lines about who shares stored answers, and about what a purge reaches.
+fn of_cache(key: &str, settings: &Settings) -> Option<&'static str> {
+    match key {
+        "cookies" if settings.cache.cookies == CookieRule::Rfc => Some(
+            "rfc goes on to store answers that set a cookie, and sends that to everybody; safe and strict store none of them \
+             since this version, whatever they say; remove-set-cookie stores them without the cookie",
+        ),
+        "cookies" => Some(
+            "an answer that sets a cookie is not stored any more, even if it says public; remove-set-cookie stores it without \
+             the cookie",
+        ),
+        "sticky-cookie" => Some(
+            "the cookie goes with requests that are passed alone since this version, and not with fetches that are stored",
+        ),
+        "https-only" if settings.cache.rules.https_only => {
+            Some("a PURGE or BAN by http is carried out since this version, and not redirected")
+        }
+        _ => None,
+    }
+}
+
+/// Remarks on lines about who sees all mail together.
+fn of_mail(key: &str, settings: &Settings) -> Option<&'static str> {
+    let mail = &settings.mail;
+    let is_beyond = |address: SocketAddr| !address.ip().to_canonical().is_loopback();
+    let has_token = mail.asks_for_token();
+    match key {
+        "http" if is_beyond(mail.http) && !has_token => Some(
+            "pages here show all mail together to this machine itself since this version; a proxy in front of them needs \
+             token-file, or mail-readers with trusted-proxies",
+        ),
+        "http-hosts" if !has_token => Some(
+            "pages with a name of their own are often behind a proxy: one that does not say for whom it asks closes all mail \
+             together to this machine since this version; set token-file, or mail-readers with trusted-proxies",
+        ),
+        "mail-readers" => Some(
+            "a proxy in these networks that names its visitors in X-Forwarded-For is no reader since this version on [::] \
+             either, nor is one that was noticed to name nobody; list it in trusted-proxies",
+        ),
+        _ => None,
+    }
+}
+
+/// Remarks on lines about what crosses to a hub, and about where the users are.
+fn of_feed(key: &str) -> Option<&'static str> {
+    match key {
+        "leaf" => Some(
+            "what `serve` announces of mail is not sent to a hub since this version, whoever subscribes there; have its clients \
+             connect here, or republish what they may have",
+        ),
+        "nats-config" => Some(
+            "its words, denies and rights to answer are read more strictly since this version: `nighttrain check` of that file \
+             names the lines",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::file;
+
+    fn said(text: &str) -> Vec<String> {
+        let (values, _, faults) = file::values("n.toml", text);
+        assert_eq!(faults, []);
+        let mut settings = Settings::default();
+        for value in &values {
+            SETTINGS[value.setting].set(&mut settings, &value.text).expect("right");
+        }
+        let remarks = remarks(&values, &settings);
+        remarks.iter().map(|fault| fault.to_string().chars().take(30).collect()).collect()
+    }
+
+    #[test]
+    fn each_line_about_cookies_and_purges_is_named() {
+        for (line, want) in [
+            ("cookies = \"rfc\"", "n.toml:2:11: cookies: rfc goes"),
+            ("cookies = \"strict\"", "n.toml:2:11: cookies: an answe"),
+            ("sticky-cookie = \"s\"", "n.toml:2:17: sticky-cookie: th"),
+            ("https-only = true", "n.toml:2:14: https-only: a PUR"),
+        ] {
+            assert_eq!(said(&format!("[cache]\n{line}\n")), [want]);
+        }
+        assert_eq!(said("[cache]\nhttps-only = false\nmemory = \"64MiB\"\n"), [""; 0]);
+    }
+
+    #[test]
+    fn lines_of_a_feed_with_a_hub_are_named() {
+        let text = "[feed]\nlisten = \"127.0.0.1:4222\"\nleaf = [\"nats-leaf://hub.test\"]\nnats-config = \"/n.conf\"\n";
+        let said = said(text);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("n.toml:3:8: leaf: what"), "{said:?}");
+        assert!(said[1].starts_with("n.toml:4:15: nats-config:"), "{said:?}");
+    }
+
+    #[test]
+    fn each_line_that_shows_all_mail_is_named() {
+        let text =
+            "[mail]\nhttp = \"0.0.0.0:8025\"\nmail-readers = [\"10.0.0.0/8\"]\nhttp-hosts = [\"a.test\"]\n";
+        assert_eq!(
+            said(text),
+            [
+                "n.toml:2:8: http: pages here s",
+                "n.toml:3:16: mail-readers: a p",
+                "n.toml:4:14: http-hosts: pages"
+            ]
+        );
+        assert_eq!(said("[mail]\nhttp = \"[::1]:8025\"\ndomain = \"a.test\"\n"), [""; 0]);
+        assert_eq!(
+            said(&text.replace("[mail]\n", "[mail]\ntoken-file = \"/t\"\n")),
+            ["n.toml:4:16: mail-readers: a p"]
+        );
+    }
+}
