@@ -143,7 +143,7 @@ impl Client {
         if let Some(sharing) = &sharing {
             files.share(sharing.clone());
         }
-        let mut keeper = Keeper {
+        let mut keeper = RenewalTask {
             config,
             files,
             http,
@@ -318,7 +318,7 @@ fn lot(certificate: &Certificate) -> f64 {
 }
 
 /// What the thread has.
-struct Keeper {
+struct RenewalTask {
     config: Config,
     files: Files,
     http: Http,
@@ -340,7 +340,7 @@ struct Keeper {
     shared: Arc<Shared>,
 }
 
-impl Keeper {
+impl RenewalTask {
     /// Works until nobody can wake it any more.
     fn keep(&mut self, wake: &Receiver<()>) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {

@@ -82,7 +82,7 @@ pub(crate) struct Files {
 
 /// What stands between our file and that of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(crate) enum Merge {
     /// Nothing.
     Same,
     /// Ours is theirs now.
@@ -245,18 +245,18 @@ impl Files {
         &self,
         name: &str,
         counts: impl FnOnce(&[u8], &[u8]) -> bool,
-    ) -> Result<Met, FilesError> {
-        let Some(sharing) = &self.sharing else { return Ok(Met::Same) };
+    ) -> Result<Merge, FilesError> {
+        let Some(sharing) = &self.sharing else { return Ok(Merge::Same) };
         let of = |why| FilesError::NotShared { name: name.to_owned(), why };
         let theirs = sharing.read(name).map_err(of)?;
         Ok(match (theirs, self.read(name)?) {
-            (None, None) => Met::Same,
-            (None, Some(_)) => Met::OursIsToBeShared,
-            (Some(theirs), Some(ours)) if theirs == ours => Met::Same,
-            (Some(theirs), Some(ours)) if !counts(&theirs, &ours) => Met::OursIsToBeShared,
+            (None, None) => Merge::Same,
+            (None, Some(_)) => Merge::OursIsToBeShared,
+            (Some(theirs), Some(ours)) if theirs == ours => Merge::Same,
+            (Some(theirs), Some(ours)) if !counts(&theirs, &ours) => Merge::OursIsToBeShared,
             (Some(theirs), _) => {
                 self.write_here(name, &theirs)?;
-                Met::Taken
+                Merge::Taken
             }
         })
     }

@@ -31,7 +31,7 @@ pub use self::{
     client::{Client, Said, StartError},
     files::FilesError,
     name::{InvalidName, Name},
-    share::{Hears, NotShared, Share},
+    share::{NotShared, OnChange, Share},
 };
 
 /// Names that one process obtains certificates for.

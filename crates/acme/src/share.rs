@@ -2,7 +2,7 @@
 //! authority asks answers.
 //!
 //! ```text
-//!   an instance whose turn it is ─▶ files and challenges of all ─▶ each instance: Ears ─┬▶ challenges: opened, closed at once
+//!   an instance whose turn it is ─▶ files and challenges of all ─▶ each instance: ChangeListener ─┬▶ challenges: opened, closed at once
 //!                                                                                      └▶ files: read anew by the keeper
 //! ```
 //! The files of the state directory are what an instance has when the others cannot be asked: they are written after what is
@@ -33,7 +33,7 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(2);
 const CHALLENGE: &str = "challenge.";
 
 /// Who is told of each value, and of each that is gone. It does not wait.
-pub type Hears = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
+pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
 /// Why something was not shared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ pub trait Share: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// It cannot.
-    fn listen(&self, hears: Hears) -> Result<(), NotShared>;
+    fn listen(&self, hears: OnChange) -> Result<(), NotShared>;
 
     /// Makes it our turn to change anything, until what is returned is dropped.
     ///
@@ -119,14 +119,14 @@ impl Told {
 }
 
 /// What is heard of the others.
-struct Ears {
+struct ChangeListener {
     challenges: Arc<Challenges>,
     opened: Lock<HashMap<String, Opened>>,
     changed: Lock<BTreeSet<String>>,
     wake: SyncSender<()>,
 }
 
-impl Ears {
+impl ChangeListener {
     fn hear(&self, name: &str, value: Option<&[u8]>) {
         if !name.starts_with(CHALLENGE) {
             self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
@@ -153,7 +153,7 @@ impl Ears {
 #[derive(Clone)]
 pub(crate) struct Sharing {
     share: Arc<dyn Share>,
-    ears: Arc<Ears>,
+    ears: Arc<ChangeListener>,
     /// What all keys of this authority begin with.
     prefix: Arc<str>,
 }
@@ -173,7 +173,8 @@ impl Sharing {
         wake: SyncSender<()>,
     ) -> Result<Self, NotShared> {
         let challenges = Arc::clone(challenges);
-        let ears = Arc::new(Ears { challenges, opened: Lock::default(), changed: Lock::default(), wake });
+        let ears =
+            Arc::new(ChangeListener { challenges, opened: Lock::default(), changed: Lock::default(), wake });
         let prefix: Arc<str> = format!("{authority}/").into();
         let (hearing, of) = (Arc::clone(&ears), Arc::clone(&prefix));
         share.listen(Box::new(move |key, value| {

@@ -49,7 +49,7 @@ mod tags;
 pub use crate::admin::explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use crate::admin::objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 pub use crate::core::memory_need::memory_limit;
-pub use crate::peers::purge_broadcast::{Abroad, Among, Invalidate, Telling};
+pub use crate::peers::purge_broadcast::{ClusterHandle, Invalidate, PurgeBroadcast, Telling};
 pub use crate::purging::bans::BanSeen;
 pub use crate::purging::purge_log::{PurgesError, PurgesSeen, check as check_purges};
 pub use crate::request::key::urls_of_page;

@@ -60,7 +60,7 @@ use crate::{
     origin::{ByHand, MemberSaid, NameCounter, Names, Servers, SetUpError},
     peers::{
         PeerSeen, Peers,
-        purge_broadcast::{Among, Invalidate},
+        purge_broadcast::{ClusterHandle, Invalidate},
     },
     purging::{
         bans::{Ban, BanSeen},
@@ -68,7 +68,7 @@ use crate::{
         purge_log::{Book, PurgesError},
         spread,
     },
-    request::{active_config::InForce, key},
+    request::{active_config::ActiveConfig, key},
     site::{SiteTable, SitesError},
     states::{head_validation, purge, put},
 };
@@ -163,7 +163,7 @@ pub struct Server {
     book: Arc<Book>,
     head_limits: HeadLimits,
     /// What the cores have been told last.
-    in_force: Lock<Arc<InForce>>,
+    in_force: Lock<Arc<ActiveConfig>>,
     /// What looks the names of origins up.
     names: Lock<Names>,
     /// Whom `stat` is told of.
@@ -177,7 +177,7 @@ pub struct Server {
 
 /// A configuration that can be put into force.
 pub struct Prepared {
-    in_force: Arc<InForce>,
+    in_force: Arc<ActiveConfig>,
     kinds: Option<Kinds>,
 }
 
@@ -198,7 +198,7 @@ struct Seed {
 struct Shared {
     identity: Identity,
     pseudonym: Arc<str>,
-    in_force: Arc<InForce>,
+    in_force: Arc<ActiveConfig>,
     book: Arc<Book>,
     store: Arc<Store>,
     balance: Arc<Balance>,
@@ -206,7 +206,7 @@ struct Shared {
     ready: Arc<AtomicUsize>,
     client_memory: ClientMemory,
     passing: Arc<PassingBudget>,
-    among: Among,
+    among: ClusterHandle,
     peers: Option<Arc<Peers>>,
 }
 
@@ -224,7 +224,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
-        Self::start_among(config, journal, Among::default())
+        Self::start_among(config, journal, ClusterHandle::default())
     }
 
     /// The same, as one of several accelerators.
@@ -234,7 +234,7 @@ impl Server {
     pub fn start_among(
         config: Config,
         journal: Option<&Arc<Journal>>,
-        among: Among,
+        among: ClusterHandle,
     ) -> Result<Self, StartError> {
         let processors = if config.cores.is_empty() {
             cores::available().map_err(StartError::Prepare)?
@@ -297,7 +297,7 @@ impl Server {
         if let Some(peers) = &peers {
             registry.register(Arc::clone(peers) as _);
         }
-        let in_force = InForce::new(config, table, &authorities, loops, None, &mut names)?;
+        let in_force = ActiveConfig::new(config, table, &authorities, loops, None, &mut names)?;
         let servers = Arc::new(Servers::of(Arc::clone(&in_force.sites)));
         registry.register(Arc::clone(&servers) as _);
         let shared = Arc::new(Shared {
@@ -380,7 +380,7 @@ impl Server {
         self.ready.load(Ordering::Acquire) == self.loops
     }
 
-    fn in_force(&self) -> Arc<InForce> {
+    fn in_force(&self) -> Arc<ActiveConfig> {
         Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -397,7 +397,7 @@ impl Server {
         let kinds = self.terms.as_ref().map(|terms| terms.prepare(&config, &table)).transpose()?;
         let authorities = kinds.as_ref().map_or_else(Box::default, Kinds::authorities);
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let in_force = InForce::new(config, table, &authorities, self.loops, Some(&before), &mut names)?;
+        let in_force = ActiveConfig::new(config, table, &authorities, self.loops, Some(&before), &mut names)?;
         Ok(Prepared { in_force, kinds })
     }
 
@@ -411,7 +411,7 @@ impl Server {
         let mut told = Vec::new();
         for core in 0..self.loops {
             let (done, answer) = oneshot::channel();
-            let message = Message::InForce { in_force: Arc::clone(&in_force), done };
+            let message = Message::ActiveConfig { in_force: Arc::clone(&in_force), done };
             self.outside.give(core, message).map_err(|Unasked| PurgeError::NoAnswer)?;
             told.push(answer);
         }
@@ -662,7 +662,7 @@ async fn receive_messages(mut receiver: Receiver<Message>) {
         for message in batch.drain(..) {
             match message {
                 // Nothing runs on the core just now, so that nobody looks at what was in force.
-                Message::InForce { in_force, done } => {
+                Message::ActiveConfig { in_force, done } => {
                     Core::rule(in_force);
                     // Who asked may have given up.
                     let _ = done.send(());
@@ -695,7 +695,7 @@ fn receive(core: &Core, message: Message) {
             let _ = done.send(core.invalidations.bans_seen());
         }
         Message::Explain(question) => explain::answer(core, *question),
-        Message::Asker { hash, reply } => {
+        Message::LastClient { hash, reply } => {
             // Who asked may have given up.
             let _ = reply.send(core.askers.of(hash));
         }
@@ -707,7 +707,7 @@ fn receive(core: &Core, message: Message) {
             }
             purge::unlink(core, hash, &key, lasting, done);
         }
-        Message::InForce { .. } => unreachable!("it is taken where nothing runs"),
+        Message::ActiveConfig { .. } => unreachable!("it is taken where nothing runs"),
     }
 }
 

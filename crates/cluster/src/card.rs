@@ -11,7 +11,7 @@ const VERSION: u32 = 1;
 
 /// An instance's card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Card {
+pub(crate) struct Heartbeat {
     pub(crate) v: u32,
     /// Which process it is: a random number.
     pub(crate) instance: String,
@@ -36,7 +36,7 @@ pub(crate) struct Card {
     pub(crate) address: String,
 }
 
-impl Card {
+impl Heartbeat {
     pub(crate) fn new(instance: String, lease: Duration, serves_on: bool, address: String) -> Self {
         Self {
             v: VERSION,
@@ -75,13 +75,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_no_lease_is_believed_beyond_the_longest() {
-        let card = Card::new("i".into(), Duration::from_secs(3), true, "a:1".into());
-        assert_eq!(Card::of_bytes(&card.to_bytes()), Some(card.clone()));
+        let card = Heartbeat::new("i".into(), Duration::from_secs(3), true, "a:1".into());
+        assert_eq!(Heartbeat::of_bytes(&card.to_bytes()), Some(card.clone()));
         assert_eq!(card.lease_ms(), 3_000);
         let old = String::from_utf8(card.to_bytes()).expect("text").replace("\"v\":1", "\"v\":2");
-        assert_eq!(Card::of_bytes(old.as_bytes()).map(|card| card.lease_ms()), Some(60_000));
-        let long = Card::new("i".into(), Duration::from_secs(3_600), false, String::new());
+        assert_eq!(Heartbeat::of_bytes(old.as_bytes()).map(|card| card.lease_ms()), Some(60_000));
+        let long = Heartbeat::new("i".into(), Duration::from_secs(3_600), false, String::new());
         assert_eq!(long.lease_ms(), 60_000);
-        assert_eq!(Card::of_bytes(b"?"), None);
+        assert_eq!(Heartbeat::of_bytes(b"?"), None);
     }
 }

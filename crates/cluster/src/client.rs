@@ -22,8 +22,8 @@ use crate::{
     position::{Position, PositionFile},
     record::Purge,
     vault::{self, Hears, Vault},
-    view::{Look, View},
-    wish::{Outcome, Refused, Scope, WISHES_MAX, Wish},
+    view::{ClusterStatus, View},
+    wish::{Outcome, PurgeRequest, Refused, Scope, WISHES_MAX},
 };
 
 /// Helpers that carry out purges and write the position.
@@ -98,8 +98,8 @@ impl Common {
 /// See the module. Dropped, it leaves the cluster.
 pub struct Cluster {
     common: Arc<Common>,
-    wishes: Option<mpsc::Sender<Wish>>,
-    vaults: mpsc::Sender<vault::Keeper>,
+    wishes: Option<mpsc::Sender<PurgeRequest>>,
+    vaults: mpsc::Sender<vault::VaultTask>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -154,7 +154,7 @@ impl Cluster {
         at_most: Duration,
     ) -> oneshot::Receiver<Result<Outcome, Refused>> {
         let (reply, answer) = oneshot::channel();
-        let wish = Wish { purge, is_carried_out, scope, at_most, reply };
+        let wish = PurgeRequest { purge, is_carried_out, scope, at_most, reply };
         let Some(wishes) = &self.wishes else { return answer };
         if let Err(unsent) = wishes.try_send(wish) {
             let (wish, refused) = match unsent {
@@ -173,17 +173,17 @@ impl Cluster {
     /// Opens what instances share; `hears` is told of all that is there, and of each change. `None`: nothing is to be.
     pub fn open_vault(&self, hears: Hears) -> Option<Vault> {
         let config = self.common.config.vault.clone()?;
-        let (vault, keeper) = vault::Keeper::new(Arc::clone(&self.common), config, hears)?;
+        let (vault, keeper) = vault::VaultTask::new(Arc::clone(&self.common), config, hears)?;
         self.vaults.try_send(keeper).ok().map(|()| vault)
     }
 
     /// How it is, and who else is there.
     #[must_use]
-    pub fn look(&self) -> Look {
+    pub fn look(&self) -> ClusterStatus {
         let common = &self.common;
         let State { words, is_joined } = common.state.borrow().clone();
         let instances = common.view.borrow().seen(common.config.name.as_str(), common.now_ms());
-        Look {
+        ClusterStatus {
             state: words,
             is_joined,
             applied: common.applied(),

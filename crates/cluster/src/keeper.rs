@@ -40,7 +40,7 @@ pub(crate) use self::fault::Fault;
 use self::{carrying::consume, own_card::Taken};
 use crate::{
     CarriesOut,
-    card::Card,
+    card::Heartbeat,
     client::{Common, State},
     config::WhenCutOff,
     connect::{Connection, connect},
@@ -50,7 +50,7 @@ use crate::{
     position::{Position, PositionFile},
     record::{Carried, Record},
     vault,
-    wish::{self, CarriedOut, Wish},
+    wish::{self, CarriedOut, PurgeRequest},
 };
 
 /// The pause before the cluster is asked again: the first, and the longest.
@@ -82,16 +82,16 @@ pub(crate) async fn run(
     common: Arc<Common>,
     server: Arc<dyn CarriesOut>,
     opened: Opened,
-    mut wishes: mpsc::Receiver<Wish>,
-    mut vaults: mpsc::Receiver<vault::Keeper>,
+    mut wishes: mpsc::Receiver<PurgeRequest>,
+    mut vaults: mpsc::Receiver<vault::VaultTask>,
 ) {
     let carried_out = CarriedOut::default();
     let of_wishes = Arc::clone(&server);
     let (file, before) = opened.map_or((None, None), |(file, before)| (Some(Arc::new(file)), before));
     let config = &common.config;
     let serves_on = config.when_cut_off == WhenCutOff::Serve;
-    let card = Card::new(common.instance.clone(), config.lease, serves_on, config.address.clone());
-    let mut keeper = Keeper {
+    let card = Heartbeat::new(common.instance.clone(), config.lease, serves_on, config.address.clone());
+    let mut keeper = ClusterTask {
         common: Arc::clone(&common),
         server,
         carried_out: Rc::clone(&carried_out),
@@ -160,7 +160,7 @@ fn follows(applied: u64, sequence: u64) -> Follows {
     }
 }
 
-struct Keeper {
+struct ClusterTask {
     common: Arc<Common>,
     server: Arc<dyn CarriesOut>,
     carried_out: CarriedOut,
@@ -169,7 +169,7 @@ struct Keeper {
     was: Option<String>,
     /// `None`: what was purged of what is stored, nobody knows.
     position: Option<Position>,
-    card: Card,
+    card: Heartbeat,
     /// That of our card.
     revision: u64,
     /// Our cards that the watcher has not brought yet: which, and when they were sent.
@@ -185,7 +185,7 @@ struct Keeper {
     there: Vec<(String, String)>,
 }
 
-impl Keeper {
+impl ClusterTask {
     fn lease(&self) -> Duration {
         self.common.config.lease
     }

@@ -36,7 +36,7 @@ pub use config::{Config, InvalidName, LEASE_MAX, LEASE_MIN, Login, Name, WhenCut
 pub use connect::without_secret;
 pub use record::{Purge, RECORD_BYTES_MAX, What};
 pub use vault::{Hears, NotShared, Secrets, Turn, VALUE_BYTES_MAX, Vault, VaultConfig};
-pub use view::{INSTANCES_MAX, Look, Seen, Standing};
+pub use view::{ClusterStatus, INSTANCES_MAX, InstanceStatus, Standing};
 pub use wish::{Outcome, Refused, Scope, Told, WISHES_MAX};
 
 /// Who carries out what the cluster says: the accelerator. Called by helper threads, which may wait.

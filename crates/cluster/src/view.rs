@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{card::Card, record::Carried};
+use crate::{card::Heartbeat, record::Carried};
 
 /// Instances that are known, alive or not.
 pub const INSTANCES_MAX: usize = 4096;
@@ -56,7 +56,7 @@ impl Standing {
 
 /// What is seen of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct InstanceStatus {
     /// Its name.
     pub name: String,
     /// Which process it is.
@@ -81,7 +81,7 @@ pub struct Seen {
 
 /// What is to be seen from outside.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Look {
+pub struct ClusterStatus {
     /// Whether it has joined, or why not.
     pub state: String,
     /// It has, and has caught up.
@@ -93,13 +93,13 @@ pub struct Look {
     /// How what instances share is; `None`: they share nothing.
     pub vault: Option<String>,
     /// Those that are known.
-    pub instances: Vec<Seen>,
+    pub instances: Vec<InstanceStatus>,
 }
 
 #[derive(Debug, Clone)]
 struct Entry {
     /// `None`: it cannot be read, or was deleted, perhaps by somebody else.
-    card: Option<Card>,
+    card: Option<Heartbeat>,
     /// The longest lease that it may have.
     lease_ms: u64,
     learned_ms: u64,
@@ -133,7 +133,7 @@ pub(crate) struct Place {
 
 /// What is said of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct PurgeProgress {
     pub(crate) instances: Vec<(String, Standing)>,
     /// It holds everywhere.
     pub(crate) is_settled: bool,
@@ -155,7 +155,7 @@ impl View {
     }
 
     /// A card has come. `card`: none where it is deleted, or none that can be read.
-    pub(crate) fn see(&mut self, name: &str, card: Option<Card>, longest_ms: u64, now_ms: u64) {
+    pub(crate) fn see(&mut self, name: &str, card: Option<Heartbeat>, longest_ms: u64, now_ms: u64) {
         let before = self.entries.get(name).map_or(0, |entry| entry.lease_ms);
         if before == 0 && self.entries.len() >= INSTANCES_MAX {
             self.is_full = true;
@@ -188,7 +188,7 @@ impl View {
     }
 
     /// Our own has, which was sent then.
-    pub(crate) fn see_own(&mut self, card: &Card, sent_ms: u64) {
+    pub(crate) fn see_own(&mut self, card: &Heartbeat, sent_ms: u64) {
         self.own = Some(Own { sent_ms, generation: card.generation, applied: card.applied });
     }
 
@@ -209,7 +209,7 @@ impl View {
         own_name: &str,
         own_lease_ms: u64,
         Place { sequence, generation }: Place,
-    ) -> Said {
+    ) -> PurgeProgress {
         let own = self.own.unwrap_or(Own { sent_ms: 0, generation: 0, applied: 0 });
         // We have it ourselves, and know of all who were there before we said so.
         let is_ours = self.own.is_some()
@@ -252,7 +252,7 @@ impl View {
             is_settled &= standing != Standing::Waiting;
             instances.push((name.clone(), standing));
         }
-        Said { instances, is_settled, again_ms }
+        PurgeProgress { instances, is_settled, again_ms }
     }
 
     /// Who may be asked by others, and where: who has said so, has not left, and was heard of within its lease.
@@ -274,11 +274,11 @@ impl View {
     }
 
     /// What is known of each.
-    pub(crate) fn seen(&self, own_name: &str, now_ms: u64) -> Vec<Seen> {
+    pub(crate) fn seen(&self, own_name: &str, now_ms: u64) -> Vec<InstanceStatus> {
         let seen = |(name, entry): (&String, &Entry)| {
             let card = entry.card.as_ref();
-            let text = |of: fn(&Card) -> &String| card.map(of).cloned().unwrap_or_default();
-            Seen {
+            let text = |of: fn(&Heartbeat) -> &String| card.map(of).cloned().unwrap_or_default();
+            InstanceStatus {
                 name: name.clone(),
                 instance: text(|card| &card.instance),
                 applied: card.map_or(0, |card| card.applied),
@@ -309,13 +309,13 @@ mod tests {
         Place { sequence, generation: 0 }
     }
 
-    fn card(applied: u64) -> Card {
-        let card = Card::new("i".into(), Duration::from_millis(LEASE), false, String::new());
-        Card { applied, ..card }
+    fn card(applied: u64) -> Heartbeat {
+        let card = Heartbeat::new("i".into(), Duration::from_millis(LEASE), false, String::new());
+        Heartbeat { applied, ..card }
     }
 
     /// Ours was sent at 10,000 with everything up to 7, and all have been watched for long; b has `of_b`, learned at that time.
-    fn seen(of_b: Card, learned_ms: u64) -> View {
+    fn seen(of_b: Heartbeat, learned_ms: u64) -> View {
         let mut view = View::default();
         view.see("a", Some(card(7)), LEASE, 10_000);
         view.see_own(&card(7), 10_000);
@@ -330,10 +330,10 @@ mod tests {
 
     #[test]
     fn who_is_there_has_an_address_and_was_heard_of_lately() {
-        let at = |address: &str| Card { address: address.to_owned(), ..card(7) };
+        let at = |address: &str| Heartbeat { address: address.to_owned(), ..card(7) };
         let mut view = seen(at("b:1"), 10_000);
         view.see("c", Some(at("c:1")), LEASE, 10_000 - OUT);
-        view.see("d", Some(Card { left: true, ..at("d:1") }), LEASE, 10_000);
+        view.see("d", Some(Heartbeat { left: true, ..at("d:1") }), LEASE, 10_000);
         view.see("e", None, LEASE, 10_000);
         let there = |name: &str| (name.to_owned(), format!("{name}:1"));
         assert_eq!(view.there(10_000), [there("b")]);
@@ -343,8 +343,8 @@ mod tests {
 
     #[test]
     fn each_instance_has_it_or_its_lease_is_out() {
-        let left = Card { left: true, ..card(0) };
-        let serves_on = Card { serves_on: true, ..card(0) };
+        let left = Heartbeat { left: true, ..card(0) };
+        let serves_on = Heartbeat { serves_on: true, ..card(0) };
         for (card, learned_ms, want, is_settled) in [
             (card(7), 10_000, Standing::Applied, true),
             (card(6), 10_000 - OUT + 1, Standing::Waiting, false),
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn sequences_of_another_stream_are_none() {
         let mut view = seen(card(9), 10_000);
-        let younger = |applied| Card { generation: 1, ..card(applied) };
+        let younger = |applied| Heartbeat { generation: 1, ..card(applied) };
         view.see("a", Some(younger(7)), LEASE, 10_000);
         view.see_own(&younger(7), 10_000);
         assert_eq!(of_b(&view), (Standing::Waiting, false), "its nine is of the stream before");
@@ -407,7 +407,7 @@ mod tests {
         let said = view.judge("a", LEASE, place);
         assert!(!said.is_settled, "{said:?}");
         assert_eq!(said.instances.iter().filter(|(_, standing)| *standing == Standing::Waiting).count(), 2);
-        let younger = |applied| Card { generation: 1, ..card(applied) };
+        let younger = |applied| Heartbeat { generation: 1, ..card(applied) };
         view.see("a", Some(younger(3)), LEASE, 10_000);
         view.see_own(&younger(3), 10_000);
         assert!(!view.judge("a", LEASE, place).is_settled, "b is where it was");

@@ -16,7 +16,7 @@ use crate::{
     client::Common,
     counts::count,
     record::{Purge, RECORD_BYTES_MAX, Record, Says},
-    view::{Place, Said, Standing},
+    view::{Place, PurgeProgress, Standing},
 };
 
 /// Purges that wait for the cluster at once; more are refused.
@@ -87,7 +87,7 @@ fn missing(outcome: &Outcome) -> String {
 
 /// A purge on its way to the thread.
 #[derive(Debug)]
-pub(crate) struct Wish {
+pub(crate) struct PurgeRequest {
     pub(crate) purge: Purge,
     /// It holds here already.
     pub(crate) is_carried_out: bool,
@@ -104,9 +104,9 @@ pub(crate) async fn fulfil(
     common: Arc<Common>,
     server: Arc<dyn CarriesOut>,
     carried_out: CarriedOut,
-    wish: Wish,
+    wish: PurgeRequest,
 ) {
-    let Wish { purge, is_carried_out, scope, at_most, reply } = wish;
+    let PurgeRequest { purge, is_carried_out, scope, at_most, reply } = wish;
     let until = Instant::now() + at_most;
     let id = format!("{}-{}", common.instance, common.next_number());
     let to = if scope == Scope::Everywhere { common.inbox.borrow().clone() } else { String::new() };
@@ -201,7 +201,7 @@ async fn everywhere(common: &Common, place: Place, until: Instant) -> Result<Out
     let mut view = common.view.subscribe();
     let lease_ms = u64::try_from(common.config.lease.as_millis()).unwrap_or(u64::MAX);
     loop {
-        let Said { instances, is_settled, again_ms } =
+        let PurgeProgress { instances, is_settled, again_ms } =
             view.borrow_and_update().judge(common.config.name.as_str(), lease_ms, place);
         let instances = instances.into_iter().map(|(name, standing)| Told { name, standing }).collect();
         let outcome = Outcome { sequence: place.sequence, instances };

@@ -8,7 +8,7 @@
 //! glibc keeps what is freed for the thread that asks next: after an hour with many clients a gigabyte stays with a
 //! process that has none any more. [`trim`] has it let go, one arena after the other; who allocates in that arena
 //! meanwhile waits until it is done. So it is done when much has gone and not while it comes and goes, never on a loop's
-//! thread, and at most once in `WAIT` in the whole process, whichever of its servers asked. A [`Tide`] is plain memory
+//! thread, and at most once in `WAIT` in the whole process, whichever of its servers asked. A [`HeapTrimmer`] is plain memory
 //! of whoever counts; while nothing is asked for there is no thread. What that wait costs is measured in
 //! `docs/decisions/026-siege.md`.
 
@@ -34,15 +34,15 @@ static DOOR: Door = Door { is_asked: AtomicBool::new(false), trims: AtomicU64::n
 
 /// How much one server, or one loop of it, uses: now, and at the most since memory was given back.
 #[derive(Debug, Default)]
-pub struct Tide {
+pub struct HeapTrimmer {
     most_bytes: usize,
     out_since_ms: Option<u64>,
     freed_bytes: usize,
 }
 
-/// What a [`Tide`] says of what is used.
+/// What a [`HeapTrimmer`] says of what is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ebb {
+pub enum TrimStep {
     /// About as much as ever.
     High,
     /// Far less, since not long ago: ask again then, if nothing changes.
@@ -51,9 +51,9 @@ pub enum Ebb {
     Out,
 }
 
-impl Tide {
+impl HeapTrimmer {
     /// So many bytes are used now. Who keeps nothing spare need not look at the answer: the system gets its part anyway.
-    pub fn uses(&mut self, bytes: usize, now_ms: u64) -> Ebb {
+    pub fn uses(&mut self, bytes: usize, now_ms: u64) -> TrimStep {
         let (ebb, asks) = self.turns(bytes, now_ms);
         if asks {
             give_back_soon();
@@ -71,19 +71,19 @@ impl Tide {
     }
 
     /// The same; and whether memory is to be given back.
-    fn turns(&mut self, bytes: usize, now_ms: u64) -> (Ebb, bool) {
+    fn turns(&mut self, bytes: usize, now_ms: u64) -> (TrimStep, bool) {
         self.most_bytes = self.most_bytes.max(bytes);
         if self.most_bytes - bytes < WORTH_BYTES.max(self.most_bytes / WORTH_SHARE) {
             self.out_since_ms = None;
-            return (Ebb::High, false);
+            return (TrimStep::High, false);
         }
         let is_new = self.out_since_ms.is_none();
         let until_ms = self.out_since_ms.get_or_insert(now_ms).saturating_add(STAYS_OUT_MS);
         if now_ms < until_ms {
-            return (Ebb::Until(until_ms), is_new);
+            return (TrimStep::Until(until_ms), is_new);
         }
         (self.most_bytes, self.out_since_ms) = (bytes, None);
-        (Ebb::Out, true)
+        (TrimStep::Out, true)
     }
 }
 
@@ -138,18 +138,18 @@ mod tests {
 
     #[test]
     fn a_tide_is_out_when_much_less_is_used_for_a_while() {
-        let mut tide = Tide::default();
-        let high = (Ebb::High, false);
+        let mut tide = HeapTrimmer::default();
+        let high = (TrimStep::High, false);
         assert_eq!(tide.turns(100 * MIB, 0), high);
         assert_eq!(tide.turns(88 * MIB, 0), high, "less than an eighth has gone");
-        assert_eq!(tide.turns(60 * MIB, 1000), (Ebb::Until(11_000), true));
-        assert_eq!(tide.turns(10 * MIB, 2000), (Ebb::Until(11_000), false), "it was asked for");
+        assert_eq!(tide.turns(60 * MIB, 1000), (TrimStep::Until(11_000), true));
+        assert_eq!(tide.turns(10 * MIB, 2000), (TrimStep::Until(11_000), false), "it was asked for");
         assert_eq!(tide.turns(95 * MIB, 3000), high, "it came back");
-        assert_eq!(tide.turns(60 * MIB, 4000), (Ebb::Until(14_000), true));
-        assert_eq!(tide.turns(60 * MIB, 14_000), (Ebb::Out, true));
+        assert_eq!(tide.turns(60 * MIB, 4000), (TrimStep::Until(14_000), true));
+        assert_eq!(tide.turns(60 * MIB, 14_000), (TrimStep::Out, true));
         assert_eq!(tide.turns(60 * MIB, 15_000), high, "what stays is not asked for again");
-        assert_eq!(tide.turns(0, 15_000), (Ebb::Until(25_000), true));
-        let mut little = Tide::default();
+        assert_eq!(tide.turns(0, 15_000), (TrimStep::Until(25_000), true));
+        let mut little = HeapTrimmer::default();
         assert_eq!([4 * MIB - 1, 0].map(|bytes| little.turns(bytes, 0)), [high; 2]);
     }
 

@@ -9,12 +9,12 @@ use crate::share::{Common, Share};
 
 /// Bytes of one kind that a core holds for its clients.
 #[derive(Debug)]
-pub struct Holding {
+pub struct ClientMemoryBudget {
     bytes: Cell<usize>,
     share: RefCell<Share>,
 }
 
-impl Holding {
+impl ClientMemoryBudget {
     /// Creates a core's part of `total`, with nothing held.
     pub fn new(common: Arc<Common>, total: usize, cores: usize) -> Self {
         Self { bytes: Cell::new(0), share: Share::new(common, total, cores).into() }

@@ -41,7 +41,7 @@ use crate::{
     store::{
         annotations::Notes,
         core::{CORES_MAX, Core, Message, Owned, Shared},
-        delivery_refs::Letters,
+        delivery_refs::DeliveryRefs,
         index::Index,
         recovery::{self, StoreError},
     },
@@ -139,7 +139,7 @@ pub struct Addresses {
 struct Seed {
     listeners: Vec<(TcpListener, Kind)>,
     index: Index,
-    letters: Letters,
+    letters: DeliveryRefs,
     notes: Notes,
     writer: Writer,
     sender: Sender<Message>,

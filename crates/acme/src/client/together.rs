@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use engine::tls::certificates::Certificate;
 
-use super::{Due, Keeper, date, now_s};
+use super::{Due, RenewalTask, date, now_s};
 use crate::{
-    files::{ACCOUNT, ACCOUNT_KEY, FilesError, KeptAccount, Met, certificate_file, order_file},
+    files::{ACCOUNT, ACCOUNT_KEY, FilesError, KeptAccount, Merge, certificate_file, order_file},
     share::NotShared,
 };
 
 /// When the others are asked again: whoever orders now is done, or the cluster is back.
 pub(super) const ASK_OTHERS_AGAIN: Duration = Duration::from_secs(2);
 
-impl Keeper {
+impl RenewalTask {
     /// Notes what the others have changed; a round begins.
     pub(super) fn hear(&mut self) {
         self.waits = None;
@@ -71,12 +71,12 @@ impl Keeper {
     fn meet_account(&mut self) -> Result<(), NotShared> {
         let key = self.files.meet(ACCOUNT_KEY, is_theirs).map_err(failed)?;
         let mut account = self.files.meet(ACCOUNT, is_theirs).map_err(failed)?;
-        if key == Met::Taken && account == Met::OursIsToBeShared {
+        if key == Merge::Taken && account == Merge::OursIsToBeShared {
             // It is of another key.
             self.files.keep_account_here(&KeptAccount::default()).map_err(failed)?;
-            account = Met::Taken;
+            account = Merge::Taken;
         }
-        if [key, account].contains(&Met::Taken) {
+        if [key, account].contains(&Merge::Taken) {
             self.account = None;
         }
         self.give(&[(key, ACCOUNT_KEY), (account, ACCOUNT)])?;
@@ -94,10 +94,10 @@ impl Keeper {
         let order = self.files.meet(&order_file, is_theirs).map_err(failed)?;
         let certificate = self.files.meet(&certificate_file, begins_later).map_err(failed)?;
         let entry = &mut self.entries[at];
-        if [order, certificate].contains(&Met::Taken) {
+        if [order, certificate].contains(&Merge::Taken) {
             entry.read_again(&self.files).map_err(failed)?;
         }
-        if certificate == Met::Taken {
+        if certificate == Merge::Taken {
             let until = entry.standing.validity.map_or_else(String::new, |(_, until)| date(until));
             tracing::info!("the certificate for {} is another instance's, until {until}", entry.text());
             self.show();
@@ -109,8 +109,8 @@ impl Keeper {
     }
 
     /// Gives the others what they do not have of these, in our turn.
-    fn give(&mut self, met: &[(Met, &str)]) -> Result<(), NotShared> {
-        for (_, file) in met.iter().filter(|(met, _)| *met == Met::OursIsToBeShared) {
+    fn give(&mut self, met: &[(Merge, &str)]) -> Result<(), NotShared> {
+        for (_, file) in met.iter().filter(|(met, _)| *met == Merge::OursIsToBeShared) {
             self.take_turn()?;
             self.files.give(file).map_err(failed)?;
         }

@@ -1,4 +1,4 @@
-//! Several ranges of one object, as one answer in parts (RFC 9110 §14.6, §15.3.7.2).
+//! MultipartRanges ranges of one object, as one answer in parts (RFC 9110 §14.6, §15.3.7.2).
 //!
 //! ```text
 //!  head, without its Content-Type │ --boundary, Content-Type, Content-Range │ bytes │ --boundary, … │ bytes │ --boundary--
@@ -100,13 +100,13 @@ pub(crate) enum Source {
 }
 
 /// An answer's body.
-pub(crate) struct Several {
+pub(crate) struct MultipartRanges {
     plan: Plan,
     next: usize,
     pub(crate) source: Source,
 }
 
-impl Several {
+impl MultipartRanges {
     pub(crate) fn new(plan: Plan, source: Source) -> Self {
         Self { plan, next: 0, source }
     }

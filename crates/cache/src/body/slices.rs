@@ -31,7 +31,7 @@ use crate::{
     fetch::{
         self,
         arriving::{self, Content},
-        in_flight::Start,
+        in_flight::FetchOutcome,
     },
     head::response_head::StoredMeta,
     origin::OriginError,
@@ -198,13 +198,14 @@ impl Blocks {
             }
             let request = Arc::new(with_core(|core| self.asked(core, self.number)));
             self.at_hand = Some(match Box::pin(fetch::ask(&request, false, false, &mut Nobody)).await {
-                Some(Start::Body { cursor, .. }) => AtHand::Arriving(cursor),
+                Some(FetchOutcome::Body { cursor, .. }) => AtHand::Arriving(cursor),
                 // It was on the file; or it came for somebody else meanwhile.
-                Some(Start::Again) => continue,
-                Some(Start::Alone) => alone(&request).await?,
-                Some(Start::OtherVersion) => return Err(Missing::OtherVersion),
-                Some(Start::Failed(error)) => return Err(Missing::Failed(error)),
-                Some(Start::NoBlock | Start::Validated { .. } | Start::StandIn) | None => {
+                Some(FetchOutcome::Again) => continue,
+                Some(FetchOutcome::Alone) => alone(&request).await?,
+                Some(FetchOutcome::OtherVersion) => return Err(Missing::OtherVersion),
+                Some(FetchOutcome::Failed(error)) => return Err(Missing::Failed(error)),
+                Some(FetchOutcome::NoBlock | FetchOutcome::Validated { .. } | FetchOutcome::StandIn)
+                | None => {
                     return Err(Missing::Refused);
                 }
             });

@@ -27,10 +27,10 @@ use tokio::{net::TcpStream, task::AbortHandle};
 
 use crate::{
     client::{
-        accepted::{Arrival, Over},
+        accepted::{Accepted, ListenerKind},
         http1, http2,
         limits::{
-            connection_counts::{Clients, Held},
+            connection_counts::{ConnectionCounts, ConnectionSlot},
             rates::TooMany,
             request_tasks::CONNECTIONS,
             turns::after_the_others,
@@ -88,7 +88,7 @@ pub(crate) async fn accept(listener: &Listener) {
 }
 
 /// Gives a fresh connection to a core that has fewer; keeps it if that core cannot take it now.
-fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Arrival) {
+fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Accepted) {
     let Ok(stream) = stream.into_std() else { return };
     match core.give(to, Message::Accept(stream, arrival)) {
         Ok(()) => core.count(Counter::HandedOff),
@@ -98,7 +98,7 @@ fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Arrival) {
 }
 
 /// Serves a connection that another core has accepted.
-pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Arrival) {
+pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Accepted) {
     match TcpStream::from_std(stream) {
         Ok(stream) => admit(core, stream, arrival),
         Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
@@ -106,10 +106,10 @@ pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Arriv
 }
 
 /// Serves a connection, if the limits allow one more.
-fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
+fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
     let clients = &core.in_force.clients;
     make_room(core);
-    let is_peer = arrival.over == Over::Peer;
+    let is_peer = arrival.over == ListenerKind::Peer;
     let is_announced = !is_peer && is_in(&core.config.proxy_protocol_from, arrival.address);
     // Of an operator's proxy the connections are everybody's; who comes as a peer is looked at later.
     let is_proxy = is_peer || is_announced || is_in(&core.config.trusted_proxies, arrival.address);
@@ -124,7 +124,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: Arrival) {
     };
     let ending = Arc::clone(&share.ending);
     let (share, named_later) = if is_announced { (None, Some(share)) } else { (Some(share), None) };
-    let open = Open::new(core, held, share);
+    let open = OpenConnection::new(core, held, share);
     // On the heap, where others are not: a connection would be larger by it.
     let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
     let task = tokio::spawn(async move {
@@ -154,14 +154,14 @@ impl Drop for Watched {
 /// A connection's part of what its client may have of the core's connections.
 struct ConnectionShare {
     _charge: Charge,
-    ending: Arc<Ending>,
+    ending: Arc<ConnectionEnd>,
 }
 
 /// Ends a connection's task when the connection has to give way to other clients'.
 #[derive(Default)]
-struct Ending(OnceLock<AbortHandle>);
+struct ConnectionEnd(OnceLock<AbortHandle>);
 
-impl Wake for Ending {
+impl Wake for ConnectionEnd {
     fn wake(self: Arc<Self>) {
         if let Some(task) = self.0.get() {
             with_core(|core| core.count(Counter::ConnectionsDisplaced));
@@ -190,7 +190,7 @@ impl ConnectionShare {
         Self::of(core, key, ending)
     }
 
-    fn of(core: &Core, key: ClientKey, ending: Arc<Ending>) -> Option<Self> {
+    fn of(core: &Core, key: ClientKey, ending: Arc<ConnectionEnd>) -> Option<Self> {
         let charge = core.accounts.charge(key, CONNECTIONS, 1).ok()?;
         // Pending: nobody has asked for anything since it was made.
         _ = charge.poll_cut(&Context::from_waker(&Waker::from(Arc::clone(&ending))));
@@ -278,9 +278,9 @@ fn is_in(networks: &[Network], address: SocketAddr) -> bool {
 /// Serves whom a proxy announces.
 async fn serve_announced(
     mut stream: TcpStream,
-    arrival: Arrival,
+    arrival: Accepted,
     watch: Arc<Watch>,
-    (share, clients): (ConnectionShare, Arc<Clients>),
+    (share, clients): (ConnectionShare, Arc<ConnectionCounts>),
 ) {
     with_core(|core| {
         watch.wait(Phase::Head, clock::monotonic_ms(), core.config.limits.request_head_time_max);
@@ -294,7 +294,7 @@ async fn serve_announced(
         }
     };
     watch.work();
-    let arrival = Arrival { address: announced.peer.unwrap_or(arrival.address), ..arrival };
+    let arrival = Accepted { address: announced.peer.unwrap_or(arrival.address), ..arrival };
     let is_proxy =
         announced.peer.is_none() || with_core(|core| is_in(&core.config.trusted_proxies, arrival.address));
     let share = if is_proxy {
@@ -320,7 +320,7 @@ async fn serve_announced(
 }
 
 /// Turns away who has its share already.
-fn refuse(core: &Core, stream: TcpStream, arrival: Arrival, too_many: TooMany) {
+fn refuse(core: &Core, stream: TcpStream, arrival: Accepted, too_many: TooMany) {
     core.count(match too_many {
         TooMany::Address => Counter::ClientConnectionsRefused,
         TooMany::Network => Counter::NetworkConnectionsRefused,
@@ -329,19 +329,19 @@ fn refuse(core: &Core, stream: TcpStream, arrival: Arrival, too_many: TooMany) {
 }
 
 /// Tells a client that it is one too many. Under TLS that would cost a handshake: it is closed.
-fn turn_away(core: &Core, stream: TcpStream, arrival: Arrival) {
-    if arrival.over == Over::Plain {
+fn turn_away(core: &Core, stream: TcpStream, arrival: Accepted) {
+    if arrival.over == ListenerKind::Plain {
         http1::turn_away(core, stream, Peer::new(arrival.address, false, &[]));
     }
 }
 
 /// Serves a client; `is_secured`: it came to its proxy under TLS.
-async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc<Watch>) {
+async fn serve(stream: TcpStream, arrival: Accepted, is_secured: bool, watch: Arc<Watch>) {
     let mut early = Vec::new();
     let transport = match arrival.over {
-        Over::Peer => return Box::pin(serve_peer(stream, arrival, watch)).await,
-        Over::Plain => Transport::plain(stream),
-        Over::Tls => match shake_hands(stream, &watch, &mut early).await {
+        ListenerKind::Peer => return Box::pin(serve_peer(stream, arrival, watch)).await,
+        ListenerKind::Plain => Transport::plain(stream),
+        ListenerKind::Tls => match shake_hands(stream, &watch, &mut early).await {
             Ok(transport) => transport,
             Err(error) => {
                 // Those that were not begun are counted where that was decided.
@@ -377,7 +377,7 @@ async fn serve(stream: TcpStream, arrival: Arrival, is_secured: bool, watch: Arc
 }
 
 /// Serves another accelerator of ours, or whoever comes there: a client like any other until it has shown a mark.
-async fn serve_peer(stream: TcpStream, arrival: Arrival, watch: Arc<Watch>) {
+async fn serve_peer(stream: TcpStream, arrival: Accepted, watch: Arc<Watch>) {
     let admitted = with_core(|core| core.in_force.clients.admit(arrival.address.ip()));
     match admitted {
         Ok(held) => http1::serve_peer(stream, watch, arrival.address, held).await,
@@ -390,7 +390,7 @@ async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> i
         let terms = core.terms.clone().ok_or(io::ErrorKind::Unsupported)?;
         let at_most = core.config.limits.handshake_time_max;
         watch.wait(Phase::Head, clock::monotonic_ms(), at_most);
-        Shaking::new(core).map(|shaking| (terms, shaking)).ok_or(io::ErrorKind::ResourceBusy)
+        HandshakeSlot::new(core).map(|shaking| (terms, shaking)).ok_or(io::ErrorKind::ResourceBusy)
     })?;
     // On the heap: it is done once, and every connection would be larger by it.
     let transport = Box::pin(transport::shake_hands(stream, terms, watch, early)).await?;
@@ -400,11 +400,11 @@ async fn shake_hands(stream: TcpStream, watch: &Watch, early: &mut Vec<u8>) -> i
 }
 
 /// A handshake that is under way.
-struct Shaking {
+struct HandshakeSlot {
     _weight: Weight,
 }
 
-impl Shaking {
+impl HandshakeSlot {
     fn new(core: &Core) -> Option<Self> {
         let under_way = core.handshakes.get();
         if under_way >= core.config.limits.handshakes_max {
@@ -416,22 +416,22 @@ impl Shaking {
     }
 }
 
-impl Drop for Shaking {
+impl Drop for HandshakeSlot {
     fn drop(&mut self) {
         with_core(|core| core.handshakes.set(core.handshakes.get() - 1));
     }
 }
 
 /// A connection that is counted. Its drop ends the count, however its task ends.
-struct Open {
-    _held: Option<Held>,
+struct OpenConnection {
+    _held: Option<ConnectionSlot>,
     /// `None` where a proxy names the client later.
     _share: Option<ConnectionShare>,
     _weight: Weight,
 }
 
-impl Open {
-    fn new(core: &Core, held: Option<Held>, share: Option<ConnectionShare>) -> Self {
+impl OpenConnection {
+    fn new(core: &Core, held: Option<ConnectionSlot>, share: Option<ConnectionShare>) -> Self {
         core.balance.opened(core.index);
         core.rounds.stir();
         core.gauge(Counter::Connections, core.balance.held(core.index) as u64);
@@ -439,7 +439,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         with_core(|core| {
             core.balance.closed(core.index);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 /// What a listener's connections are under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum ListenerKind {
     Plain,
     Tls,
     /// Other accelerators of ours come there.
@@ -13,7 +13,7 @@ pub(crate) enum Over {
 
 /// Who has come, and where.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
+pub(crate) struct Accepted {
     pub(crate) address: SocketAddr,
-    pub(crate) over: Over,
+    pub(crate) over: ListenerKind,
 }

@@ -18,7 +18,7 @@ use engine::cores::listener::bind_all;
 use tokio::net::TcpStream;
 
 use crate::{
-    client::accepted::{Arrival, Over},
+    client::accepted::{Accepted, ListenerKind},
     config::Config,
 };
 
@@ -30,13 +30,13 @@ const FROM_FILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOC
 
 /// A socket that was bound, before its loop has begun.
 pub(crate) enum Bound {
-    Tcp(TcpListener, Over),
+    Tcp(TcpListener, ListenerKind),
     Unix(UnixListener),
 }
 
 /// One that a loop accepts from.
 pub(crate) enum Listener {
-    Tcp(tokio::net::TcpListener, Over),
+    Tcp(tokio::net::TcpListener, ListenerKind),
     Unix(tokio::net::UnixListener),
 }
 
@@ -61,14 +61,15 @@ impl Listening {
         let mut of_cores: Vec<Vec<Bound>> = (0..cores).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
         let mut peers = None;
-        let secured = config.tls.as_ref().map(|tls| (tls.listen, Over::Tls));
-        let asked = config.peers.as_ref().map(|rules| (rules.listen, Over::Peer));
-        for (address, over) in [(config.listen, Over::Plain)].into_iter().chain(secured).chain(asked) {
+        let secured = config.tls.as_ref().map(|tls| (tls.listen, ListenerKind::Tls));
+        let asked = config.peers.as_ref().map(|rules| (rules.listen, ListenerKind::Peer));
+        for (address, over) in [(config.listen, ListenerKind::Plain)].into_iter().chain(secured).chain(asked)
+        {
             let listeners = bind_all(address, cores)?;
             let bound = listeners.first().and_then(|listener| listener.local_addr().ok());
             match over {
-                Over::Peer => peers = bound,
-                Over::Plain | Over::Tls => addresses.extend(bound),
+                ListenerKind::Peer => peers = bound,
+                ListenerKind::Plain | ListenerKind::Tls => addresses.extend(bound),
             }
             let bound = listeners.into_iter().map(|listener| Bound::Tcp(listener, over));
             of_cores.iter_mut().zip(bound).for_each(|(of_core, bound)| of_core.push(bound));
@@ -140,18 +141,18 @@ impl Listener {
     }
 
     /// Accepts the next connection.
-    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, Arrival)> {
+    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, Accepted)> {
         match self {
             Self::Tcp(listener, over) => {
                 let (stream, address) = listener.accept().await?;
-                Ok((stream, Arrival { address, over: *over }))
+                Ok((stream, Accepted { address, over: *over }))
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // A stream is read, written and waited for alike, whatever its family: one type of socket serves both.
                 let socket = OwnedFd::from(stream.into_std()?);
                 let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
-                Ok((stream, Arrival { address: FROM_FILE, over: Over::Plain }))
+                Ok((stream, Accepted { address: FROM_FILE, over: ListenerKind::Plain }))
             }
         }
     }

@@ -31,7 +31,7 @@ use wire::http1::{
 use crate::client::http1::client::Client;
 use crate::{
     client::{
-        limits::connection_counts::Held,
+        limits::connection_counts::ConnectionSlot,
         transport::{Transport, is_over},
     },
     core::{Core, with_core, with_core_of},
@@ -54,10 +54,10 @@ use crate::{
     },
     request::{
         Request,
-        client_auth::Came,
+        client_auth::ClientAuth,
         client_ip::{Peer, Visitor},
         key,
-        lookup_key::Keyed,
+        lookup_key::LookupKey,
     },
     states::{
         full_duplex::Onward,
@@ -76,7 +76,12 @@ const BEHIND_PAUSE: Duration = Duration::from_millis(2);
 
 /// Serves a peer until it leaves. `stranger` is its place among the clients of its address, which it has until it has shown a
 /// mark: who has the secret may have as many connections as it needs.
-pub(crate) async fn serve_peer(stream: TcpStream, watch: Arc<Watch>, address: SocketAddr, stranger: Held) {
+pub(crate) async fn serve_peer(
+    stream: TcpStream,
+    watch: Arc<Watch>,
+    address: SocketAddr,
+    stranger: ConnectionSlot,
+) {
     let (peers, limits, idle_time_max) = with_core(|core| {
         let limits = &core.config.limits;
         let heads = HeadLimits {
@@ -390,14 +395,14 @@ fn look(
         has_body: false,
         trust: Trust::Fresh,
         visitor,
-        came: &Came::Plain,
+        came: &ClientAuth::Plain,
         showing: hit::Showing::AsSent,
     };
     let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
     let found = hit::answer(core, &turn, &asked, clock::unix_s(), buffers).map(Answer::into_owned);
     let of_request = |key: &mut Vec<u8>| {
         let site = key::of_request(&head, &core.sites.table, key);
-        Keyed { hash: turn.hash(key), primary_bytes: key.len(), site, is_known: false }
+        LookupKey { hash: turn.hash(key), primary_bytes: key.len(), site, is_known: false }
     };
     let draft = || request_meta::begin(core, moment, (&head, head_bytes), visitor, false, None);
     let (keyed, state, fwd) = match found {
@@ -408,7 +413,7 @@ fn look(
         Ok(mut answer) if is_an_answer(&answer) => {
             let refresh =
                 answer.refresh.take().map(|keyed| of_peer(core, (&head, head_bytes), &key, keyed, visitor));
-            let Keyed { primary_bytes, site, .. } = of_request(&mut key);
+            let LookupKey { primary_bytes, site, .. } = of_request(&mut key);
             let fields = SentFields { head: &head, visitor, manner: core.manner(site) };
             let tags = tags_of(&turn, &fields, &key[..primary_bytes]);
             drop(turn);
@@ -440,10 +445,10 @@ fn of_peer(
     core: &Core,
     head: (&RequestHead<'_, '_>, usize),
     key: &[u8],
-    keyed: Keyed,
+    keyed: LookupKey,
     visitor: Visitor,
 ) -> Request {
-    let who = (visitor, Came::Plain);
+    let who = (visitor, ClientAuth::Plain);
     let mut request = Request::new(head, key, keyed, Framing::None, who, &core.in_force);
     request.is_of_peer = true;
     request

@@ -7,9 +7,9 @@ use std::cell::Cell;
 use engine::store::Hash;
 
 /// What is known of each.
-pub(crate) struct Places<T>(Box<[Cell<(u64, T)>]>);
+pub(crate) struct DirectMappedTable<T>(Box<[Cell<(u64, T)>]>);
 
-impl<T: Copy + Default> Places<T> {
+impl<T: Copy + Default> DirectMappedTable<T> {
     /// So many.
     pub(crate) fn new(places: usize) -> Self {
         // 0 is no hash.
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn who_comes_last_has_the_place_and_variants_have_their_own() {
-        let places = Places::new(1024);
+        let places = DirectMappedTable::new(1024);
         let hash = |number: u32| Hash::seeded(&number.to_le_bytes(), 0);
         let address = hash(0);
         let variants: Vec<Hash> = (1..9).map(|number| key::hash_of_variant(address, hash(number))).collect();

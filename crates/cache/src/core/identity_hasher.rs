@@ -4,9 +4,9 @@ use std::hash::Hasher;
 
 /// A key's hash as it is: it is seeded, and hashing it again would gain nothing.
 #[derive(Default)]
-pub(crate) struct AsIs(u64);
+pub(crate) struct IdentityHasher(u64);
 
-impl Hasher for AsIs {
+impl Hasher for IdentityHasher {
     fn write(&mut self, _: &[u8]) {
         unreachable!("a hash is one word");
     }

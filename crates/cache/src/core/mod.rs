@@ -28,7 +28,7 @@ use engine::{
         Rounds, SteadyClock, behind::Behind, clock, fair::Fair, listener::Balance, mesh::Sender,
         watch::Watches,
     },
-    holding::Holding,
+    holding::ClientMemoryBudget,
     io::Reads,
     journal::Scribe,
     log,
@@ -51,7 +51,7 @@ use crate::{
         cookie_names::CookieNames,
         cookie_samples::Samples,
         explanation::Question,
-        last_clients::{Asker, Askers},
+        last_clients::{LastClient, LastClients},
         objects,
     },
     body::{
@@ -59,7 +59,7 @@ use crate::{
         parts_in_memory::PartsInMemory,
     },
     client::{
-        accepted::Arrival,
+        accepted::Accepted,
         http2::{self, Multiplexes},
         limits::{client_memory::ClientMemory, rates::TooMany, request_tasks},
         tls_terms::TlsTerms,
@@ -67,14 +67,14 @@ use crate::{
     },
     coding::Coding,
     config::Config,
-    core::direct_mapped_table::Places,
+    core::direct_mapped_table::DirectMappedTable,
     counters::Counter,
     encoding::codec_pool::{Coders, Reply},
     error_page::Fault,
     fetch::{
-        in_flight::{InFlight, Want},
+        in_flight::{FetchRequest, InFlight},
         query_shares::Queries,
-        refresh_throttle::Lately,
+        refresh_throttle::RefreshThrottle,
         response::Response,
         variants::Variants,
     },
@@ -84,7 +84,7 @@ use crate::{
     },
     log::transaction::{self, Draft},
     origin::{self, Group, MemberId, Pool, Pools, Told, Tried, Upstream, Upstreams, Wish},
-    peers::{ASKED_PLACES, Peers, purge_broadcast::Among},
+    peers::{ASKED_PLACES, Peers, purge_broadcast::ClusterHandle},
     policy::RequestFacts,
     purging::{
         bans::{BanSeen, Subject},
@@ -93,10 +93,10 @@ use crate::{
     },
     request::{
         Request,
-        active_config::InForce,
-        client_auth::{self, Came, Standing},
+        active_config::ActiveConfig,
+        client_auth::{self, ClientAuth, Standing},
         key,
-        lookup_key::Keyed,
+        lookup_key::LookupKey,
     },
     site::{SiteId, Sites},
 };
@@ -114,7 +114,7 @@ pub(crate) struct Unasked;
 /// What cores say to each other.
 pub(crate) enum Message {
     /// To the owner of the key: fetch this, or let us follow the fetch that is under way.
-    Fetch(Box<Want>),
+    Fetch(Box<FetchRequest>),
     /// To the owner of the key: forget this object.
     Unlink {
         /// Hash of the key.
@@ -157,13 +157,13 @@ pub(crate) enum Message {
     /// To the owner of the key: say what would become of this request. Nothing is changed by that.
     Explain(Box<Question>),
     /// To any core: whom did this object answer last?
-    Asker { hash: Hash, reply: oneshot::Sender<Option<Asker>> },
+    LastClient { hash: Hash, reply: oneshot::Sender<Option<LastClient>> },
     /// To any core: what is stored there?
     Objects(Box<objects::Step>),
     /// To each core: this is in force from now on.
-    InForce { in_force: Arc<InForce>, done: oneshot::Sender<()> },
+    ActiveConfig { in_force: Arc<ActiveConfig>, done: oneshot::Sender<()> },
     /// A connection that another core had too many of.
-    Accept(std::net::TcpStream, Arrival),
+    Accept(std::net::TcpStream, Accepted),
 }
 
 /// An answer on its way to the core that owns its key.
@@ -255,7 +255,7 @@ const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 /// One core's part of the accelerator, under what is in force there; or under what was, for a request that is older.
 pub(crate) struct Core {
     own: Rc<Own>,
-    pub(crate) in_force: Arc<InForce>,
+    pub(crate) in_force: Arc<ActiveConfig>,
     /// That of `in_force`.
     pub(crate) config: Arc<Config>,
     /// Likewise.
@@ -275,7 +275,7 @@ impl Deref for Core {
 pub(crate) struct Own {
     pub(crate) index: usize,
     /// Whether what is stored may be served, and who else is told of purges.
-    pub(crate) among: Among,
+    pub(crate) among: ClusterHandle,
     /// The name in Via and Cache-Status, ready to be copied.
     pub(crate) identity: Identity,
     /// Our name in the Via of requests: no other instance has it.
@@ -300,23 +300,23 @@ pub(crate) struct Own {
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) cookie_names: RefCell<CookieNames>,
-    pub(crate) lately: Lately,
+    pub(crate) lately: RefreshThrottle,
     /// Objects whose fetch some requests have waited for in vain. For [`VAIN_MS`] no request waits for another's fetch:
     /// each asks the origin itself.
-    pub(crate) vain: Lately,
+    pub(crate) vain: RefreshThrottle,
     /// Objects in blocks for which a block came in another version. The next time within [`VERSIONS_DIFFER_MS`] leaves
     /// a note.
-    pub(crate) versions_differ: Lately,
+    pub(crate) versions_differ: RefreshThrottle,
     /// Other accelerators that share keys with this one.
     pub(crate) peers: Option<Arc<Peers>>,
     /// When they were asked for an address, by its hash.
-    pub(crate) asked_of_peers: Places<u64>,
+    pub(crate) asked_of_peers: DirectMappedTable<u64>,
     /// Whether a visitor of ours has changed what is at an address, by its hash, and no peer was told yet.
-    pub(crate) changed_here: Places<bool>,
+    pub(crate) changed_here: DirectMappedTable<bool>,
     /// Whom objects answered last here.
-    pub(crate) askers: Askers,
+    pub(crate) askers: LastClients,
     /// Twins that the owner was told to have made.
-    pub(crate) coded_lately: Lately,
+    pub(crate) coded_lately: RefreshThrottle,
     /// `None` in a test of a core by itself: nothing is coded.
     pub(crate) coders: Option<Coders>,
     /// How many variants of an address were stored.
@@ -347,7 +347,7 @@ pub(crate) struct Own {
     /// What is passed on and waits for its readers.
     pub(crate) passing: Arc<PassingBudget>,
     /// Bytes that clients make us hold, now.
-    pub(crate) held: Holding,
+    pub(crate) held: ClientMemoryBudget,
     /// Turns of connections that have much to do.
     pub(crate) fair: Arc<Fair>,
     /// WebSockets that are open.
@@ -357,7 +357,7 @@ pub(crate) struct Own {
     /// Connections that are being told that there is no room for them.
     pub(crate) turning_away: Cell<usize>,
     /// Bytes that connections take, now, by their kinds.
-    pub(crate) connection_memory: Holding,
+    pub(crate) connection_memory: ClientMemoryBudget,
     /// Handshakes under way.
     pub(crate) handshakes: Cell<usize>,
     requests: Cell<u64>,
@@ -406,7 +406,7 @@ fn count_probe(is_good: bool) {
 /// What a core begins with.
 pub(crate) struct Beginning<'a> {
     pub(crate) index: usize,
-    pub(crate) in_force: Arc<InForce>,
+    pub(crate) in_force: Arc<ActiveConfig>,
     pub(crate) identity: Identity,
     /// Our name in the Via of requests: no other instance has it.
     pub(crate) pseudonym: Arc<str>,
@@ -424,7 +424,7 @@ pub(crate) struct Beginning<'a> {
     pub(crate) scribe: Option<Scribe>,
     pub(crate) client_memory: &'a ClientMemory,
     pub(crate) passing: Arc<PassingBudget>,
-    pub(crate) among: Among,
+    pub(crate) among: ClusterHandle,
     pub(crate) peers: Option<Arc<Peers>>,
 }
 
@@ -472,14 +472,14 @@ impl Core {
             terms,
             samples: RefCell::default(),
             cookie_names: RefCell::default(),
-            lately: Lately::default(),
-            vain: Lately::lasting(VAIN_MS),
-            versions_differ: Lately::lasting(VERSIONS_DIFFER_MS),
-            asked_of_peers: Places::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
-            changed_here: Places::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
+            lately: RefreshThrottle::default(),
+            vain: RefreshThrottle::lasting(VAIN_MS),
+            versions_differ: RefreshThrottle::lasting(VERSIONS_DIFFER_MS),
+            asked_of_peers: DirectMappedTable::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
+            changed_here: DirectMappedTable::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
             peers,
-            askers: Askers::default(),
-            coded_lately: Lately::default(),
+            askers: LastClients::default(),
+            coded_lately: RefreshThrottle::default(),
             coders,
             variants: Variants::default(),
             queries: Queries::default(),
@@ -524,13 +524,13 @@ impl Core {
         with_core(Self::keep_probing);
     }
 
-    fn of(own: Rc<Own>, in_force: Arc<InForce>) -> Self {
+    fn of(own: Rc<Own>, in_force: Arc<ActiveConfig>) -> Self {
         let (config, sites) = (Arc::clone(&in_force.config), Arc::clone(&in_force.sites));
         Self { own, in_force, config, sites }
     }
 
     /// From now on this is in force on the core of this thread. Nothing runs on it just now.
-    pub(crate) fn rule(in_force: Arc<InForce>) {
+    pub(crate) fn rule(in_force: Arc<ActiveConfig>) {
         CORE.with_borrow_mut(|cell| {
             if let Some(core) = cell {
                 *core = Self::of(Rc::clone(&core.own), in_force);
@@ -624,7 +624,7 @@ impl Core {
         &self,
         head: &RequestHead<'_, '_>,
         has_body: bool,
-        Keyed { site, is_known, .. }: Keyed,
+        LookupKey { site, is_known, .. }: LookupKey,
         primary: &[u8],
     ) -> RequestFacts {
         let ruled = self.sites.table.ruled(site, head, key::path(primary));
@@ -655,7 +655,7 @@ impl Core {
 
     /// What a client is to a site.
     #[inline]
-    pub(crate) fn standing(&self, site: SiteId, came: &Came, now_s: u64) -> Standing {
+    pub(crate) fn standing(&self, site: SiteId, came: &ClientAuth, now_s: u64) -> Standing {
         match &self.sites.rules(site).client_certificates {
             None => Standing::Anybody,
             Some(asks) => client_auth::judge(asks, self.sites.authorities(site), came, now_s),
@@ -779,12 +779,12 @@ pub(crate) fn with_core_of<R>(request: &Request, with: impl FnOnce(&Core) -> R) 
 }
 
 /// The origin of a site, as the core that runs knows it.
-pub(crate) struct OfSite {
+pub(crate) struct SiteUpstreams {
     group: Arc<Group>,
     wish: Wish,
 }
 
-impl OfSite {
+impl SiteUpstreams {
     /// For what a request asks.
     pub(crate) fn of(request: &Request) -> Self {
         let group = Arc::clone(request.in_force.sites.group(request.site));
@@ -800,7 +800,7 @@ impl OfSite {
     }
 }
 
-impl Upstreams for OfSite {
+impl Upstreams for SiteUpstreams {
     fn choose(&self, tried: &mut Tried) -> Option<MemberId> {
         with_core(|core| core.pool.borrow_mut().choose(&self.group, self.wish, tried, clock::monotonic_ms()))
     }
@@ -817,7 +817,7 @@ impl Upstreams for OfSite {
     }
 }
 
-impl Pools for OfSite {
+impl Pools for SiteUpstreams {
     fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
         let member = self.group.member(member)?;
         with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &core.config.limits))))

@@ -19,9 +19,9 @@ use crate::{
     core::{Beginning, Core, Message},
     counters::Counter,
     head::response_head::Identity,
-    peers::purge_broadcast::Among,
+    peers::purge_broadcast::ClusterHandle,
     purging::invalidations::Table,
-    request::active_config::InForce,
+    request::active_config::ActiveConfig,
 };
 
 /// [`install_with`] the default configuration.
@@ -53,7 +53,7 @@ pub(crate) fn install_logged(
         index: 0,
         identity,
         pseudonym: "us".into(),
-        in_force: InForce::of_test(config, cores),
+        in_force: ActiveConfig::of_test(config, cores),
         book: Arc::default(),
         terms: None,
         purged: Table::default(),
@@ -67,7 +67,7 @@ pub(crate) fn install_logged(
         scribe,
         client_memory: &ClientMemory::new(None, cores),
         passing: PassingBudget::new(client_bytes_max),
-        among: Among::default(),
+        among: ClusterHandle::default(),
         peers: None,
     });
     receivers

@@ -22,10 +22,12 @@ use engine::{
 use wire::http1::head::Version;
 
 use crate::{
-    body::{copy::copy_body, growing::Cursor, multipart_ranges::Several, parts::Parts, slices::Blocks},
+    body::{
+        copy::copy_body, growing::Cursor, multipart_ranges::MultipartRanges, parts::Parts, slices::Blocks,
+    },
     fetch::response::Response,
     head::response_head::{CacheStatus, CodedHead, Outcome},
-    request::lookup_key::Keyed,
+    request::lookup_key::LookupKey,
 };
 
 /// What a request is answered.
@@ -47,7 +49,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) hsts_s: Option<u64>,
     pub(crate) body: Body<'a>,
     /// It is stale, and to be fetched anew beside (RFC 5861 §3).
-    pub(crate) refresh: Option<Keyed>,
+    pub(crate) refresh: Option<LookupKey>,
     /// Why it is our own page, in the log's words.
     pub(crate) reason: Option<&'static str>,
 }
@@ -109,8 +111,8 @@ pub(crate) enum Body<'a> {
     Parts(Box<Parts>),
     /// In blocks, of which some may have to be fetched.
     Blocks(Box<Blocks>),
-    /// Several ranges, of what is pinned or in blocks.
-    Several(Box<Several>),
+    /// MultipartRanges ranges, of what is pinned or in blocks.
+    MultipartRanges(Box<MultipartRanges>),
     /// On its way; from the first of these bytes to the second, or to its end.
     Growing { cursor: Cursor, from: u64, to: Option<u64> },
     /// Ours.
@@ -129,7 +131,7 @@ impl Body<'_> {
             Body::Pinned { object, .. } => !object.tail().is_empty(),
             Body::Parts(parts) => !parts.trailers().is_empty(),
             Body::Owned { trailers, .. } => !trailers.is_empty(),
-            Body::None | Body::Blocks(_) | Body::Several(_) | Body::Growing { .. } => false,
+            Body::None | Body::Blocks(_) | Body::MultipartRanges(_) | Body::Growing { .. } => false,
         }
     }
 }
@@ -203,7 +205,7 @@ impl Answer<'_> {
             Body::Pinned { object, range } => Body::Pinned { object, range },
             Body::Parts(parts) => Body::Parts(parts),
             Body::Blocks(blocks) => Body::Blocks(blocks),
-            Body::Several(several) => Body::Several(several),
+            Body::MultipartRanges(several) => Body::MultipartRanges(several),
             Body::Growing { cursor, from, to } => Body::Growing { cursor, from, to },
             Body::Owned { bytes, trailers } => Body::Owned { bytes, trailers },
         };

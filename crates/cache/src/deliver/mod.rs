@@ -18,7 +18,9 @@ use wire::http1::{
 };
 
 use crate::{
-    body::{copy::copy_body, growing::Cursor, multipart_ranges::Several, parts::Parts, slices::Blocks},
+    body::{
+        copy::copy_body, growing::Cursor, multipart_ranges::MultipartRanges, parts::Parts, slices::Blocks,
+    },
     core::{Core, with_core},
     counters::Counter,
     deliver::{
@@ -115,7 +117,7 @@ pub(crate) enum Rest {
         ending: Ending,
     },
     Blocks(Box<Blocks>),
-    Several(Box<Several>),
+    MultipartRanges(Box<MultipartRanges>),
     Growing {
         cursor: Cursor,
         from: u64,
@@ -276,7 +278,7 @@ fn content(core: &Core, body: Body<'_>, ending: Ending, out: &mut Vec<u8>) -> Re
             Rest::Parts { parts, ending }
         }
         Body::Blocks(blocks) => Rest::Blocks(blocks),
-        Body::Several(several) => Rest::Several(several),
+        Body::MultipartRanges(several) => Rest::MultipartRanges(several),
         Body::Growing { from, to: Some(to), .. } if from == to => Rest::None,
         Body::Growing { cursor, from, to } => {
             let is_counted = matches!(ending, Ending::Length | Ending::Frames);
@@ -321,7 +323,7 @@ pub(crate) async fn finish(
         Rest::Parts { mut parts, ending } => Box::pin(send::parts(client, &prefix, &mut parts, ending)).await,
         // Likewise.
         Rest::Blocks(mut blocks) => Box::pin(send::blocks(client, prefix, &mut blocks)).await,
-        Rest::Several(mut several) => Box::pin(send::several(client, prefix, &mut several)).await,
+        Rest::MultipartRanges(mut several) => Box::pin(send::several(client, prefix, &mut several)).await,
         Rest::Growing { mut cursor, from, to, ending } => {
             send::growing(client, prefix, &mut cursor, ending, from, to).await
         }

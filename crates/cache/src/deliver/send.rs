@@ -16,7 +16,7 @@ use wire::http1::framing::ChunkedEncoder;
 use crate::{
     body::{
         growing::{Available, Cursor, End},
-        multipart_ranges::{Several, Source},
+        multipart_ranges::{MultipartRanges, Source},
         parts::Parts,
         parts_in_memory::Payload,
         slices::{AtHand, Blocks},
@@ -316,7 +316,7 @@ pub(crate) async fn blocks(client: &mut impl Sink, prefix: Vec<u8>, blocks: &mut
 pub(crate) async fn several(
     client: &mut impl Sink,
     mut prefix: Vec<u8>,
-    body: &mut Several,
+    body: &mut MultipartRanges,
 ) -> Result<(), Cut> {
     let mut wanted_since = None;
     while let Some((before, range)) = body.take() {

@@ -103,7 +103,7 @@ pub(crate) struct Made {
     pub(crate) coding: Coding,
     /// Which of the objects under the key it was.
     pub(crate) sequence: u64,
-    pub(crate) came: Came,
+    pub(crate) came: CodecOutcome,
     /// How long its content was.
     pub(crate) bytes: u64,
     /// Held until the content is stored.
@@ -111,7 +111,7 @@ pub(crate) struct Made {
 }
 
 /// What the thread has made of content.
-pub(crate) enum Came {
+pub(crate) enum CodecOutcome {
     /// This.
     Content(Vec<u8>),
     /// Nothing, and never will: it does not shrink; or it is damaged, or too long when it is decoded.
@@ -405,7 +405,16 @@ fn make(job: Job, place: Place, memory: &mut Share) -> Made {
         coded(job, &place)
     } else {
         let Job { hash, key, twin, coding, sequence, content, .. } = job;
-        Made { hash, key, twin, coding, sequence, came: Came::Refused, bytes: content.bytes(), _room: None }
+        Made {
+            hash,
+            key,
+            twin,
+            coding,
+            sequence,
+            came: CodecOutcome::Refused,
+            bytes: content.bytes(),
+            _room: None,
+        }
     };
     memory.allows(used.results.load(Relaxed));
     made
@@ -425,9 +434,9 @@ fn coded(job: Job, place: &Place) -> Made {
     };
     let room = Room::take(&place.used, made.as_ref().map_or(0, Vec::len));
     let came = match made {
-        None => Came::Nothing,
-        Some(_) if room.is_none() => Came::Refused,
-        Some(made) => Came::Content(made),
+        None => CodecOutcome::Nothing,
+        Some(_) if room.is_none() => CodecOutcome::Refused,
+        Some(made) => CodecOutcome::Content(made),
     };
     Made { hash, key, twin, coding, sequence, came, bytes, _room: room }
 }
@@ -520,11 +529,14 @@ mod tests {
             make(job(sent, &coded), Place::take(&used, coded.len(), false).expect("a place"), &mut memory)
         };
         let held: Vec<_> = (0..6).map(|_| run(Coding::Gzip)).collect();
-        assert!(held.iter().all(|made| matches!(&made.came, Came::Content(made) if made.len() == 1 << 20)));
-        assert!(matches!(run(Coding::Gzip).came, Came::Refused));
-        assert!(matches!(run(Coding::Zstd).came, Came::Nothing), "it is not in that coding");
+        assert!(
+            held.iter()
+                .all(|made| matches!(&made.came, CodecOutcome::Content(made) if made.len() == 1 << 20))
+        );
+        assert!(matches!(run(Coding::Gzip).came, CodecOutcome::Refused));
+        assert!(matches!(run(Coding::Zstd).came, CodecOutcome::Nothing), "it is not in that coding");
         drop(held);
-        assert!(matches!(run(Coding::Gzip).came, Came::Content(_)));
+        assert!(matches!(run(Coding::Gzip).came, CodecOutcome::Content(_)));
         assert_eq!((used.jobs.load(Relaxed), used.results.load(Relaxed)), (0, 0));
     }
 }

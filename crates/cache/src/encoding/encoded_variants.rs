@@ -36,7 +36,7 @@ use crate::{
     core::{Core, Message, ToCode, with_core},
     counters::Counter,
     encoding::{
-        codec_pool::{COPIED_BYTES_MAX, Came, Content, Job, Made, Refused, Told, Word, copied, tell},
+        codec_pool::{COPIED_BYTES_MAX, CodecOutcome, Content, Job, Made, Refused, Told, Word, copied, tell},
         decoders::decoded_bytes_max,
     },
     head::response_head::{Flags, StoredMeta},
@@ -48,7 +48,7 @@ use crate::{
 const DECODE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Which representation of an object answers a request.
-pub(crate) enum Shown<'t> {
+pub(crate) enum Representation<'t> {
     /// The object as it is.
     Stored,
     /// This twin.
@@ -146,7 +146,7 @@ pub(crate) fn choose<'t>(
     request: &RequestHead<'_, '_>,
     stored_head: &[u8],
     key: &mut Vec<u8>,
-) -> Shown<'t> {
+) -> Representation<'t> {
     let headers = &request.headers;
     if meta.flags.has(Flags::MAY_BE_DECODED) {
         return choose_decoded(core, turn, found, headers, stored_head, key);
@@ -156,25 +156,25 @@ pub(crate) fn choose<'t>(
     if let Some(etag) = &etag
         && let Some(had) = policy::coding_had(headers, etag, &accepted)
     {
-        return Shown::Had(had);
+        return Representation::Had(had);
     }
     if !has_twins(core, object, meta) {
-        return Shown::Stored;
+        return Representation::Stored;
     }
     let (coding, is_made) = match wanted(core, headers, etag, &accepted) {
-        Wanted::Plain => return Shown::Stored,
+        Wanted::Plain => return Representation::Stored,
         Wanted::Twin(coding) => (coding, true),
         Wanted::PartOf(coding) => (coding, false),
     };
     let (twin, found) = lookup(turn, (object, hash), coding, key);
     match found {
-        Lookup::Hit(twin) if coding_of(&twin) == Some(coding) => Shown::Coded(twin, coding),
+        Lookup::Hit(twin) if coding_of(&twin) == Some(coding) => Representation::Coded(twin, coding),
         Lookup::Miss if is_made => {
             ask(core, twin, hash, key, coding);
-            Shown::Stored
+            Representation::Stored
         }
         // It does not shrink; or its owner is writing just there.
-        Lookup::Hit(_) | Lookup::Miss | Lookup::Contended => Shown::Stored,
+        Lookup::Hit(_) | Lookup::Miss | Lookup::Contended => Representation::Stored,
     }
 }
 
@@ -201,9 +201,9 @@ fn choose_decoded<'t>(
     headers: &Headers<'_, '_>,
     stored_head: &[u8],
     key: &mut Vec<u8>,
-) -> Shown<'t> {
+) -> Representation<'t> {
     if !is_decodable(core, object, meta) {
-        return Shown::Stored;
+        return Representation::Stored;
     }
     let etag = || meta.etag_of(stored_head).and_then(EntityTag::parse);
     let accepts = |coding| Accepted::of(headers).accepts(coding);
@@ -211,7 +211,7 @@ fn choose_decoded<'t>(
         && accepts(Coding::Decoded)
         && etag().is_some_and(|etag| policy::has_decoded(headers, &etag))
     {
-        return Shown::Had(Coding::Decoded);
+        return Representation::Had(Coding::Decoded);
     }
     let is_wanted = wants_decoded(headers, meta.coding);
     // Who takes either has a part of what is decoded, and wants another.
@@ -220,14 +220,16 @@ fn choose_decoded<'t>(
         headers.has(KnownHeader::Range) && of_part == Some(Coding::Decoded) && accepts(Coding::Decoded)
     };
     if !is_wanted && !is_part() {
-        return Shown::Stored;
+        return Representation::Stored;
     }
     match lookup(turn, (object, hash), Coding::Decoded, key).1 {
-        Lookup::Hit(twin) if coding_of(&twin) == Some(Coding::Decoded) => Shown::Coded(twin, Coding::Decoded),
+        Lookup::Hit(twin) if coding_of(&twin) == Some(Coding::Decoded) => {
+            Representation::Coded(twin, Coding::Decoded)
+        }
         // It cannot be decoded.
-        Lookup::Hit(_) => Shown::Stored,
-        Lookup::Miss | Lookup::Contended if is_wanted => Shown::ToBeDecoded,
-        Lookup::Miss | Lookup::Contended => Shown::Stored,
+        Lookup::Hit(_) => Representation::Stored,
+        Lookup::Miss | Lookup::Contended if is_wanted => Representation::ToBeDecoded,
+        Lookup::Miss | Lookup::Contended => Representation::Stored,
     }
 }
 
@@ -366,9 +368,9 @@ pub(crate) async fn settle(mut results: engine::cores::mesh::Receiver<Word>) {
 async fn keep(made: Made) -> Told {
     let Made { hash, ref key, coding, sequence, ref came, bytes, .. } = made;
     let content = match came {
-        Came::Content(content) => Some(&content[..]),
-        Came::Nothing => None,
-        Came::Refused => {
+        CodecOutcome::Content(content) => Some(&content[..]),
+        CodecOutcome::Nothing => None,
+        CodecOutcome::Refused => {
             with_core(|core| count_refused(core, coding));
             return Told::Refused;
         }

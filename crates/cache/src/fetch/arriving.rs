@@ -29,7 +29,7 @@ use crate::{
     fetch::{
         fetch_entry::Entry,
         hit_for_miss,
-        in_flight::{Reply, Shared, Start, answer},
+        in_flight::{FetchOutcome, Reply, Shared, answer},
         judge::{Judged, Storing, judge},
         response::{Response, Standing, TOO_LARGE},
         revalidate,
@@ -56,8 +56,8 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply:
     let begun = with_core_of(request, |core| begin(core, request, &mut arrived, &entry));
     let Some(Receiving { response, own, sink, first, compared }) = begun else {
         // The connection is closed with the content in it, which is asked for in blocks.
-        entry.end(|| Start::Again);
-        return answer(reply, Start::Again);
+        entry.end(|| FetchOutcome::Again);
+        return answer(reply, FetchOutcome::Again);
     };
     let may_be_shared = response.may_be_late || response.is_fresh(clock::unix_s());
     let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
@@ -78,7 +78,7 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply:
         // turn.
         entry.go_alone();
     } else {
-        entry.end(|| Start::Alone);
+        entry.end(|| FetchOutcome::Alone);
     }
     drop(shared);
     if matches!(sink, Sink::Passing(_)) && !arrived.is_complete() {
@@ -366,7 +366,7 @@ async fn pump(
                 if !is_kept {
                     sink = Sink::Passing(Arc::clone(window));
                     if let Some(entry) = &entry {
-                        entry.end(|| Start::Alone);
+                        entry.end(|| FetchOutcome::Alone);
                     }
                 }
                 is_kept
@@ -427,7 +427,7 @@ fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &Grow
         }
     });
     if let Some(entry) = entry {
-        entry.end(|| Start::Alone);
+        entry.end(|| FetchOutcome::Alone);
     }
     growing.finish(End::Broken, &[]);
 }
@@ -490,7 +490,7 @@ async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&E
                 });
                 // Nobody can join any more: the beginning of the body is going to be freed.
                 if let Some(entry) = entry {
-                    entry.end(|| Start::Alone);
+                    entry.end(|| FetchOutcome::Alone);
                 }
                 if let Sink::Stored(filling) = std::mem::replace(sink, Sink::Passing(with_core(Core::window)))
                 {
@@ -534,7 +534,7 @@ fn complete(
     }
     // First into the store, then out of the table: a request in between finds one of the two.
     if let Some(entry) = entry {
-        entry.end(|| Start::Again);
+        entry.end(|| FetchOutcome::Again);
     }
     publish();
     growing.finish(End::Whole, &trailers);

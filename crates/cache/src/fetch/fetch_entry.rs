@@ -2,7 +2,7 @@
 
 use crate::{
     core::{Core, with_core},
-    fetch::in_flight::{Number, Shared, Start, answer},
+    fetch::in_flight::{FetchOutcome, Number, Shared, answer},
 };
 
 /// A fetch's place in the table; it is taken out however the fetch ends.
@@ -43,7 +43,7 @@ impl Entry {
         let waited = with_core(|core| core.in_flight.borrow_mut().go_alone(self.number));
         let has_waited = !waited.is_empty();
         for other in waited {
-            answer(other, Start::Alone);
+            answer(other, FetchOutcome::Alone);
         }
         has_waited
     }
@@ -55,7 +55,7 @@ impl Entry {
     }
 
     /// Takes the fetch out of the table, and tells those who waited for it.
-    pub(crate) fn end(&self, tell: impl Fn() -> Start) {
+    pub(crate) fn end(&self, tell: impl Fn() -> FetchOutcome) {
         for other in with_core(|core| core.in_flight.borrow_mut().end(self.number)) {
             answer(other, tell());
         }
@@ -65,7 +65,7 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         // Who still waits asks the origin alone.
-        self.end(|| Start::Alone);
+        self.end(|| FetchOutcome::Alone);
         with_core(|core| core.invalidations.fetch_ends(self.bans));
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     body::growing::{Chunk, Cursor, Growing},
-    core::identity_hasher::AsIs,
+    core::identity_hasher::IdentityHasher,
     fetch::response::Response,
     log::transaction::Trace,
     origin::OriginError,
@@ -18,7 +18,7 @@ use crate::{
 const FETCHES_MAX: usize = 10_000;
 
 /// What a core asks of the owner of a key.
-pub(crate) struct Want {
+pub(crate) struct FetchRequest {
     pub(crate) request: Arc<Request>,
     /// What is stored already must not be used (RFC 9111 §5.2.1.4).
     pub(crate) anew: bool,
@@ -28,18 +28,18 @@ pub(crate) struct Want {
 }
 
 /// What one who asked is told.
-pub(crate) enum Said {
+pub(crate) enum FetchReply {
     /// What the origin says before its answer; more is to come.
-    Interim { head: Vec<u8>, next: oneshot::Receiver<Said> },
+    Interim { head: Vec<u8>, next: oneshot::Receiver<FetchReply> },
     /// How it goes on.
-    Start(Start),
+    Outcome(FetchOutcome),
 }
 
 /// Where one who asked is told.
-pub(crate) type Reply = oneshot::Sender<Said>;
+pub(crate) type Reply = oneshot::Sender<FetchReply>;
 
 /// How a miss goes on.
-pub(crate) enum Start {
+pub(crate) enum FetchOutcome {
     /// The answer: its head, and its body as it arrives.
     Body {
         /// The head and what is known of the body.
@@ -67,14 +67,14 @@ pub(crate) enum Start {
 }
 
 /// Answers one who asked. A client that has gone away does not want its answer any more: that is no error.
-pub(crate) fn answer(reply: Reply, start: Start) {
-    let _ = reply.send(Said::Start(start));
+pub(crate) fn answer(reply: Reply, start: FetchOutcome) {
+    let _ = reply.send(FetchReply::Outcome(start));
 }
 
 /// Tells one who asked what the origin says before its answer.
 pub(crate) fn tell_interim(reply: &mut Reply, head: Vec<u8>) {
     let (later, next) = oneshot::channel();
-    let _ = std::mem::replace(reply, later).send(Said::Interim { head, next });
+    let _ = std::mem::replace(reply, later).send(FetchReply::Interim { head, next });
 }
 
 /// A fetch under way, as its owner sees it.
@@ -104,9 +104,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// A reader of it from its first byte.
-    pub(crate) fn join(&self, collapsed: bool) -> Start {
+    pub(crate) fn join(&self, collapsed: bool) -> FetchOutcome {
         let cursor = Cursor::new(Arc::clone(&self.growing), Arc::clone(&self.first));
-        Start::Body { response: Arc::clone(&self.response), cursor, collapsed }
+        FetchOutcome::Body { response: Arc::clone(&self.response), cursor, collapsed }
     }
 }
 
@@ -122,17 +122,17 @@ pub(crate) enum Place {
     /// A fetch was under way: it is answered, or will be.
     Joined,
     /// A fetch of another key with the same hash, or one that nobody may join, is under way.
-    Alone(Want),
+    Alone(FetchRequest),
     /// There is none, and no room for another.
-    Full(Want),
+    Full(FetchRequest),
     /// There is none: one is to be begun.
-    Vacant(Want),
+    Vacant(FetchRequest),
 }
 
 /// The table.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    fetches: HashMap<Hash, Fetching, BuildHasherDefault<AsIs>>,
+    fetches: HashMap<Hash, Fetching, BuildHasherDefault<IdentityHasher>>,
     begun: u64,
 }
 
@@ -142,7 +142,7 @@ impl InFlight {
     /// alone.
     pub(crate) fn join(
         &mut self,
-        want: Want,
+        want: FetchRequest,
         may_join: bool,
         now_s: u64,
         is_still_good: impl Fn(&Request, &Response) -> bool,
@@ -181,7 +181,7 @@ impl InFlight {
     }
 
     /// Enters a fetch that begins; its key's hash has no place in the table yet.
-    pub(crate) fn begin(&mut self, Want { request, alone, .. }: &Want) -> Number {
+    pub(crate) fn begin(&mut self, FetchRequest { request, alone, .. }: &FetchRequest) -> Number {
         let number = self.begun;
         self.begun += 1;
         let under_way = Fetching {
@@ -259,7 +259,7 @@ impl InFlight {
         let any = !forgotten.is_empty();
         for (_, under_way) in forgotten {
             for other in under_way.waiting {
-                answer(other, Start::Again);
+                answer(other, FetchOutcome::Again);
             }
         }
         any
@@ -278,11 +278,14 @@ mod tests {
     use super::*;
     use crate::{
         config::{Config, Origin},
-        request::{active_config::InForce, client_auth::Came, client_ip::Visitor, key, lookup_key::Keyed},
+        request::{
+            active_config::ActiveConfig, client_auth::ClientAuth, client_ip::Visitor, key,
+            lookup_key::LookupKey,
+        },
         site::SiteTable,
     };
 
-    fn want(alone: bool) -> (Want, oneshot::Receiver<Said>) {
+    fn want(alone: bool) -> (FetchRequest, oneshot::Receiver<FetchReply>) {
         let mut slots = HeaderSlots::new();
         let bytes = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
         let Ok(Progress::Complete((head, head_bytes))) =
@@ -292,13 +295,20 @@ mod tests {
         };
         let mut key = Vec::new();
         let site = key::of_request(&head, &SiteTable::default(), &mut key);
-        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
-        let in_force = InForce::of_test(Config::new(Origin::http("a", 9)), 1);
+        let keyed =
+            LookupKey { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
+        let in_force = ActiveConfig::of_test(Config::new(Origin::http("a", 9)), 1);
         let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let request =
-            Request::new((&head, head_bytes), &key, keyed, Framing::None, (client, Came::Plain), &in_force);
+        let request = Request::new(
+            (&head, head_bytes),
+            &key,
+            keyed,
+            Framing::None,
+            (client, ClientAuth::Plain),
+            &in_force,
+        );
         let (reply, answered) = oneshot::channel();
-        (Want { request: Arc::new(request), anew: false, alone, reply }, answered)
+        (FetchRequest { request: Arc::new(request), anew: false, alone, reply }, answered)
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //!       │                                    │ no
 //!       │                                    ▼
 //!       │                                 fetch: origin ─ head ─▶ may it be stored?
-//!       │◀──── Start::Body (leader) ─────────┤ yes: stored as it arrives, all follow
-//!       │◀──── Start::Alone (others) ────────┘ no: the leader alone reads it; the others ask for themselves
+//!       │◀──── FetchOutcome::Body (leader) ─────────┤ yes: stored as it arrives, all follow
+//!       │◀──── FetchOutcome::Alone (others) ────────┘ no: the leader alone reads it; the others ask for themselves
 //!       ▼
 //!  the answer follows the chunks as they are published
 //! ```
@@ -39,13 +39,13 @@ use crate::{
         slice::{self, Block, Fit},
     },
     client::fin,
-    core::{Core, Message, OfCore, OfSite, with_core, with_core_of},
+    core::{Core, Message, OfCore, SiteUpstreams, with_core, with_core_of},
     counters::Counter,
     deliver::downstream::Downstream,
     fetch::{
         arriving::receive,
         fetch_entry::Entry,
-        in_flight::{Place, Reply, Said, Start, Want, answer, tell_interim},
+        in_flight::{FetchOutcome, FetchReply, FetchRequest, Place, Reply, answer, tell_interim},
         response::Response,
         revalidate::{Freshened, Known, Stored},
     },
@@ -61,9 +61,9 @@ pub(crate) async fn ask(
     anew: bool,
     alone: bool,
     client: &mut impl Downstream,
-) -> Option<Start> {
+) -> Option<FetchOutcome> {
     let (reply, mut said) = oneshot::channel();
-    let want = Want { request: Arc::clone(request), anew, alone, reply };
+    let want = FetchRequest { request: Arc::clone(request), anew, alone, reply };
     let sent = with_core(|core| {
         let owner = core.store.owner(request.hash);
         if owner == core.index {
@@ -77,7 +77,7 @@ pub(crate) async fn ask(
         sent
     });
     if !sent {
-        return Some(Start::Alone);
+        return Some(FetchOutcome::Alone);
     }
     loop {
         let told = tokio::select! {
@@ -87,37 +87,37 @@ pub(crate) async fn ask(
             () = client.gone() => return None,
         };
         match told {
-            Ok(Said::Interim { head, next }) => {
+            Ok(FetchReply::Interim { head, next }) => {
                 client.interim(&head).await;
                 said = next;
             }
-            Ok(Said::Start(start)) => return Some(start),
+            Ok(FetchReply::Outcome(start)) => return Some(start),
             // The fetch ended without an answer: a bug of ours on its core. The request is served all the same.
-            Err(_) => return Some(Start::Alone),
+            Err(_) => return Some(FetchOutcome::Alone),
         }
     }
 }
 
 /// Joins the fetch under way for this key, or begins one. Runs on the owner's core.
-pub(crate) fn begin(core: &Core, want: Want) {
+pub(crate) fn begin(core: &Core, want: FetchRequest) {
     let core = &*core.of_request(&want.request);
     let mut in_flight = core.in_flight.borrow_mut();
     let is_in_vain = core.vain.has(want.request.hash, clock::monotonic_ms());
-    let want = Want { alone: want.alone || is_in_vain, ..want };
+    let want = FetchRequest { alone: want.alone || is_in_vain, ..want };
     let is_still_good = |request: &Request, response: &Response| core.is_still_good(response, request);
     // What a fetch brings that began before somebody asked may have been purged before they did, and nobody here knows.
     let may_join = core.among.membership.may_serve();
     let want = match in_flight.join(want, may_join, clock::unix_s(), is_still_good) {
         Place::Joined => return core.count(Counter::Collapsed),
-        Place::Alone(want) => return answer(want.reply, Start::Alone),
+        Place::Alone(want) => return answer(want.reply, FetchOutcome::Alone),
         Place::Full(want) => {
             core.count(Counter::FetchTableFull);
-            return answer(want.reply, Start::Alone);
+            return answer(want.reply, FetchOutcome::Alone);
         }
         Place::Vacant(want) => want,
     };
     let known = match Stored::of(core, &want.request, want.anew) {
-        Stored::Usable => return answer(want.reply, Start::Again),
+        Stored::Usable => return answer(want.reply, FetchOutcome::Again),
         Stored::Known(known) => Some(known),
         Stored::Nothing => None,
     };
@@ -150,7 +150,7 @@ pub(crate) fn refresh(core: &Core, request: Arc<Request>) {
 /// Begins to fetch what nobody waits for yet.
 pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
     let (reply, _) = oneshot::channel();
-    let want = Want { request, anew: false, alone: false, reply };
+    let want = FetchRequest { request, anew: false, alone: false, reply };
     let owner = core.store.owner(want.request.hash);
     if owner == core.index {
         begin(core, want);
@@ -162,12 +162,12 @@ pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
 
 /// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
 /// is asked.
-async fn load(want: Want, entry: Entry, cold: Cold, asking: Option<Asking>) {
+async fn load(want: FetchRequest, entry: Entry, cold: Cold, asking: Option<Asking>) {
     cold::restore(want.request.hash, &want.request.key, cold).await;
     match with_core_of(&want.request, |core| Stored::of(core, &want.request, want.anew)) {
         Stored::Usable => {
-            entry.end(|| Start::Again);
-            answer(want.reply, Start::Again);
+            entry.end(|| FetchOutcome::Again);
+            answer(want.reply, FetchOutcome::Again);
         }
         Stored::Known(known) => fetch(want, entry, Some(known), asking).await,
         Stored::Nothing => fetch(want, entry, None, asking).await,
@@ -175,9 +175,9 @@ async fn load(want: Want, entry: Entry, cold: Cold, asking: Option<Asking>) {
 }
 
 /// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
-async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: Option<Asking>) {
-    let Want { request, mut reply, .. } = want;
-    let tell = |start: fn() -> Start| {
+async fn fetch(want: FetchRequest, entry: Entry, mut known: Option<Known>, mut asking: Option<Asking>) {
+    let FetchRequest { request, mut reply, .. } = want;
+    let tell = |start: fn() -> FetchOutcome| {
         entry.end(start);
         start()
     };
@@ -185,7 +185,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
     if stands_in(&known)
         && !with_core_of(&request, |core| core.sites.group(request.site).may_try(clock::monotonic_ms()))
     {
-        return answer(reply, tell(|| Start::StandIn));
+        return answer(reply, tell(|| FetchOutcome::StandIn));
     }
     // Counted among the keys that we fetch, for as long as it lasts.
     let mut load = None;
@@ -213,10 +213,10 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
                     }
                 });
                 if stands_in(&known) {
-                    return answer(reply, tell(|| Start::StandIn));
+                    return answer(reply, tell(|| FetchOutcome::StandIn));
                 }
-                entry.end(|| Start::Failed(error.clone()));
-                return answer(reply, Start::Failed(error));
+                entry.end(|| FetchOutcome::Failed(error.clone()));
+                return answer(reply, FetchOutcome::Failed(error));
             }
         };
         if arrived.peer.is_none() {
@@ -228,7 +228,7 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
         let is_failure = matches!(status, 500 | 502..=504) || known.as_ref().is_some_and(is_unasked);
         if stands_in(&known) && is_failure {
             // RFC 5861 §4. Its page is nobody's.
-            return answer(reply, tell(|| Start::StandIn));
+            return answer(reply, tell(|| FetchOutcome::StandIn));
         }
         behind_hits().await;
         if let Some(block) = &request.block {
@@ -241,8 +241,8 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
             None if status == 304 => {
                 let error = OriginError::UnaskedNotModified;
                 with_core(|core| core.count(Counter::of_origin_error(&error)));
-                entry.end(|| Start::Failed(error.clone()));
-                return answer(reply, Start::Failed(error));
+                entry.end(|| FetchOutcome::Failed(error.clone()));
+                return answer(reply, FetchOutcome::Failed(error));
             }
             None => return receive(&request, arrived, reply, entry).await,
             Some(known) => {
@@ -261,10 +261,10 @@ async fn fetch(want: Want, entry: Entry, mut known: Option<Known>, mut asking: O
                 if let Freshened::Yes { set_cookie } = freshened {
                     // A 304 with `Set-Cookie` is for the client that asked; the others ask the origin themselves.
                     entry.end(|| match set_cookie[..] {
-                        [] => Start::Validated { set_cookie: Vec::new() },
-                        [..] => Start::Alone,
+                        [] => FetchOutcome::Validated { set_cookie: Vec::new() },
+                        [..] => FetchOutcome::Alone,
                     });
-                    return answer(reply, Start::Validated { set_cookie });
+                    return answer(reply, FetchOutcome::Validated { set_cookie });
                 }
             }
         }
@@ -296,16 +296,16 @@ fn unfit(
     block: &Block,
     arrived: &Arrived,
     bans: u64,
-) -> Option<fn() -> Start> {
+) -> Option<fn() -> FetchOutcome> {
     let fit = block.fit(&arrived.head.head(), arrived.framing);
-    let (start, is_lasting): (fn() -> Start, _) = match fit {
+    let (start, is_lasting): (fn() -> FetchOutcome, _) = match fit {
         Fit::Block => {
             core.count(Counter::BlocksFetched);
             return None;
         }
-        Fit::OtherVersion => (|| Start::OtherVersion, true),
-        Fit::NoRanges => (|| Start::NoBlock, true),
-        Fit::Other => (|| Start::NoBlock, false),
+        Fit::OtherVersion => (|| FetchOutcome::OtherVersion, true),
+        Fit::NoRanges => (|| FetchOutcome::NoBlock, true),
+        Fit::Other => (|| FetchOutcome::NoBlock, false),
     };
     if fit == Fit::NoRanges {
         let facts = core.facts_of(request);
@@ -401,7 +401,7 @@ async fn exchange(
         is_of_peer: false,
         entry: entry.filter(|_| fin::ends_exchange(request)),
     };
-    let of_site = OfSite::of(request).with_member_of(known.map_or(0, Known::member));
+    let of_site = SiteUpstreams::of(request).with_member_of(known.map_or(0, Known::member));
     origin::ask(&of_site, &config.limits, &asked, &mut leader, connected).await
 }
 

@@ -10,7 +10,7 @@ use std::cell::Cell;
 
 use engine::store::Hash;
 
-use crate::{core::direct_mapped_table::Places, fetch::refused_keys::RefusedKeys};
+use crate::{core::direct_mapped_table::DirectMappedTable, fetch::refused_keys::RefusedKeys};
 
 /// Paths that a core remembers.
 const PATHS: usize = 1024;
@@ -29,7 +29,7 @@ struct PathUsage {
 
 /// The paths of a core.
 pub(crate) struct Queries {
-    usage: Places<PathUsage>,
+    usage: DirectMappedTable<PathUsage>,
     refused: RefusedKeys,
     /// Bytes that the store has taken in.
     all: Cell<u64>,
@@ -39,7 +39,7 @@ pub(crate) struct Queries {
 impl Default for Queries {
     fn default() -> Self {
         Self {
-            usage: Places::new(PATHS),
+            usage: DirectMappedTable::new(PATHS),
             refused: RefusedKeys::default(),
             all: Cell::new(0),
             said_s: Cell::new(0),

@@ -4,7 +4,7 @@
 
 use engine::store::Hash;
 
-use crate::core::direct_mapped_table::Places;
+use crate::core::direct_mapped_table::DirectMappedTable;
 
 /// Objects that a core remembers.
 const PLACES: usize = 1024;
@@ -12,21 +12,21 @@ const PLACES: usize = 1024;
 const FOR_MS: u64 = 1000;
 
 /// Objects for which an event was noted a moment ago, each with the end of that moment.
-pub(crate) struct Lately {
-    until_ms: Places<u64>,
+pub(crate) struct RefreshThrottle {
+    until_ms: DirectMappedTable<u64>,
     for_ms: u64,
 }
 
-impl Default for Lately {
+impl Default for RefreshThrottle {
     fn default() -> Self {
         Self::lasting(FOR_MS)
     }
 }
 
-impl Lately {
+impl RefreshThrottle {
     /// Makes a table that keeps an event for `for_ms` milliseconds.
     pub(crate) fn lasting(for_ms: u64) -> Self {
-        Self { until_ms: Places::new(PLACES), for_ms }
+        Self { until_ms: DirectMappedTable::new(PLACES), for_ms }
     }
 
     /// Notes an event for an object.
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn an_object_is_remembered_for_a_second() {
-        let lately = Lately::default();
+        let lately = RefreshThrottle::default();
         let (one, other) = (Hash::seeded(b"one", 0), Hash::seeded(b"other", 0));
         assert!(!lately.has(one, 5));
         lately.note(one, 5);

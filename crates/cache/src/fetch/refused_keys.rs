@@ -6,7 +6,7 @@
 
 use engine::store::Hash;
 
-use crate::core::direct_mapped_table::Places;
+use crate::core::direct_mapped_table::DirectMappedTable;
 
 /// Keys that a core remembers.
 const KEYS: usize = 4096;
@@ -14,11 +14,11 @@ const KEYS: usize = 4096;
 const REMEMBERED_S: u64 = 60;
 
 /// The refused keys of a core, with the time of each refusal.
-pub(crate) struct RefusedKeys(Places<u64>);
+pub(crate) struct RefusedKeys(DirectMappedTable<u64>);
 
 impl Default for RefusedKeys {
     fn default() -> Self {
-        Self(Places::new(KEYS))
+        Self(DirectMappedTable::new(KEYS))
     }
 }
 

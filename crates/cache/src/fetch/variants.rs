@@ -7,7 +7,7 @@
 
 use engine::store::Hash;
 
-use crate::{core::direct_mapped_table::Places, fetch::refused_keys::RefusedKeys};
+use crate::{core::direct_mapped_table::DirectMappedTable, fetch::refused_keys::RefusedKeys};
 
 /// Addresses that a core remembers.
 const ADDRESSES: usize = 1024;
@@ -26,13 +26,13 @@ struct Added {
 
 /// The variants of each address.
 pub(crate) struct Variants {
-    added: Places<Added>,
+    added: DirectMappedTable<Added>,
     refused: RefusedKeys,
 }
 
 impl Default for Variants {
     fn default() -> Self {
-        Self { added: Places::new(ADDRESSES), refused: RefusedKeys::default() }
+        Self { added: DirectMappedTable::new(ADDRESSES), refused: RefusedKeys::default() }
     }
 }
 

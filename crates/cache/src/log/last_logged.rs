@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{Config, Origin},
-        request::active_config::InForce,
+        request::active_config::ActiveConfig,
     };
 
     fn config() -> Config {
@@ -107,7 +107,7 @@ mod tests {
         fn a26_what_is_said_again_is_of_a_request_that_differs_in_its_target_alone(
             all in proptest::collection::vec(asked(), 1..12),
         ) {
-            let tables = [(), ()].map(|()| Arc::clone(&InForce::of_test(config(), 1).sites));
+            let tables = [(), ()].map(|()| Arc::clone(&ActiveConfig::of_test(config(), 1).sites));
             let limits = HeadLimits::default();
             let (mut last, mut twin) = (LastSaid::default(), None);
             for (method, target, after, client, table) in all {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a26_a_long_head_is_not_kept_and_what_was_is_forgotten() {
-        let sites = Arc::clone(&InForce::of_test(config(), 1).sites);
+        let sites = Arc::clone(&ActiveConfig::of_test(config(), 1).sites);
         let visitor = Visitor::alone(IpAddr::from([127, 0, 0, 1]));
         let mut last = LastSaid::default();
         last.keep((b"GET ", b"short"), visitor, &sites, b"tags");

@@ -7,7 +7,7 @@ use crate::{
     core::Core,
     log::{
         last_logged::LastSaid,
-        transaction::{Came, Draft, Moment},
+        transaction::{Draft, Moment, RequestMeta},
     },
     request::client_ip::Visitor,
 };
@@ -48,9 +48,9 @@ fn came<'a>(
     (head, head_bytes): (&'a RequestHead<'_, '_>, usize),
     is_http2: bool,
     session: Option<&Session>,
-) -> Came<'a> {
+) -> RequestMeta<'a> {
     let host = head.authority().map(|authority| authority.host);
-    Came {
+    RequestMeta {
         moment,
         head_bytes,
         is_http2,

@@ -162,7 +162,7 @@ impl Trace {
 pub(crate) struct Draft(Option<Box<Inner>>);
 
 /// How a request came.
-pub(crate) struct Came<'a> {
+pub(crate) struct RequestMeta<'a> {
     pub(crate) moment: Moment,
     /// Bytes of its head.
     pub(crate) head_bytes: usize,
@@ -217,7 +217,7 @@ impl Draft {
     }
 
     /// Of a request.
-    pub(crate) fn client(came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) -> Self {
+    pub(crate) fn client(came: &RequestMeta<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) -> Self {
         let mut inner = Inner::begin_client(came.moment, came.head_bytes, head);
         inner.request(came, head, visitor);
         Self(Some(inner))
@@ -231,7 +231,7 @@ impl Draft {
         visitor: Visitor,
         sites: &Arc<Sites>,
         last: &mut LastSaid,
-        came: impl FnOnce() -> Came<'a>,
+        came: impl FnOnce() -> RequestMeta<'a>,
     ) -> Self {
         let Some(around) = around(bytes, head) else { return Self::client(&came(), head, visitor) };
         let mut inner = Inner::begin_client(moment, bytes.len(), head);
@@ -429,7 +429,7 @@ impl Inner {
     }
 
     /// Who asks, how, and where, without its target.
-    fn request(&mut self, came: &Came<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) {
+    fn request(&mut self, came: &RequestMeta<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) {
         let out = &mut self.bytes;
         record::address(Tag::Client, visitor.address, out);
         if let Some(through) = visitor.through {

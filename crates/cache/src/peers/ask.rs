@@ -18,7 +18,7 @@ use crate::{
     counters::Counter,
     fetch::{
         Leader,
-        in_flight::{Reply, Want},
+        in_flight::{FetchRequest, Reply},
         revalidate::Known,
     },
     origin::{
@@ -44,9 +44,9 @@ pub(crate) struct Asking {
 
 impl Asking {
     /// Who is asked for what somebody wants; `None`: the origin. To be called when its fetch is in the table.
-    pub(crate) fn of(core: &Core, want: &Want) -> Option<Self> {
+    pub(crate) fn of(core: &Core, want: &FetchRequest) -> Option<Self> {
         let peers = core.peers.as_ref()?;
-        let Want { request, anew, alone, .. } = want;
+        let FetchRequest { request, anew, alone, .. } = want;
         if *anew || *alone || !may_be_asked(core, request) {
             return None;
         }
@@ -70,7 +70,7 @@ fn may_be_asked(core: &Core, request: &Request) -> bool {
 }
 
 /// What came of it.
-enum Came {
+enum PeerOutcome {
     Answer(Box<Arrived>),
     /// It is another process than we thought.
     Anew,
@@ -88,7 +88,7 @@ pub(crate) async fn ask(
     // The first time, nobody knows which process it is.
     for _ in 0..2 {
         match once(&peers, request, known, asking, reply).await {
-            Came::Answer(mut arrived) => {
+            PeerOutcome::Answer(mut arrived) => {
                 let is_wanted = known.is_some() || request.block.is_some();
                 arrived.is_kept = with_core(|core| is_asked_again(core, request)) || is_wanted;
                 if asking.is_anew {
@@ -97,8 +97,8 @@ pub(crate) async fn ask(
                 arrived.peer = Some(Arc::clone(&asking.peer));
                 return Some(arrived);
             }
-            Came::Anew => {}
-            Came::Nothing => return None,
+            PeerOutcome::Anew => {}
+            PeerOutcome::Nothing => return None,
         }
     }
     None
@@ -119,7 +119,7 @@ async fn once(
     known: Option<&Known>,
     Asking { peer, sequence, is_anew, .. }: &Asking,
     reply: &mut Reply,
-) -> Came {
+) -> PeerOutcome {
     let conditions = match &request.block {
         Some(block) => block.conditions(),
         None => known.map(Known::conditions).unwrap_or_default(),
@@ -147,11 +147,11 @@ async fn once(
         Ok(Ok(arrived)) => judged(peers, peer, *sequence, &mac, arrived),
         Ok(Err(SendError::Origin(error))) => {
             failed(peer, &error);
-            Came::Nothing
+            PeerOutcome::Nothing
         }
         // No client is watched here. A peer that is late has said that it waits for its origin, which is slow, and not
         // the peer.
-        Ok(Err(SendError::Ours(_))) | Err(_) => Came::Nothing,
+        Ok(Err(SendError::Ours(_))) | Err(_) => PeerOutcome::Nothing,
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) const fn is_usable(carried_out: u64, begun: u64) -> bool {
 }
 
 /// What an answer is worth.
-fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box<Arrived>) -> Came {
+fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box<Arrived>) -> PeerOutcome {
     let told = {
         let head = arrived.head.head();
         let mut marks = head.headers(FIELD);
@@ -171,7 +171,7 @@ fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box
     let Some(told) = told else {
         with_core(|core| core.count(Counter::PeerFailures));
         peer.failed("what answers at its address is none of ours, or has another secret");
-        return Came::Nothing;
+        return PeerOutcome::Nothing;
     };
     peer.answered(&told, told.how == How::Hit);
     let counter = match told.how {
@@ -187,20 +187,20 @@ fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box
                 }
             }
             arrived.is_for_one = told.how == How::Alone;
-            return Came::Answer(arrived);
+            return PeerOutcome::Answer(arrived);
         }
         How::Behind => Counter::PeerAnswersBehind,
         How::Declined => Counter::PeerDeclined,
         How::Epoch => {
             arrived.finish(&OfCore, &peers.limits);
-            return Came::Anew;
+            return PeerOutcome::Anew;
         }
     };
     with_core(|core| core.count(counter));
     if arrived.is_complete() {
         arrived.finish(&OfCore, &peers.limits);
     }
-    Came::Nothing
+    PeerOutcome::Nothing
 }
 
 /// It is left out, if that was its fault.

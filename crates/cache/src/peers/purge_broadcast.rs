@@ -26,7 +26,7 @@ pub enum Invalidate {
 }
 
 /// Who tells other accelerators of a purge that has been carried out here.
-pub trait Abroad: Send + Sync {
+pub trait PurgeBroadcast: Send + Sync {
     /// Tells them. It is ready when all of them will hear of it.
     ///
     /// # Errors
@@ -39,14 +39,14 @@ pub type Telling = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// What all cores have of it.
 #[derive(Clone, Default)]
-pub struct Among {
+pub struct ClusterHandle {
     /// Whether what is stored may be served.
     pub membership: Arc<Membership>,
     /// Who is told of purges; `None`: it is alone.
-    pub abroad: Option<Arc<dyn Abroad>>,
+    pub abroad: Option<Arc<dyn PurgeBroadcast>>,
 }
 
-impl fmt::Debug for Among {
+impl fmt::Debug for ClusterHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Among").field("membership", &self.membership).finish_non_exhaustive()
     }

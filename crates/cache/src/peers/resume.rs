@@ -11,7 +11,7 @@ use wire::http1::{
 
 use crate::{
     body::slice::strong_tag,
-    core::{OfSite, with_core, with_core_of},
+    core::{SiteUpstreams, with_core, with_core_of},
     counters::Counter,
     fetch::Leader,
     origin::{self, Arrived, Asked, OriginError},
@@ -46,7 +46,7 @@ pub(crate) async fn resume(
     };
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let arrived = origin::ask(
-        &OfSite::of(request),
+        &SiteUpstreams::of(request),
         &config.limits,
         &asked,
         &mut Leader { reply: None, is_of_peer: false, entry: None },

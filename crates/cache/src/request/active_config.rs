@@ -1,7 +1,7 @@
 //! What is in force: a configuration, and all that was made of it. It is replaced as a whole.
 //!
 //! ```text
-//!  reload ─▶ InForce, checked ─▶ to each core, between two of its turns: from then on its requests are judged by it
+//!  reload ─▶ ActiveConfig, checked ─▶ to each core, between two of its turns: from then on its requests are judged by it
 //!                                 └ a request that is under way keeps the one that it was judged by, on whatever core
 //! ```
 //! So no request is answered half by one configuration and half by another, and a hit takes neither a lock nor a count: a
@@ -13,25 +13,25 @@ use std::sync::Arc;
 use engine::tls::authorities::AuthoritiesId;
 
 use crate::{
-    client::limits::{connection_counts::Clients, crawlers::Work, rates::Rates},
+    client::limits::{connection_counts::ConnectionCounts, crawlers::Work, rates::Rates},
     config::{Config, CrawlerRules, Limits},
     origin::{Names, SetUpError},
     site::{SiteTable, Sites},
 };
 
 /// A configuration and what was made of it.
-pub(crate) struct InForce {
+pub(crate) struct ActiveConfig {
     pub(crate) config: Arc<Config>,
     pub(crate) sites: Arc<Sites>,
     /// Connections by client.
-    pub(crate) clients: Arc<Clients>,
+    pub(crate) clients: Arc<ConnectionCounts>,
     /// How often each client may ask.
     pub(crate) rates: Arc<Rates>,
     /// What crawlers and strangers have cost the origins.
     pub(crate) work: Arc<Work>,
 }
 
-impl InForce {
+impl ActiveConfig {
     /// What a configuration comes to, for so many cores; `table` and `authorities`, by sites, are made of the same. What is
     /// as it was `before` goes on; `names` has new ones looked up.
     ///
@@ -56,8 +56,8 @@ impl InForce {
         };
         Ok(Arc::new(Self {
             // Whoever is connected is not counted in a new table: until it goes, its limit is a weaker one.
-            clients: as_before(Clients::is_same)
-                .map_or_else(|| Clients::new(limits), |before| Arc::clone(&before.clients)),
+            clients: as_before(ConnectionCounts::is_same)
+                .map_or_else(|| ConnectionCounts::new(limits), |before| Arc::clone(&before.clients)),
             rates: as_before(Rates::is_same)
                 .map_or_else(|| Arc::new(Rates::new(limits)), |before| Arc::clone(&before.rates)),
             work: before
@@ -70,7 +70,7 @@ impl InForce {
 }
 
 #[cfg(test)]
-impl InForce {
+impl ActiveConfig {
     /// What a test's configuration comes to, for so many cores.
     pub(crate) fn of_test(config: Config, cores: usize) -> Arc<Self> {
         let table = Arc::new(SiteTable::of(&config).expect("sites"));

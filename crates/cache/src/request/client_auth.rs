@@ -1,7 +1,7 @@
 //! What a client has shown of itself when its connection began, and what that is to the site of a request.
 //!
 //! ```text
-//!  handshake: the name that is asked for ─▶ a site ─▶ its authorities ─▶ Came: not asked, or asked by those: shown what?
+//!  handshake: the name that is asked for ─▶ a site ─▶ its authorities ─▶ ClientAuth: not asked, or asked by those: shown what?
 //!  request:   its host ─▶ a site ─▶ its authorities ─ the same? valid now? ─▶ Standing
 //! ```
 //! A connection that was made for one site brings requests for others, too: browsers do so, and so does who would get
@@ -17,7 +17,7 @@ use crate::config::{ClientCertificates, FINGERPRINT, NAMES};
 
 /// How a client has come.
 #[derive(Debug, Clone)]
-pub(crate) enum Came {
+pub(crate) enum ClientAuth {
     /// Not under TLS of ours.
     Plain,
     /// Under TLS, without being asked for a certificate.
@@ -40,7 +40,7 @@ pub(crate) struct Asked {
 #[error("the client's certificate is not valid any more, or says more than an origin can be told")]
 pub(crate) struct Unusable;
 
-impl Came {
+impl ClientAuth {
     /// As a session says whose handshake is over.
     pub(crate) fn of(session: &Session, now_s: u64) -> Result<Self, Unusable> {
         let (Some(authorities), shown) = session.client() else { return Ok(Self::Unasked) };
@@ -76,15 +76,15 @@ pub(crate) enum Standing {
 pub(crate) fn judge(
     asks: &ClientCertificates,
     authorities: Option<AuthoritiesId>,
-    came: &Came,
+    came: &ClientAuth,
     now_s: u64,
 ) -> Standing {
     let unshown = if asks.is_required { Standing::Wanted } else { Standing::Anybody };
     match came {
-        Came::Plain => unshown,
-        Came::Unasked => Standing::Wanted,
-        Came::Asked(asked) if Some(asked.authorities) != authorities => Standing::Wanted,
-        Came::Asked(asked) => match &asked.identity {
+        ClientAuth::Plain => unshown,
+        ClientAuth::Unasked => Standing::Wanted,
+        ClientAuth::Asked(asked) if Some(asked.authorities) != authorities => Standing::Wanted,
+        ClientAuth::Asked(asked) => match &asked.identity {
             None => unshown,
             Some(identity) if identity.is_valid_at(now_s) => Standing::Known,
             Some(_) => Standing::Wanted,
@@ -118,13 +118,13 @@ mod tests {
             from_s: 100,
             until_s,
         };
-        let asked = |authorities, identity| Came::Asked(Arc::new(Asked { authorities, identity }));
+        let asked = |authorities, identity| ClientAuth::Asked(Arc::new(Asked { authorities, identity }));
         let required = ClientCertificates::required("ca.pem".into());
         let wished = ClientCertificates { is_required: false, ..required.clone() };
         use Standing::{Anybody, Known, Wanted};
         for (came, of_required, of_wished) in [
-            (Came::Plain, Wanted, Anybody),
-            (Came::Unasked, Wanted, Wanted),
+            (ClientAuth::Plain, Wanted, Anybody),
+            (ClientAuth::Unasked, Wanted, Wanted),
             (asked(ours, None), Wanted, Anybody),
             (asked(ours, Some(identity(200))), Known, Known),
             (asked(ours, Some(identity(149))), Wanted, Wanted),

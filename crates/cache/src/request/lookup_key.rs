@@ -6,7 +6,7 @@ use crate::site::SiteId;
 
 /// What is known of the key that was looked up last.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Keyed {
+pub(crate) struct LookupKey {
     /// Its hash.
     pub(crate) hash: Hash,
     /// Length of the part of it which is the same for all variants.

@@ -27,7 +27,9 @@ use crate::{
     head::sent_fields::{Manner, SentFields},
     log::transaction::Trace,
     origin::Client,
-    request::{active_config::InForce, client_auth::Came, client_ip::Visitor, lookup_key::Keyed},
+    request::{
+        active_config::ActiveConfig, client_auth::ClientAuth, client_ip::Visitor, lookup_key::LookupKey,
+    },
     site::SiteId,
 };
 
@@ -45,11 +47,11 @@ pub(crate) struct Request {
     /// Who asks, for those that the origin is told by.
     pub(crate) visitor: Visitor,
     /// What its client has shown of itself.
-    pub(crate) came: Came,
+    pub(crate) came: ClientAuth,
     /// The origin is told of its client's certificate.
     is_known: bool,
     /// By what it was judged, and is answered.
-    pub(crate) in_force: Arc<InForce>,
+    pub(crate) in_force: Arc<ActiveConfig>,
     /// Whose origin is asked, by that.
     pub(crate) site: SiteId,
     /// The block of an object that is wanted; else all of it.
@@ -76,13 +78,13 @@ impl Request {
     pub(crate) fn new(
         (head, head_bytes): (&RequestHead<'_, '_>, usize),
         key: &[u8],
-        keyed: Keyed,
+        keyed: LookupKey,
         framing: Framing,
-        (visitor, came): (Visitor, Came),
-        in_force: &Arc<InForce>,
+        (visitor, came): (Visitor, ClientAuth),
+        in_force: &Arc<ActiveConfig>,
     ) -> Self {
         let head = Arc::new(KeptRequest::new(head, head_bytes));
-        let Keyed { hash, primary_bytes, site, is_known } = keyed;
+        let LookupKey { hash, primary_bytes, site, is_known } = keyed;
         Self {
             head,
             key: key.to_vec(),
@@ -143,9 +145,9 @@ impl Request {
     }
 
     /// As it was looked up first.
-    pub(crate) fn keyed(&self) -> Keyed {
+    pub(crate) fn keyed(&self) -> LookupKey {
         let Self { hash, primary_bytes, site, is_known, .. } = *self;
-        Keyed { hash, primary_bytes, site, is_known }
+        LookupKey { hash, primary_bytes, site, is_known }
     }
 
     /// The head.
@@ -303,11 +305,12 @@ mod tests {
         let origin = crate::config::Origin::http("127.0.0.1", 9);
         let config = crate::config::Config { rules, ..crate::config::Config::new(origin) };
         let site = key::of_request(&head, &SiteTable::of(&config).expect("a site"), &mut key);
-        let in_force = InForce::of_test(config.clone(), 1);
+        let in_force = ActiveConfig::of_test(config.clone(), 1);
         let framing = request_framing(&head).expect("sound framing");
-        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
+        let keyed =
+            LookupKey { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
         let request =
-            Request::new((&head, head_bytes), &key, keyed, framing, (visitor, Came::Plain), &in_force);
+            Request::new((&head, head_bytes), &key, keyed, framing, (visitor, ClientAuth::Plain), &in_force);
         let ours = ["X-Client-Cert".into()];
         let manner = Manner {
             pseudonym: "us",

@@ -21,7 +21,7 @@ use std::{
 use wire::http1::framing::Framing;
 
 use crate::{
-    client::limits::client_budget::Held,
+    client::limits::client_budget::ClientMemoryGuard,
     core::with_core_of,
     deliver::{
         downstream::Broken,
@@ -46,7 +46,7 @@ pub(crate) struct Onward {
     half: RequestHalf,
     request: Arc<Request>,
     piece: Vec<u8>,
-    held: Held,
+    held: ClientMemoryGuard,
     /// The origin has all of the body, or takes no more of it.
     is_over: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Onward {
 impl Onward {
     pub(crate) fn new(half: RequestHalf, request: &Arc<Request>) -> Self {
         let request = Arc::clone(request);
-        Self { half, request, piece: Vec::new(), held: Held::nothing(), is_over: false }
+        Self { half, request, piece: Vec::new(), held: ClientMemoryGuard::nothing(), is_over: false }
     }
 
     /// Sends the body's bytes on as they come. Ready when nothing more is to be sent, and at once from then on.

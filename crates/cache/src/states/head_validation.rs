@@ -133,7 +133,10 @@ mod tests {
     use crate::{
         config::{Config, Origin},
         head::response_head::BLANK,
-        request::{active_config::InForce, client_auth::Came, client_ip::Visitor, key, lookup_key::Keyed},
+        request::{
+            active_config::ActiveConfig, client_auth::ClientAuth, client_ip::Visitor, key,
+            lookup_key::LookupKey,
+        },
         site::SiteTable,
     };
 
@@ -147,15 +150,16 @@ mod tests {
         };
         let mut key = Vec::new();
         let site = key::of_request(&head, &SiteTable::default(), &mut key);
-        let keyed = Keyed { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
-        let in_force = InForce::of_test(Config::new(Origin::http("a", 9)), 1);
+        let keyed =
+            LookupKey { hash: Hash::seeded(&key, 0), primary_bytes: key.len(), site, is_known: false };
+        let in_force = ActiveConfig::of_test(Config::new(Origin::http("a", 9)), 1);
         let client = Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST));
         Arc::new(Request::new(
             (&head, head_bytes),
             &key,
             keyed,
             Framing::None,
-            (client, Came::Plain),
+            (client, ClientAuth::Plain),
             &in_force,
         ))
     }

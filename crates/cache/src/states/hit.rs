@@ -26,7 +26,7 @@ use wire::http1::{
 
 use crate::{
     body::{
-        multipart_ranges::{Plan, Several, Source},
+        multipart_ranges::{MultipartRanges, Plan, Source},
         parts::InParts,
         slices::InBlocks,
     },
@@ -34,7 +34,7 @@ use crate::{
     core::{Core, store_s},
     counters::Counter,
     deliver::answer::{Answer, Body, Head, Length, Lines},
-    encoding::encoded_variants::{self, Shown},
+    encoding::encoded_variants::{self, Representation},
     error_page::Fault,
     fetch::{hit_for_miss, revalidate},
     head::{
@@ -46,10 +46,10 @@ use crate::{
     },
     purging::invalidations as purged,
     request::{
-        client_auth::{Came, Standing},
+        client_auth::{ClientAuth, Standing},
         client_ip::Visitor,
         key,
-        lookup_key::Keyed,
+        lookup_key::LookupKey,
     },
     states::{
         pipe,
@@ -74,7 +74,7 @@ pub(crate) struct Asked<'a> {
     /// Who asks.
     pub(crate) visitor: Visitor,
     /// What it has shown of itself.
-    pub(crate) came: &'a Came,
+    pub(crate) came: &'a ClientAuth,
     pub(crate) showing: Showing,
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn answer<'a>(
     let site = key::of_request(head, &core.sites.table, key);
     let standing = core.standing(site, came, now_s);
     let is_known = standing == Standing::Known;
-    let mut keyed = Keyed { hash: turn.hash(key), primary_bytes: key.len(), site, is_known };
+    let mut keyed = LookupKey { hash: turn.hash(key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, key);
     let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
     // Before all rules: who asks comes by http, and by whatever host it likes.
@@ -162,7 +162,7 @@ pub(crate) fn answer<'a>(
     };
     let fields = SentFields { head, visitor, manner: core.manner(site) };
     // A miss; or, where it is known that nothing will come of one, a pass.
-    let mut missed = |key: &[u8], keyed: Keyed, anew, fwd| {
+    let mut missed = |key: &[u8], keyed: LookupKey, anew, fwd| {
         let primary = &key[..keyed.primary_bytes];
         let state = match hit_for_miss::of(core, turn, primary, (&facts, &fields), now_s, stored_head) {
             Some(note) if !only_if_cached && !note.is_due => {
@@ -274,7 +274,7 @@ fn usable(
     object: &Object<'_>,
     meta: &StoredMeta,
     facts: &RequestFacts,
-    keyed: Keyed,
+    keyed: LookupKey,
     trust: Trust,
     now_s: u64,
 ) -> Result<Used, (bool, Fwd)> {
@@ -307,7 +307,7 @@ fn usable(
 
 /// How an object may be used that is not fresh, or not fresh enough for this request.
 #[cold]
-fn stale(core: &Core, reuse: Reuse, keyed: Keyed, trust: Trust) -> Result<Used, (bool, Fwd)> {
+fn stale(core: &Core, reuse: Reuse, keyed: LookupKey, trust: Trust) -> Result<Used, (bool, Fwd)> {
     let now_ms = clock::monotonic_ms();
     match (reuse, trust) {
         (_, Trust::Validated) => Ok(Used::fresh(0)),
@@ -433,7 +433,7 @@ fn of_object<'a>(
     let is_conditional = headers.has(KnownHeader::IfNoneMatch)
         || headers.has(KnownHeader::IfModifiedSince)
         || headers.has(KnownHeader::Range);
-    let mut shown = Shown::Stored;
+    let mut shown = Representation::Stored;
     if meta.is_negotiated() && showing != Showing::AsSent {
         stored_head.clear();
         if is_conditional {
@@ -443,11 +443,11 @@ fn of_object<'a>(
     }
     loop {
         let (content, coding) = match shown {
-            Shown::Stored => (object, Coding::AsSent),
-            Shown::Coded(twin, coding) => (twin, coding),
-            Shown::Had(coding) => (object, coding),
-            Shown::ToBeDecoded if showing == Showing::Accepted => return Err(NotNow::Undecoded),
-            Shown::ToBeDecoded => {
+            Representation::Stored => (object, Coding::AsSent),
+            Representation::Coded(twin, coding) => (twin, coding),
+            Representation::Had(coding) => (object, coding),
+            Representation::ToBeDecoded if showing == Showing::Accepted => return Err(NotNow::Undecoded),
+            Representation::ToBeDecoded => {
                 core.count(Counter::DecodingsRefused);
                 (object, Coding::AsSent)
             }
@@ -467,7 +467,7 @@ fn of_object<'a>(
         } else {
             content.body_bytes()
         };
-        let verdict = if matches!(shown, Shown::Had(_)) {
+        let verdict = if matches!(shown, Representation::Had(_)) {
             Verdict::NotModified
         } else if is_conditional {
             let validators = meta.with_tag(coding.tag_suffix(), earlier);
@@ -528,7 +528,7 @@ fn of_object<'a>(
         if let Some(mut plan) = plan {
             let object = content.pin().ok_or(NotNow::Gone)?;
             let head = Head::Owned(std::mem::take(&mut plan.head));
-            let body = Body::Several(Box::new(Several::new(plan, Source::Pinned(object))));
+            let body = Body::MultipartRanges(Box::new(MultipartRanges::new(plan, Source::Pinned(object))));
             return Ok(answer_with(head, body));
         }
         let body = if range.end - range.start > COALESCE_BYTES_MAX {
@@ -540,7 +540,7 @@ fn of_object<'a>(
                 }
                 // The twin's memory is being freed, and not the object's.
                 None => {
-                    shown = Shown::Stored;
+                    shown = Representation::Stored;
                     continue;
                 }
             }
@@ -549,7 +549,7 @@ fn of_object<'a>(
         } else {
             Body::None
         };
-        if let Shown::Coded(..) = shown {
+        if let Representation::Coded(..) = shown {
             count_coded(core, &object, &content, coding, lines, is_get);
         }
         return Ok(answer_with(head_of(is_conditional, object, coded, coding, stored_head), body));

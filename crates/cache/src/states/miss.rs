@@ -19,7 +19,7 @@ use crate::{
     fetch::{
         self,
         arriving::Content,
-        in_flight::Start,
+        in_flight::FetchOutcome,
         response::{Misfit, Response},
     },
     head::response_head::{CacheStatus, CodedHead, Flags, Fwd, is_bodiless},
@@ -41,7 +41,7 @@ pub(crate) async fn miss(
 ) -> Step {
     let Some(start) = fetch::ask(request, anew, alone, client).await else { return Step::Gone };
     match start {
-        Start::Body { response, cursor, collapsed } => {
+        FetchOutcome::Body { response, cursor, collapsed } => {
             // Who joined may have asked after a purge that it began before.
             let misfit = || {
                 with_core_of(request, |core| {
@@ -79,18 +79,20 @@ pub(crate) async fn miss(
                 };
             }
         }
-        Start::Again => {}
-        Start::Validated { set_cookie } => {
+        FetchOutcome::Again => {}
+        FetchOutcome::Validated { set_cookie } => {
             let look = Look { set_cookie, ..Look::of(Trust::Validated, None) };
             return look_again(request, anew, fwd, look);
         }
-        Start::StandIn => {
+        FetchOutcome::StandIn => {
             with_core(|core| core.lately.note(request.hash, clock::monotonic_ms()));
             return look_again(request, anew, fwd, Look::of(Trust::StandIn, None));
         }
         // (The last two are said of blocks alone.)
-        Start::Alone | Start::OtherVersion | Start::NoBlock => return Step::Then(State::Pass(None)),
-        Start::Failed(error) => return Step::Then(State::OriginFailed(error)),
+        FetchOutcome::Alone | FetchOutcome::OtherVersion | FetchOutcome::NoBlock => {
+            return Step::Then(State::Pass(None));
+        }
+        FetchOutcome::Failed(error) => return Step::Then(State::OriginFailed(error)),
     }
     // It may be stored by now, perhaps under the key of a variant.
     look_again(request, anew, fwd, Look::of(Trust::Fresh, None))

@@ -11,7 +11,7 @@ use wire::http1::{
 
 use crate::{
     config::Limits,
-    core::{Core, OfSite, with_core, with_core_of},
+    core::{Core, SiteUpstreams, with_core, with_core_of},
     counters::Counter,
     deliver::downstream::{Broken, Downstream, READ_BYTES},
     error_page::Fault,
@@ -77,7 +77,7 @@ pub(crate) async fn pass(
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
     let mut upload = Upload { request, client, limits, has_begun: false };
-    let origin = OfSite::of(request);
+    let origin = SiteUpstreams::of(request);
     let arrived = match origin::ask(&origin, limits, &asked, &mut upload, connected).await {
         Ok(mut arrived) => {
             if let Some(half) = arrived.take_half(limits.pipe_idle_time_max) {
@@ -138,7 +138,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     let connected = || with_core(|core| core.count(Counter::OriginConnects));
     let bans = with_core(|core| core.invalidations.youngest());
     let mut upload = Upload { request, client, limits: &config.limits, has_begun: false };
-    let origin = OfSite::of(request);
+    let origin = SiteUpstreams::of(request);
     let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);
     match Box::pin(switching).await {
         Ok(origin::Answered::Here(arrived)) => {

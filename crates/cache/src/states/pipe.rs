@@ -33,7 +33,7 @@ use wire::http1::{
 };
 
 use crate::{
-    client::limits::client_budget::Held,
+    client::limits::client_budget::ClientMemoryGuard,
     core::with_core,
     counters::Counter,
     deliver::sink::Gone,
@@ -121,7 +121,7 @@ impl End {
 struct Lane {
     waiting: Vec<u8>,
     at: usize,
-    held: Held,
+    held: ClientMemoryGuard,
     /// Nothing follows them.
     is_ended: bool,
     /// When some of them went on last.
@@ -130,7 +130,7 @@ struct Lane {
 
 impl Lane {
     fn new(waiting: Vec<u8>) -> Result<Self, End> {
-        let held = Held::reserve(waiting.len()).ok_or(End::Full)?;
+        let held = ClientMemoryGuard::reserve(waiting.len()).ok_or(End::Full)?;
         Ok(Self { waiting, at: 0, held, is_ended: false, moved: clock::now() })
     }
 

@@ -8,7 +8,7 @@
 //!            ▼               ▼                ▼             ▼             ▼
 //!          Answer          Answer           Answer        Answer        Answer        ──▶ http1::deliver
 //! ```
-//! Beside them: `Blocks` and `Several` answer from what is stored in blocks, `Decode` goes back to `hit::answer` once what it
+//! Beside them: `Blocks` and `MultipartRanges` answer from what is stored in blocks, `Decode` goes back to `hit::answer` once what it
 //! found has been decoded, `ToHttps` sends elsewhere, and `Pipe` is a WebSocket, which ends in no answer but in bytes both ways.
 //!
 //! The states know neither each other nor the client: each is a function from a request to a [`Step`].
@@ -20,7 +20,7 @@ use wire::http1::known::KnownHeader;
 
 use crate::{
     body::{
-        multipart_ranges::{Several, Source},
+        multipart_ranges::{MultipartRanges, Source},
         parts::{self, Unsent},
         slice,
         slices::{self, Missing, Opened},
@@ -112,7 +112,9 @@ pub(crate) async fn respond(
                 match Box::pin(slices::open(blocks, &request, only_if_cached)).await {
                     Ok(Opened { blocks, was_stored }) => {
                         let body = match several {
-                            Some(plan) => Body::Several(Box::new(Several::new(plan, Source::Blocks(blocks)))),
+                            Some(plan) => {
+                                Body::MultipartRanges(Box::new(MultipartRanges::new(plan, Source::Blocks(blocks))))
+                            }
                             None => Body::Blocks(Box::new(blocks)),
                         };
                         let mut answer = Answer { body, ..answer };

@@ -8,7 +8,7 @@ use crate::{
     error_page::Fault,
     head::response_head::{CacheStatus, Fwd},
     origin::OriginError,
-    request::{Request, lookup_key::Keyed},
+    request::{Request, lookup_key::LookupKey},
     states::pipe::Pipe,
 };
 
@@ -89,12 +89,12 @@ pub(crate) struct Undecoded {
     /// `Set-Cookie` lines of the 304 that validated it, for this client alone.
     pub(crate) set_cookie: Vec<u8>,
     /// It is stale, and to be fetched anew beside (RFC 5861 §3).
-    pub(crate) refresh: Option<Keyed>,
+    pub(crate) refresh: Option<LookupKey>,
 }
 
 /// What is known of a request that is not a hit.
 pub(crate) struct Slow {
-    pub(crate) keyed: Keyed,
+    pub(crate) keyed: LookupKey,
     /// How it goes on.
     pub(crate) state: State,
     /// What Cache-Status says of it (RFC 9211).

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Fault, Keeper};
+use super::{ClusterTask, Fault};
 use crate::{
     NotCarried,
     client::Common,
@@ -26,7 +26,7 @@ use crate::{
 /// The pause before a purge is carried out again that could not be.
 const AGAIN: Duration = Duration::from_millis(200);
 
-impl Keeper {
+impl ClusterTask {
     /// Tells the stream that we are here; where that is.
     pub(super) async fn write_here(&mut self, common: &Common) -> Result<u64, Fault> {
         let id = format!("{}-{}", common.instance, common.next_number());

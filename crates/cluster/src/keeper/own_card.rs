@@ -6,9 +6,9 @@ use async_nats::jetstream::kv;
 use engine::cores::clock;
 use tokio::time::{sleep, timeout};
 
-use super::{Fault, Keeper};
+use super::{ClusterTask, Fault};
 use crate::{
-    card::Card,
+    card::Heartbeat,
     counts::count,
     lease::{Lapsed, Lease},
     view::with_margin,
@@ -23,7 +23,7 @@ pub(super) struct Taken {
     sent_boot_ms: u64,
 }
 
-impl Keeper {
+impl ClusterTask {
     /// Makes the name ours: nobody has it, or who had it is gone.
     pub(super) async fn take_name(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
         let name = self.common.config.name.to_string();
@@ -36,7 +36,7 @@ impl Keeper {
             return Ok(());
         };
         self.revision = entry.revision;
-        let card = Card::of_bytes(&entry.value).filter(|_| entry.operation == kv::Operation::Put);
+        let card = Heartbeat::of_bytes(&entry.value).filter(|_| entry.operation == kv::Operation::Put);
         let longest = u64::try_from(crate::LEASE_MAX.as_millis()).unwrap_or(u64::MAX);
         let is_free = entry.operation != kv::Operation::Put
             || card.as_ref().is_some_and(|card| {
@@ -107,7 +107,7 @@ impl Keeper {
         let entry =
             entry.ok_or_else(cannot)?.map_err(|error| Fault::of("the bucket cannot be watched", &error))?;
         let is_put = entry.operation == kv::Operation::Put;
-        let card = Card::of_bytes(&entry.value).filter(|_| is_put);
+        let card = Heartbeat::of_bytes(&entry.value).filter(|_| is_put);
         let longest = u64::try_from(crate::LEASE_MAX.as_millis()).unwrap_or(u64::MAX);
         let now_ms = self.common.now_ms();
         let own = (entry.key == self.common.config.name.as_str()).then_some(());

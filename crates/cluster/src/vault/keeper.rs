@@ -67,7 +67,7 @@ struct Shown {
 }
 
 /// See the module.
-pub(crate) struct Keeper {
+pub(crate) struct VaultTask {
     common: Arc<Common>,
     config: VaultConfig,
     sealer: Sealer,
@@ -92,7 +92,7 @@ pub(crate) struct Keeper {
     shown: Vec<Shown>,
 }
 
-impl Keeper {
+impl VaultTask {
     /// One that has not begun, and the way to it. `None`: the secrets cannot be used.
     pub(crate) fn new(common: Arc<Common>, config: VaultConfig, hears: Hears) -> Option<(Vault, Self)> {
         let sealer = Sealer::new(&config.secrets, config.bucket.as_str()).ok()?;

@@ -20,7 +20,7 @@ use std::{sync::mpsc as blocking, time::Duration};
 
 use tokio::sync::mpsc;
 
-pub(crate) use self::keeper::Keeper;
+pub(crate) use self::keeper::VaultTask;
 pub use self::seal::Secrets;
 use crate::config::Name;
 

@@ -16,7 +16,7 @@ use std::{
 
 use super::{Bounds, Counts, Phase};
 use crate::{
-    heap::Tide,
+    heap::HeapTrimmer,
     share::{Common, Share},
 };
 
@@ -87,7 +87,7 @@ pub(super) struct Places {
     pub(super) is_short: bool,
     pub(super) counts: Counts,
     /// What they needed.
-    pub(super) tide: Tide,
+    pub(super) tide: HeapTrimmer,
     /// Their part of the client budget.
     memory: Option<Share>,
 }
@@ -107,7 +107,7 @@ impl Places {
             serial: 0,
             is_short: false,
             counts: Counts::default(),
-            tide: Tide::default(),
+            tide: HeapTrimmer::default(),
         }
     }
 

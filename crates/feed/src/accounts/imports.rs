@@ -45,7 +45,7 @@ pub(crate) struct NoRoomAbroad;
 
 /// What is known of other accounts.
 #[derive(Default)]
-pub(crate) struct Abroad {
+pub(crate) struct Imports {
     exchange: Option<Arc<Exchange>>,
     /// Subscriptions that stand for a client's in another account.
     foreign: HashMap<SubId, Foreign>,
@@ -100,7 +100,7 @@ impl UnderWay {
     }
 }
 
-impl Abroad {
+impl Imports {
     pub(crate) fn for_cores(cores: usize) -> Self {
         Self { foreign_max: IMPORTED_MAX / cores, ..Self::default() }
     }

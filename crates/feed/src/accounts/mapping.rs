@@ -10,7 +10,7 @@ use wire::nats::leaf;
 use crate::{
     accounts::identity::Mapped,
     client::connection::ConnId,
-    delivery::publish::{Begun, BegunMapped, Run},
+    delivery::publish::{BegunMapped, Run, SuspendedDelivery},
     mesh::core::Core,
 };
 
@@ -48,7 +48,7 @@ impl Core {
         &mut self,
         id: ConnId,
         run: &Run<'_>,
-        mut begun: Option<Box<Begun>>,
+        mut begun: Option<Box<SuspendedDelivery>>,
         by: By<'_>,
     ) -> bool {
         let all = self.mappings.clone();
@@ -105,7 +105,7 @@ impl Core {
         &mut self,
         id: ConnId,
         run: &Run<'_>,
-        begun: Option<Box<Begun>>,
+        begun: Option<Box<SuspendedDelivery>>,
         by: By<'_>,
         is_mapped: bool,
     ) -> bool {

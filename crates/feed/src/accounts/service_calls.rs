@@ -6,7 +6,7 @@
 //! ```
 //! What a message becomes in the other account is handed out there like any other, and may meet a service again: each
 //! step is a [`Level`] on a list, the deepest is done first, and a turn's end finds all that is to be gone on with in
-//! [`Begun`]. One message of a run after the other, because each request is answered by itself.
+//! [`SuspendedDelivery`]. One message of a run after the other, because each request is answered by itself.
 //!
 //! As in nats-server: a request carries who asks in a header, a message that came by a service goes into no stream,
 //! and a way does not pass one export twice. *Bound:* a message takes at most [`LEVELS_MAX`] steps one after the other.
@@ -27,7 +27,7 @@ use crate::{
     client::connection::Connection,
     counters::Counter,
     delivery::{
-        publish::{Begun, Origin, Run},
+        publish::{Origin, Run, SuspendedDelivery},
         work,
     },
     mesh::core::Core,
@@ -38,7 +38,7 @@ const LEVELS_MAX: usize = 64;
 
 /// A message that is on its way through accounts.
 #[derive(Debug)]
-pub(crate) struct Crossing {
+pub(crate) struct ServiceImportChain {
     /// The first is what the client published.
     levels: Vec<Level>,
 }
@@ -55,7 +55,7 @@ struct Level {
     at: usize,
     /// It is not handed out yet, or not to all.
     is_new: bool,
-    begun: Option<Box<Begun>>,
+    begun: Option<Box<SuspendedDelivery>>,
     /// The request that waits for an answer to this.
     asks: Option<u64>,
     /// The request that this answers.
@@ -130,8 +130,8 @@ impl Core {
         &mut self,
         of: &Origin,
         run: &Run<'_>,
-        mut begun: Option<Box<Begun>>,
-    ) -> Result<bool, Box<Begun>> {
+        mut begun: Option<Box<SuspendedDelivery>>,
+    ) -> Result<bool, Box<SuspendedDelivery>> {
         let crossing = begun.as_mut().and_then(|begun| begun.crossing.take());
         let mut crossing = if let Some(crossing) = crossing {
             *crossing
@@ -142,7 +142,7 @@ impl Core {
                 return Ok(reached);
             }
             let level = Level { ways, reached, is_new: false, ..Level::new(of, Message::Published) };
-            Crossing { levels: vec![level] }
+            ServiceImportChain { levels: vec![level] }
         };
         if let Some(reached) = self.go_across(run, &mut crossing) {
             if let Some(begun) = begun {
@@ -157,7 +157,7 @@ impl Core {
     }
 
     /// Goes on until all is done, and says whether anybody was reached, or until the turn's work is done.
-    fn go_across(&mut self, run: &Run<'_>, crossing: &mut Crossing) -> Option<bool> {
+    fn go_across(&mut self, run: &Run<'_>, crossing: &mut ServiceImportChain) -> Option<bool> {
         loop {
             let depth = crossing.levels.len() - 1;
             if crossing.levels[depth].is_new {
@@ -351,7 +351,7 @@ impl Core {
     }
 
     /// The levels of a message whose producer is gone.
-    pub(crate) fn let_go_of_crossing(&mut self, crossing: Crossing) {
+    pub(crate) fn let_go_of_crossing(&mut self, crossing: ServiceImportChain) {
         for mut level in crossing.levels {
             if let Some(begun) = level.begun.take() {
                 self.let_go(*begun);
@@ -460,7 +460,7 @@ impl Core {
     }
 }
 
-impl Crossing {
+impl ServiceImportChain {
     /// The messages of a level.
     fn run<'a>(&'a self, depth: usize, published: &Run<'a>) -> Run<'a> {
         match &self.levels[depth].message {

@@ -19,7 +19,7 @@ use crate::{
     delivery::{
         backpressure::{ConsumerBacklog, Due, HoldCredit},
         outbox::{Chunks, Outbox},
-        publish::Begun,
+        publish::SuspendedDelivery,
     },
     routing::{
         small_bytes::Word,
@@ -139,7 +139,7 @@ pub(crate) struct ConnectOptions {
 
 /// What the client said about itself.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ClientInfo {
     pub(crate) name: Box<str>,
     pub(crate) lang: Box<str>,
     pub(crate) version: Box<str>,
@@ -196,7 +196,7 @@ pub(crate) struct Connection {
     pub(crate) wants_second_info: bool,
     /// The client understands INFO at any time.
     pub(crate) takes_info: bool,
-    pub(crate) told: Option<Box<Told>>,
+    pub(crate) told: Option<Box<ClientInfo>>,
     pub(crate) identity: Option<Box<Identity>>,
     pub(crate) permissions: Option<Arc<Permissions>>,
     pub(crate) replies: Option<Box<Replies>>,
@@ -217,7 +217,7 @@ pub(crate) struct Connection {
     pub(crate) hub: Option<HubId>,
 
     /// The message of it that has not reached everybody yet; nothing that it said later is looked at before.
-    pub(crate) begun: Option<Box<Begun>>,
+    pub(crate) begun: Option<Box<SuspendedDelivery>>,
     /// Of what other cores had sent when it was last read from, this is the last: what it asks waits for that.
     pub(crate) behind: u64,
     /// Its reads are paused for that.

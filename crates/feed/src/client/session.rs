@@ -15,7 +15,7 @@ use crate::{
         imports::{NoRoomAbroad, UnderWay},
     },
     client::{
-        connection::{ConnId, ConnectOptions, Stage, Told},
+        connection::{ClientInfo, ConnId, ConnectOptions, Stage},
         protocol_log,
     },
     counters::Counter,
@@ -283,7 +283,7 @@ impl Core {
         }
         let before = connection.told.take().unwrap_or_default();
         let text = |text: &Option<String>, before: Box<str>| text.as_deref().map_or(before, Into::into);
-        connection.told = Some(Box::new(Told {
+        connection.told = Some(Box::new(ClientInfo {
             name: text(&options.name, before.name),
             lang: text(&options.lang, before.lang),
             version: text(&options.version, before.version),

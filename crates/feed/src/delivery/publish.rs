@@ -13,7 +13,7 @@
 //!
 //! A run never holds a message that is not whole.
 //!
-//! *A turn's end.* A run for many is handed out in several turns ([`Begun`] says how far it has come); what its producer
+//! *A turn's end.* A run for many is handed out in several turns ([`SuspendedDelivery`] says how far it has come); what its producer
 //! sent behind it waits, so that each consumer gets a producer's messages in their order. Who subscribes meanwhile may
 //! get it or not; who leaves gets nothing more.
 
@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use wire::nats::{client::Publish, rejection::Rejection, subject};
 
 use crate::{
-    accounts::{identity::AccountId, mapping::By, pending_calls, service_calls::Crossing},
+    accounts::{identity::AccountId, mapping::By, pending_calls, service_calls::ServiceImportChain},
     client::{
         connection::{Closed, ConnId, Connection, FOREIGN},
         protocol_log,
@@ -148,7 +148,7 @@ struct Way {
 
 /// A run that was not handed out to all before its turn's work was done.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct SuspendedDelivery {
     /// How many bytes the run has: behind them more may have come that is like it.
     pub(crate) run_bytes: usize,
     slot: usize,
@@ -161,7 +161,7 @@ pub(crate) struct Begun {
     /// Where the run's subject is another's.
     pub(crate) mapped: Option<BegunMapped>,
     /// It was handed out in its account, and goes on into others.
-    pub(crate) crossing: Option<Box<Crossing>>,
+    pub(crate) crossing: Option<Box<ServiceImportChain>>,
     mark: Mark,
 }
 
@@ -188,8 +188,8 @@ impl Core {
         &mut self,
         of: &Origin,
         run: &Run<'_>,
-        begun: Option<Box<Begun>>,
-    ) -> Result<bool, Box<Begun>> {
+        begun: Option<Box<SuspendedDelivery>>,
+    ) -> Result<bool, Box<SuspendedDelivery>> {
         if of.deals || begun.as_ref().is_some_and(|begun| begun.crossing.is_some()) {
             return self.hand_out_and_cross(of, run, begun);
         }
@@ -201,8 +201,8 @@ impl Core {
         &mut self,
         of: &Origin,
         run: &Run<'_>,
-        begun: Option<Box<Begun>>,
-    ) -> Result<bool, Box<Begun>> {
+        begun: Option<Box<SuspendedDelivery>>,
+    ) -> Result<bool, Box<SuspendedDelivery>> {
         if let Some(begun) = begun {
             return self.go_on(of, run, begun);
         }
@@ -226,10 +226,10 @@ impl Core {
         matched: Match,
         way: Way,
         is_for_reply: bool,
-    ) -> Box<Begun> {
+    ) -> Box<SuspendedDelivery> {
         self.count(Counter::TurnsEnded);
         let (open, mark) = (self.subjects.matches.take_open(), self.subjects.trie.marks.begin());
-        Box::new(Begun {
+        Box::new(SuspendedDelivery {
             run_bytes: run.bytes.len(),
             slot,
             matched,
@@ -243,13 +243,18 @@ impl Core {
     }
 
     /// What is noted of a run that goes on into other accounts: nobody is left in its own.
-    pub(crate) fn begun_crossing(&mut self, run: &Run<'_>) -> Box<Begun> {
+    pub(crate) fn begun_crossing(&mut self, run: &Run<'_>) -> Box<SuspendedDelivery> {
         // The place of no subject in particular, from which something is forgotten when it ends.
         self.begun(run, 0, Match::default(), Way::default(), false)
     }
 
     #[cold]
-    fn go_on(&mut self, of: &Origin, run: &Run<'_>, mut begun: Box<Begun>) -> Result<bool, Box<Begun>> {
+    fn go_on(
+        &mut self,
+        of: &Origin,
+        run: &Run<'_>,
+        mut begun: Box<SuspendedDelivery>,
+    ) -> Result<bool, Box<SuspendedDelivery>> {
         if self.looks_on(run.subject, &mut begun) || !self.spread(of, run, &begun.matched, &mut begun.way) {
             self.count(Counter::TurnsEnded);
             return Err(begun);
@@ -260,8 +265,8 @@ impl Core {
     }
 
     /// Goes on to look for subscribers; whether that is not over.
-    fn looks_on(&mut self, subject: &[u8], begun: &mut Begun) -> bool {
-        let Begun { matched, open, .. } = begun;
+    fn looks_on(&mut self, subject: &[u8], begun: &mut SuspendedDelivery) -> bool {
+        let SuspendedDelivery { matched, open, .. } = begun;
         if !open.is_empty() {
             matching::go_on(matched, open, &self.subjects.trie, subject, &mut self.work);
         }
@@ -269,7 +274,7 @@ impl Core {
     }
 
     /// A run that was put off has come to its end, or its producer is gone.
-    pub(crate) fn let_go(&mut self, begun: Begun) {
+    pub(crate) fn let_go(&mut self, begun: SuspendedDelivery) {
         if let Some(crossing) = begun.crossing {
             self.let_go_of_crossing(*crossing);
         }
@@ -280,7 +285,12 @@ impl Core {
     /// Takes messages of a client, or goes on with those that it was put off with. Whether all is done: else it goes on in
     /// another turn, and what the client said behind them waits.
     #[inline]
-    pub(crate) fn publish(&mut self, id: ConnId, run: &Run<'_>, begun: Option<Box<Begun>>) -> bool {
+    pub(crate) fn publish(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        begun: Option<Box<SuspendedDelivery>>,
+    ) -> bool {
         if self.mappings.is_some() || begun.as_ref().is_some_and(|begun| begun.mapped.is_some()) {
             self.publish_mapped(id, run, begun, By::Client)
         } else {
@@ -289,7 +299,12 @@ impl Core {
     }
 
     /// The same with messages whose subject is not another's.
-    pub(crate) fn publish_as_it_is(&mut self, id: ConnId, run: &Run<'_>, begun: Option<Box<Begun>>) -> bool {
+    pub(crate) fn publish_as_it_is(
+        &mut self,
+        id: ConnId,
+        run: &Run<'_>,
+        begun: Option<Box<SuspendedDelivery>>,
+    ) -> bool {
         if begun.is_none() && !self.accept(id, run) {
             return true;
         }
@@ -328,7 +343,7 @@ impl Core {
     }
 
     /// Notes what goes on in another turn; whether nothing does.
-    fn is_done(&mut self, id: ConnId, outcome: Result<(), Box<Begun>>) -> bool {
+    fn is_done(&mut self, id: ConnId, outcome: Result<(), Box<SuspendedDelivery>>) -> bool {
         let begun = outcome.err();
         let is_done = begun.is_none();
         if !is_done {
@@ -461,8 +476,8 @@ impl Core {
         producer: Producer,
         group: Option<GroupOfCore<'_>>,
         run: &Run<'_>,
-        begun: Option<Box<Begun>>,
-    ) -> Option<Box<Begun>> {
+        begun: Option<Box<SuspendedDelivery>>,
+    ) -> Option<Box<SuspendedDelivery>> {
         let root = self.subjects.root_of(account);
         let deals = self.subjects.abroad.deals(account);
         let of =
@@ -568,8 +583,8 @@ impl Core {
         &mut self,
         id: ConnId,
         run: &Run<'_>,
-        begun: Option<Box<Begun>>,
-    ) -> Result<(), Box<Begun>> {
+        begun: Option<Box<SuspendedDelivery>>,
+    ) -> Result<(), Box<SuspendedDelivery>> {
         let connection = &self.outputs.connections[id];
         if !connection.no_responders {
             return Ok(());
@@ -588,7 +603,7 @@ impl Core {
                 if self.looks_on(run.reply, &mut begun) {
                     return Err(begun);
                 }
-                let Begun { slot, matched, mark, .. } = *begun;
+                let SuspendedDelivery { slot, matched, mark, .. } = *begun;
                 (slot, matched, Some(mark))
             }
         };

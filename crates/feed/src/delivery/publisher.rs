@@ -27,7 +27,7 @@ use crate::{
     counters::Counter,
     delivery::{
         backpressure::Producer,
-        publish::{Begun, Origin, Run},
+        publish::{Origin, Run, SuspendedDelivery},
     },
     mesh::{core::Core, links::Message},
 };
@@ -139,7 +139,7 @@ impl Core {
         &mut self,
         batch: &Batch,
         at: &mut usize,
-        begun: &mut Option<Box<Begun>>,
+        begun: &mut Option<Box<SuspendedDelivery>>,
     ) -> bool {
         if batch.account == AccountId::SYSTEM {
             self.publish_as_server(batch.account.0, &batch.operations);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a turn: reads, operations, matches, deliveries ─ each adds its price ─▶ [`WORK_A_TURN`]? the rest waits its turn
-//!   what waits: the bytes that were read; of a message that is under way, how far it has come (`publish::Begun`)
+//!   what waits: the bytes that were read; of a message that is under way, how far it has come (`publish::SuspendedDelivery`)
 //! ```
 //! What one write of a client's costs is nothing that its length says: a message may be for a million subscribers, or
 //! be looked for in thousands of branches of the trie. So what is done is counted, in units of what one node of the

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     accounts::identity::Mappings,
-    client::connection::{Closed, ConnId, Connection, Stage, Told, Transport, Writer},
+    client::connection::{ClientInfo, Closed, ConnId, Connection, Stage, Transport, Writer},
     counters::Counter,
     delivery::work,
     mesh::core::Core,
@@ -114,7 +114,7 @@ impl Hubs {
         Self { all: Vec::new(), changed }
     }
 
-    /// Told when another hub is configured at a place, or none.
+    /// ClientInfo when another hub is configured at a place, or none.
     pub(super) fn changed(&self, place: HubId) -> Rc<Notify> {
         let found = self.changed.iter().find(|(of, _)| *of == place);
         found.map_or_else(|| unreachable!("a place is its core's"), |(_, changed)| Rc::clone(changed))
@@ -153,7 +153,7 @@ impl Hubs {
         found.map_or_else(Vec::new, |found| found.learnt.clone())
     }
 
-    /// Told once the hub has let us in.
+    /// ClientInfo once the hub has let us in.
     pub(super) fn joined(&self, hub: HubId) -> Rc<Notify> {
         let found = self.all.iter().find(|one| one.seed.hub == hub);
         found.map_or_else(Rc::default, |found| Rc::clone(&found.joined))
@@ -247,7 +247,7 @@ impl Core {
         let name =
             format!("hub {}", if info.server_name.is_empty() { &info.server_id } else { &info.server_name });
         let (lang, version) = (Box::default(), info.version.as_str().into());
-        connection.told = Some(Box::new(Told { name: name.into(), lang, version }));
+        connection.told = Some(Box::new(ClientInfo { name: name.into(), lang, version }));
         let cid = connection.cid;
         let id = self.outputs.connections.insert(Box::new(connection));
         let hub = self.hubs.own(seed.hub);

@@ -22,7 +22,7 @@ use crate::{
     counters::Counter,
     delivery::{
         backpressure::Producer,
-        publish::{Begun, Origin, Run},
+        publish::{Origin, Run, SuspendedDelivery},
         work::Work,
     },
     mesh::core::Core,
@@ -127,7 +127,7 @@ impl Core {
         id: ConnId,
         run: &Run<'_>,
         message: &Message<'_>,
-        begun: Option<Box<Begun>>,
+        begun: Option<Box<SuspendedDelivery>>,
     ) -> bool {
         if begun.is_none() {
             let connection = &mut *self.outputs.connections[id];
@@ -156,7 +156,7 @@ impl Core {
         id: ConnId,
         run: &Run<'_>,
         message: Option<&Message<'_>>,
-        begun: Option<Box<Begun>>,
+        begun: Option<Box<SuspendedDelivery>>,
     ) -> bool {
         let connection = &*self.outputs.connections[id];
         let (account, root) = (connection.account, connection.root);

@@ -34,7 +34,7 @@ use std::{
 use engine::{
     accounts::{Accounts, Category, Limit},
     cores::{clock, fair::Fair, listener::Balance, mesh},
-    heap::Tide,
+    heap::HeapTrimmer,
     journal::Scribe,
     meter::CoreCounters,
     share::Share,
@@ -118,7 +118,7 @@ pub(crate) struct Core {
     /// Passwords that helpers compare.
     pub(crate) checks: Checks,
     /// What it uses of memory.
-    pub(crate) tide: Tide,
+    pub(crate) tide: HeapTrimmer,
     /// The memory of this core's connections.
     connection_share: Share,
     /// How much may wait for this core's clients.
@@ -205,7 +205,7 @@ impl Local {
             requests: Requests::new(settings.config.waiting_requests_bytes_max, cores),
             handshakes: Handshakes::default(),
             checks: Checks::default(),
-            tide: Tide::default(),
+            tide: HeapTrimmer::default(),
             connection_share: Share::new(Arc::clone(&shared.connections), usize::MAX / 2, cores),
             share: Share::new(Arc::clone(&shared.pending), limits.max_pending_total, cores),
             accounts: Accounts::new(vec![Limit::of_cores(

@@ -22,7 +22,7 @@ use engine::cores::mesh;
 
 use crate::{
     delivery::{
-        publish::Begun,
+        publish::SuspendedDelivery,
         publisher::Batch,
         work::{WORK_ON_THE_WAY, Work},
     },
@@ -56,7 +56,7 @@ struct Waiting {
     /// It is counted among those that are not heard to the end.
     is_unheard: bool,
     /// The message at `at` has not reached all.
-    begun: Option<Box<Begun>>,
+    begun: Option<Box<SuspendedDelivery>>,
 }
 
 enum From {

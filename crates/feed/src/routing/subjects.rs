@@ -12,7 +12,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
-    accounts::{identity::AccountId, imports::Abroad},
+    accounts::{identity::AccountId, imports::Imports},
     client::connection::{ConnId, Connection, FOREIGN, GONE, Subscription, find_sid, sid_hash},
     counters::Counter,
     mesh::links::Links,
@@ -72,7 +72,7 @@ pub(crate) struct Subjects {
     #[cfg(test)]
     pub(crate) finished_looked_at: usize,
     /// What goes from account to account.
-    pub(crate) abroad: Abroad,
+    pub(crate) abroad: Imports,
     /// For patterns that are put together.
     words: Vec<u8>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
@@ -92,7 +92,7 @@ impl Subjects {
             finished: Vec::new(),
             #[cfg(test)]
             finished_looked_at: 0,
-            abroad: Abroad::for_cores(cores),
+            abroad: Imports::for_cores(cores),
             words: Vec::with_capacity(4096),
             counters,
         }

@@ -15,8 +15,8 @@ use std::{
 
 use engine::{
     cores::{Rounds, SteadyClock, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
-    heap::Tide,
-    holding::Holding,
+    heap::HeapTrimmer,
+    holding::ClientMemoryBudget,
     journal::Scribe,
     log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
     meter::CoreCounters,
@@ -34,7 +34,7 @@ use crate::{
     store::{
         annotations::{Note, Notes},
         backlog::Backlog,
-        delivery_refs::Letters,
+        delivery_refs::DeliveryRefs,
         index::{Gone, Hurry, Index, NewEntry, Place, Role, hash_of_inbox},
         record::Part,
         recovery::parts_died,
@@ -180,7 +180,7 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     clock: SteadyClock,
     pub(crate) index: RefCell<Index>,
-    pub(crate) letters: RefCell<Letters>,
+    pub(crate) letters: RefCell<DeliveryRefs>,
     pub(crate) notes: RefCell<Notes>,
     pub(crate) writer: RefCell<Writer>,
     pub(crate) progress: Arc<Progress>,
@@ -201,13 +201,13 @@ pub(crate) struct Core {
     /// Buffers of mails being received, not in use.
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
     /// What connections and mails being received take of memory.
-    pub(crate) tide: RefCell<Tide>,
+    pub(crate) tide: RefCell<HeapTrimmer>,
     /// Lists of mails that wait until they are kept, not in use.
     pub(crate) spare_waiting: RefCell<Vec<Vec<Waiting>>>,
     /// Memory of mails being received.
     pub(crate) receiving: RefCell<Receiving>,
     /// The memory of its connections.
-    pub(crate) connection_memory: Holding,
+    pub(crate) connection_memory: ClientMemoryBudget,
     /// The greatest name given, without the bits that tell the inbox.
     pub(crate) last_name: Cell<u64>,
     /// The date as Received has it, and its second.
@@ -269,7 +269,7 @@ const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 /// What a core is given when it starts.
 pub(crate) struct Owned {
     pub(crate) index: Index,
-    pub(crate) letters: Letters,
+    pub(crate) letters: DeliveryRefs,
     pub(crate) notes: Notes,
     pub(crate) writer: Writer,
     pub(crate) sender: Sender<Message>,
@@ -303,10 +303,14 @@ impl Core {
             meta: Vec::with_capacity(4096).into(),
             bodies: Bodies::default().into(),
             spare: Vec::new().into(),
-            tide: Tide::default().into(),
+            tide: HeapTrimmer::default().into(),
             spare_waiting: Vec::new().into(),
             receiving: receiving.into(),
-            connection_memory: Holding::new(Arc::clone(&shared.connections), usize::MAX / 2, cores),
+            connection_memory: ClientMemoryBudget::new(
+                Arc::clone(&shared.connections),
+                usize::MAX / 2,
+                cores,
+            ),
             last_name: last_name.into(),
             date: (u64::MAX, String::new()).into(),
             backlog: Backlog::new(cores).into(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   owner of the first inbox                         owners of the others
-//!   Letters: name ─▶ inboxes that have it, notes ◀── LetGo ── an entry goes: by age, count, or somebody's wish
+//!   DeliveryRefs: name ─▶ inboxes that have it, notes ◀── LetGo ── an entry goes: by age, count, or somebody's wish
 //!   Index:   the first inbox's entry, in the list
 //!            of all mails until the last has gone
 //! ```
@@ -23,11 +23,11 @@ struct Links {
 
 /// By the mail's name in its first inbox.
 #[derive(Debug, Default)]
-pub(crate) struct Letters {
+pub(crate) struct DeliveryRefs {
     links: HashMap<u64, Links>,
 }
 
-impl Letters {
+impl DeliveryRefs {
     /// So many inboxes have it.
     pub(crate) fn link(&mut self, letter: MailId, inboxes: usize) {
         self.links.entry(letter.0).or_default().inboxes += i64::try_from(inboxes).unwrap_or(i64::MAX);
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_last_to_let_go_is_known() {
-        let mut letters = Letters::default();
+        let mut letters = DeliveryRefs::default();
         letters.link(MailId(7), 3);
         assert!(!letters.let_go(MailId(7)));
         letters.let_go_by(MailId(7), 100);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn who_lets_go_before_the_mail_is_heard_of_is_counted() {
-        let mut letters = Letters::default();
+        let mut letters = DeliveryRefs::default();
         assert!(!letters.let_go(MailId(7)));
         assert!(!letters.let_go(MailId(7)));
         letters.link(MailId(7), 3);

@@ -30,7 +30,7 @@ use crate::{
         annotations::{Note, Noted, Notes},
         compaction::gather,
         core::{CORES_MAX, HURRIED, MAIL, NOTED, PART, UNLINKED, name_without_inbox, owner, owner_of_mail},
-        delivery_refs::Letters,
+        delivery_refs::DeliveryRefs,
         index::{Gone, Index, NewEntry, Role, Rules},
         record::{self, Decoded, Part},
         shared_bodies::SharedBody,
@@ -53,7 +53,7 @@ pub(crate) struct Recovered {
     pub(crate) header: Header,
     /// One for each core.
     pub(crate) writers: Vec<Writer>,
-    pub(crate) cores: Vec<(Index, Letters, Notes)>,
+    pub(crate) cores: Vec<(Index, DeliveryRefs, Notes)>,
     /// What is said about mails.
     pub(crate) noted: Vec<Noted>,
     /// Greater than that of any mail.
@@ -148,7 +148,7 @@ pub(crate) fn recover(
     }
     let rules = Rules { bytes_max: bytes_max / cores, ..rules(config, random::number()?) };
     let mut cores: Vec<_> =
-        (0..cores).map(|_| (Index::new(rules), Letters::default(), Notes::default())).collect();
+        (0..cores).map(|_| (Index::new(rules), DeliveryRefs::default(), Notes::default())).collect();
     let entered = enter(config, now_ms, &reader, records, markers, &mut parts, &mut cores);
     // What was not whole when the process ended, and what was of mails that are over.
     for (location, payload_bytes) in parts {
@@ -444,7 +444,7 @@ fn enter(
     mut records: Vec<Record>,
     markers: Vec<Marker>,
     parts: &mut HashMap<Location, u32>,
-    cores: &mut [(Index, Letters, Notes)],
+    cores: &mut [(Index, DeliveryRefs, Notes)],
 ) -> Entered {
     let age_ms = age_ms(config);
     let unlinked: HashMap<MailId, Location> =
@@ -549,7 +549,7 @@ fn enter(
 fn enter_notes(
     reader: &Reader,
     found: Vec<(Marker, Noted)>,
-    cores: &mut [(Index, Letters, Notes)],
+    cores: &mut [(Index, DeliveryRefs, Notes)],
     needed: &mut HashSet<Location>,
 ) -> Vec<Noted> {
     let mut noted = Vec::new();
@@ -570,7 +570,7 @@ fn enter_notes(
 }
 
 /// An inbox that was full has let a mail go, which ends for good where no other has it.
-fn let_go(reader: &Reader, cores: &mut [(Index, Letters, Notes)], gone: &Gone) {
+fn let_go(reader: &Reader, cores: &mut [(Index, DeliveryRefs, Notes)], gone: &Gone) {
     let ended = match gone.place.role {
         Role::Only => Some((gone.place, gone.parts.clone())),
         Role::First | Role::Other => {

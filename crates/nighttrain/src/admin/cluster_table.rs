@@ -1,13 +1,13 @@
 //! The accelerators of a cluster, as JSON and as people read them: a line for each, its name last.
 
-use cluster::{Look, Seen};
+use cluster::{ClusterStatus, InstanceStatus};
 use serde_json::{Value, json};
 
 use crate::admin::{explained::plain, stat::thousands};
 
 /// What the admin server says.
-pub(crate) fn said(look: &Look, lease_left_ms: Option<u64>) -> Value {
-    let instance = |seen: &Seen| {
+pub(crate) fn said(look: &ClusterStatus, lease_left_ms: Option<u64>) -> Value {
+    let instance = |seen: &InstanceStatus| {
         json!({
             "name": seen.name,
             "instance": seen.instance,
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a38_a_line_for_each_instance() {
-        let seen = |name: &str, quiet_ms, serves_on, left, is_own| Seen {
+        let seen = |name: &str, quiet_ms, serves_on, left, is_own| InstanceStatus {
             name: name.into(),
             instance: "i".into(),
             applied: 1_234,
@@ -99,7 +99,7 @@ mod tests {
             seen("c", 20, true, false, false),
             seen("d", 20, false, true, false),
         ];
-        let look = Look {
+        let look = ClusterStatus {
             state: "joined".into(),
             is_joined: true,
             applied: 1_234,

@@ -10,7 +10,7 @@ pub(crate) use cache::{
     BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError, Purged,
     RequestOf,
 };
-use cluster::{Look, Outcome, Refused};
+use cluster::{ClusterStatus, Outcome, Refused};
 use engine::{
     journal::Journal,
     meter::{Registry, Source},
@@ -22,7 +22,7 @@ use crate::{
     machine::{self, descriptors},
     services::{
         certificates::{CertificateSaid, Certificates},
-        cluster_cert_store::Shelf,
+        cluster_cert_store::ClusterCertStore,
         cluster_service::Clustered,
         savings::Savings,
         shell::{Follow, Running, Service, Words},
@@ -62,7 +62,7 @@ pub(crate) trait Purges: Send + Sync + 'static {
     }
 
     /// How its cluster is, and for how many milliseconds more it may serve what is stored, where that has an end.
-    fn cluster(&self) -> Option<(Look, Option<u64>)> {
+    fn cluster(&self) -> Option<(ClusterStatus, Option<u64>)> {
         None
     }
 
@@ -150,7 +150,7 @@ impl Accelerator {
             clustered.begin(Arc::downgrade(&accelerator))?;
         }
         if let Some(certificates) = &accelerator.certificates {
-            let share = accelerator.clustered.as_ref().and_then(Shelf::of);
+            let share = accelerator.clustered.as_ref().and_then(ClusterCertStore::of);
             if share.is_none() && accelerator.clustered.is_some() && certificates.are_obtained() {
                 tracing::warn!(
                     "each accelerator of the cluster obtains certificates of its own, and answers for nobody else: with \
@@ -252,7 +252,7 @@ impl Purges for Accelerator {
         self.clustered.as_ref().map(|clustered| clustered.tell(what, is_soft, everywhere))
     }
 
-    fn cluster(&self) -> Option<(Look, Option<u64>)> {
+    fn cluster(&self) -> Option<(ClusterStatus, Option<u64>)> {
         self.clustered.as_ref().and_then(|clustered| clustered.look())
     }
 

@@ -7,19 +7,19 @@ use std::{
     time::Duration,
 };
 
-use acme::{Hears, NotShared, Share};
+use acme::{NotShared, OnChange, Share};
 use cluster::Vault;
 
 use crate::services::cluster_service::Clustered;
 
 /// The accelerators of a cluster, as far as certificates go.
-pub(crate) struct Shelf {
+pub(crate) struct ClusterCertStore {
     clustered: Arc<Clustered>,
     /// It is opened once.
     vault: OnceLock<Vault>,
 }
 
-impl Shelf {
+impl ClusterCertStore {
     /// `None`: they do not know each other's secret.
     pub(crate) fn of(clustered: &Arc<Clustered>) -> Option<Arc<dyn Share>> {
         clustered.has_vault().then(|| {
@@ -33,7 +33,7 @@ impl Shelf {
     }
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for ClusterCertStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shelf")
     }
@@ -47,8 +47,8 @@ fn not_shared(why: cluster::NotShared) -> NotShared {
     }
 }
 
-impl Share for Shelf {
-    fn listen(&self, hears: Hears) -> Result<(), NotShared> {
+impl Share for ClusterCertStore {
+    fn listen(&self, hears: OnChange) -> Result<(), NotShared> {
         let vault = self.clustered.open_vault(hears);
         let vault = vault.ok_or_else(|| NotShared::Failed("the cluster has been left".to_owned()))?;
         // Who listens does so once.

@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 
-use cache::{Abroad, Among, Invalidate, PeerAt, PurgeError, Telling, lease::Membership};
+use cache::{ClusterHandle, Invalidate, PeerAt, PurgeBroadcast, PurgeError, Telling, lease::Membership};
 use cluster::{
-    CarriesOut, Cluster, Config, Hears, Look, NotCarried, Outcome, Purge, Refused, Scope, Vault, What,
+    CarriesOut, Cluster, ClusterStatus, Config, Hears, NotCarried, Outcome, Purge, Refused, Scope, Vault,
+    What,
 };
 use engine::meter::Source;
 use tokio::sync::oneshot;
@@ -42,9 +43,9 @@ impl Clustered {
     }
 
     /// What the accelerator is started with.
-    pub(crate) fn among(self: &Arc<Self>) -> Among {
-        let abroad = Arc::clone(self) as Arc<dyn Abroad>;
-        Among { membership: Arc::clone(&self.membership), abroad: Some(abroad) }
+    pub(crate) fn among(self: &Arc<Self>) -> ClusterHandle {
+        let abroad = Arc::clone(self) as Arc<dyn PurgeBroadcast>;
+        ClusterHandle { membership: Arc::clone(&self.membership), abroad: Some(abroad) }
     }
 
     /// Begins to connect.
@@ -81,7 +82,7 @@ impl Clustered {
         self.ask(Cluster::counters)
     }
 
-    pub(crate) fn look(&self) -> Option<(Look, Option<u64>)> {
+    pub(crate) fn look(&self) -> Option<(ClusterStatus, Option<u64>)> {
         self.ask(|cluster| (cluster.look(), self.membership.lease_left_ms()))
     }
 
@@ -136,7 +137,7 @@ impl Clustered {
     }
 }
 
-impl Abroad for Clustered {
+impl PurgeBroadcast for Clustered {
     fn tell(&self, what: Invalidate, is_soft: bool) -> Telling {
         let answer = self.begin_to_tell(&what, is_soft, false);
         Box::pin(async move {

@@ -61,7 +61,7 @@ pub(crate) fn mail(task: &MailTask) -> Result<(), Failure> {
     // What does not go together is told before any port is taken.
     config_of(operation.settings(), None)?;
     shell::run(operation, access, |settings, journal| {
-        let (post, http) = Post::start(settings, None, journal)?;
+        let (post, http) = MailService::start(settings, None, journal)?;
         let beside = vec![post.show(http, post.mailstore(), settings, None)?];
         Ok(Started { services: vec![post as Arc<dyn Service>], beside, ..Started::default() })
     })
@@ -78,9 +78,9 @@ fn config_of(settings: &Settings, shared: Option<&Arc<Certificates>>) -> Result<
 type OneAtATime<T> = std::sync::Mutex<T>;
 
 /// A running mail service, as admin server and signals see it.
-pub(crate) struct Post {
+pub(crate) struct MailService {
     running: Running<Server>,
-    /// Its pages, from [`Post::show`] to the drain.
+    /// Its pages, from [`MailService::show`] to the drain.
     web: OneAtATime<Option<Web>>,
     mailstore: Mailstore,
     addresses: Addresses,
@@ -96,8 +96,8 @@ pub(crate) struct Post {
     index: Option<IndexAt>,
 }
 
-impl Post {
-    /// Starts it; its pages are shown by [`Post::show`] on the listener that comes back. `shared`: the certificates of the
+impl MailService {
+    /// Starts it; its pages are shown by [`MailService::show`] on the listener that comes back. `shared`: the certificates of the
     /// process.
     ///
     /// # Errors
@@ -179,7 +179,7 @@ impl Post {
     }
 }
 
-impl Operated for Post {
+impl Operated for MailService {
     fn registry(&self) -> Arc<Registry> {
         self.running.registry()
     }
@@ -189,7 +189,7 @@ impl Operated for Post {
     }
 }
 
-impl Service for Post {
+impl Service for MailService {
     fn announcement(&self) -> String {
         let Addresses { smtp, smtps, lmtp } = self.addresses;
         let mut text = format!("mail: listening on smtp://{smtp}\n");

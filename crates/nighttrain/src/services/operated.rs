@@ -7,7 +7,7 @@ use engine::meter::{Family, Registry, Source};
 use crate::{admin::Operated, services::certificates::CertificateSaid};
 
 /// Counts what all of them count; is ready when all of them are.
-pub(crate) struct Together {
+pub(crate) struct CombinedServers {
     parts: Vec<Arc<dyn Operated>>,
     registry: Arc<Registry>,
 }
@@ -22,7 +22,7 @@ impl Source for Of {
     }
 }
 
-impl Together {
+impl CombinedServers {
     /// These servers, and what is counted beside them.
     pub(crate) fn new(parts: Vec<Arc<dyn Operated>>, beside: Vec<Arc<dyn Source>>) -> Self {
         let mut registry = Registry::new();
@@ -36,7 +36,7 @@ impl Together {
     }
 }
 
-impl Operated for Together {
+impl Operated for CombinedServers {
     fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry)
     }

@@ -29,7 +29,7 @@ use wire::http1::{
 use crate::{
     admin::{
         explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step},
-        last_clients::Asker,
+        last_clients::LastClient,
         operator_port::Outside,
     },
     body::slice::{NO_RANGES, VERSIONS_DIFFER},
@@ -46,7 +46,7 @@ use crate::{
         vary::{VARY_SPEC_BYTES_MAX, secondary_key},
     },
     purging::invalidations::Verdict,
-    request::{client_ip::Visitor, key, lookup_key::Keyed},
+    request::{client_ip::Visitor, key, lookup_key::LookupKey},
     site::{SiteId, SiteTable},
     states::{hit::CLOCK_BACK_S_MAX, pipe},
 };
@@ -76,7 +76,7 @@ pub(crate) fn ask_from_outside(
     let Explained { mut explanation, object } = explained;
     if let Some(hash) = object {
         // A core that does not answer has noted nothing.
-        let noted = |core| outside.ask(core, |reply| Message::Asker { hash, reply }).ok().flatten();
+        let noted = |core| outside.ask(core, |reply| Message::LastClient { hash, reply }).ok().flatten();
         let asked = asked((0..cores).filter_map(noted).max_by_key(|asker| asker.at_s));
         // The last is the outcome.
         explanation.steps.insert(explanation.steps.len().saturating_sub(1), asked);
@@ -85,15 +85,15 @@ pub(crate) fn ask_from_outside(
 }
 
 /// Who had it last.
-fn asked(asker: Option<Asker>) -> Step {
+fn asked(asker: Option<LastClient>) -> Step {
     let (decision, words) = match asker {
-        Some(Asker { at_s, address }) => {
+        Some(LastClient { at_s, address }) => {
             ("last", format!("it last answered {address}, on {}", arithmetic::date(at_s)))
         }
         None => ("nobody", "it answered nobody lately, from the store".to_owned()),
     };
     let mut step = Step { state: "asked", decision, words, section: "", figures: Vec::new() };
-    if let Some(Asker { at_s, address }) = asker {
+    if let Some(LastClient { at_s, address }) = asker {
         step.number("at_s", at_s).text("address", address.to_string());
     }
     step
@@ -113,7 +113,7 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explained {
     let site = key::of_request(head, &core.sites.table, &mut key);
     // Nobody has connected: it is explained as to a client with a certificate, where there can be no other.
     let is_known = core.sites.rules(site).client_certificates.as_ref().is_some_and(|asks| asks.is_required);
-    let keyed = Keyed { hash: core.store.hash(&key), primary_bytes: key.len(), site, is_known };
+    let keyed = LookupKey { hash: core.store.hash(&key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, &key);
     let now_s = clock::unix_s();
     let mut walk =

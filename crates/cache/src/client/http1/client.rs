@@ -19,7 +19,7 @@ use engine::{
 
 use crate::{
     client::{
-        limits::{client_budget::Held, send_rate::Taking},
+        limits::{client_budget::ClientMemoryGuard, send_rate::SendRate},
         transport::Transport,
     },
     config::Limits,
@@ -40,11 +40,11 @@ pub(in crate::client) struct Client {
     pub(in crate::client) send_stall_max: Duration,
     /// Bytes that the transport took.
     pub(in crate::client) sent_bytes: u64,
-    pub(in crate::client) taking: Taking,
+    pub(in crate::client) taking: SendRate,
     /// Bytes received and not answered: the beginning of a head, or requests behind one that is being answered.
     pub(in crate::client) pending: Vec<u8>,
     /// The charge for `pending`, where bytes of it came while an answer was under way.
-    ahead: Held,
+    ahead: ClientMemoryGuard,
     /// The client has said that nothing follows.
     is_ended: bool,
     /// The client's FIN ends the exchange that is under way.
@@ -181,9 +181,9 @@ impl Client {
             watch,
             send_stall_max: limits.send_stall_max,
             sent_bytes: 0,
-            taking: Taking::new(limits),
+            taking: SendRate::new(limits),
             pending: Vec::new(),
-            ahead: Held::nothing(),
+            ahead: ClientMemoryGuard::nothing(),
             is_ended: false,
             ends_at_fin: false,
         }

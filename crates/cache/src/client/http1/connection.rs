@@ -43,7 +43,7 @@ use crate::{
     client::{
         fin,
         limits::{
-            client_budget::Held,
+            client_budget::ClientMemoryGuard,
             request_tasks::KeptHead,
             turns::{Length, Turns, after_the_others},
         },
@@ -259,7 +259,7 @@ impl Connection {
             }
             // What a slow client makes us hold is counted for as long as it is held.
             let holds = self.client.pending.len() + turned.held_bytes();
-            let Some(_held) = Held::reserve(holds) else { return Ended::Closed };
+            let Some(_held) = ClientMemoryGuard::reserve(holds) else { return Ended::Closed };
             let open = match turned {
                 Turned::Closed => false,
                 Turned::Cut => {

@@ -16,7 +16,7 @@ use wire::http1::{
 
 use super::client::Client;
 use crate::{
-    client::limits::body_rate::{Pace, refused},
+    client::limits::body_rate::{BodyRate, refused},
     core::with_core,
     counters::Counter,
     deliver::{
@@ -41,7 +41,7 @@ pub(super) struct Upload<'c> {
 /// The state of a body that is being read.
 struct Body {
     decoder: BodyDecoder,
-    pace: Pace,
+    pace: BodyRate,
 }
 
 /// The rest of a request's body when the answer begins.
@@ -94,7 +94,7 @@ impl<'c> Upload<'c> {
     pub(super) fn new(client: &'c mut Client, request: &Request) -> Self {
         Self {
             client,
-            body: Body { decoder: BodyDecoder::new(request.framing), pace: Pace::new(request) },
+            body: Body { decoder: BodyDecoder::new(request.framing), pace: BodyRate::new(request) },
             wants_continue: request.framing != Framing::None && request.expects_continue(),
             knows_interim: request.head().version == Version::Http11,
             onward: None,

@@ -33,14 +33,14 @@ use wire::http2::{
 
 use super::{
     multiplex::{self, Multiplex, Number, Stream, reset},
-    stream::{self, Asker},
+    stream::{self, StreamContext},
 };
 use crate::{
     client::{
         http1::head_limits,
         limits::{
             body_rate,
-            send_rate::Taking,
+            send_rate::SendRate,
             turns::{Length, Turns},
         },
         transport::Transport,
@@ -109,7 +109,7 @@ pub(crate) async fn serve(
             transport,
             out,
             early,
-            Taking::new(&core.config.limits),
+            SendRate::new(&core.config.limits),
         ))
     });
     let client = Client { number, peer };
@@ -368,8 +368,13 @@ fn take_frames(
                 }
                 let asked = request.as_head(head, &head_limits);
                 let is_connect = matches!(request.ask, Ask::Upgrade { .. });
-                let asker =
-                    Asker { number: client.number, stream, peer: client.peer, is_whole: end, is_connect };
+                let asker = StreamContext {
+                    number: client.number,
+                    stream,
+                    peer: client.peer,
+                    is_whole: end,
+                    is_connect,
+                };
                 let buffers = stream::Buffers { stored_head, key, text, blocks };
                 let refresh = stream::answer(core, &turn, multiplex, (asker, asked), buffers, now_ms)?;
                 refreshes.extend(refresh);
@@ -573,7 +578,7 @@ mod tests {
             let (served, _) = listener.accept().await.expect("accepted");
             let multiplex = with_core(|core| {
                 let wire = Connection::new(limits(core), 0);
-                let taking = Taking::new(&core.config.limits);
+                let taking = SendRate::new(&core.config.limits);
                 Multiplex::new(wire, Transport::plain(served), Vec::new(), Vec::new(), taking)
             });
             let mut hello = PREFACE.to_vec();

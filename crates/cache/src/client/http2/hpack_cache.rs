@@ -18,19 +18,19 @@ const TEXT_BYTES_MAX: usize = 640;
 const BLOCK_BYTES_MAX: usize = 512;
 
 /// Makes field blocks, each of which is there until the next is made.
-pub(super) struct Blocks {
+pub(super) struct HpackBlockCache {
     block: Vec<u8>,
-    lately: Box<[Lately]>,
+    lately: Box<[RecentBlocks]>,
 }
 
-struct Lately {
+struct RecentBlocks {
     text_bytes: usize,
     block_bytes: usize,
     text: [u8; TEXT_BYTES_MAX],
     block: [u8; BLOCK_BYTES_MAX],
 }
 
-impl Lately {
+impl RecentBlocks {
     const NOTHING: Self =
         Self { text_bytes: 0, block_bytes: 0, text: [0; TEXT_BYTES_MAX], block: [0; BLOCK_BYTES_MAX] };
 
@@ -50,9 +50,9 @@ impl Lately {
     }
 }
 
-impl Blocks {
+impl HpackBlockCache {
     pub(super) fn new() -> Self {
-        let lately = std::iter::repeat_with(|| Lately::NOTHING).take(PLACES).collect();
+        let lately = std::iter::repeat_with(|| RecentBlocks::NOTHING).take(PLACES).collect();
         Self { block: Vec::with_capacity(4096), lately }
     }
 
@@ -104,7 +104,7 @@ mod tests {
         fn what_is_remembered_is_what_is_encoded(
             asked in prop::collection::vec((0_usize..90, 0_usize..4), 1..300),
         ) {
-            let mut blocks = Blocks::new();
+            let mut blocks = HpackBlockCache::new();
             for (object, age) in asked {
                 // Some are too long to be remembered, as text or as a block.
                 let value = "v".repeat(object * 11);
@@ -116,6 +116,6 @@ mod tests {
 
     #[test]
     fn the_empty_text_is_not_taken_for_a_place_that_is_empty() {
-        assert_eq!(Blocks::new().of_head(b""), encoded(b""));
+        assert_eq!(HpackBlockCache::new().of_head(b""), encoded(b""));
     }
 }

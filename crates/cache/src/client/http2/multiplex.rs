@@ -31,11 +31,11 @@ use wire::{
 
 use crate::client::http2::{
     gather::{Frames, List},
-    hpack_cache::Blocks,
+    hpack_cache::HpackBlockCache,
 };
 use crate::{
     client::{
-        limits::{client_budget::Held, send_rate::Taking},
+        limits::{client_budget::ClientMemoryGuard, send_rate::SendRate},
         transport::Transport,
     },
     config::Config,
@@ -60,7 +60,7 @@ pub(crate) struct Scratch {
     /// An answer's head as text, and its content if it is small.
     pub(super) text: Vec<u8>,
     /// Heads as field blocks.
-    pub(super) blocks: Blocks,
+    pub(super) blocks: HpackBlockCache,
     /// What a turn has to write.
     pub(super) out: Vec<u8>,
 }
@@ -72,7 +72,7 @@ impl Scratch {
             section: FieldSection::new(list_bytes, HEADERS_MAX),
             head: HeadRoom::new(4096),
             text: Vec::with_capacity(32 << 10),
-            blocks: Blocks::new(),
+            blocks: HpackBlockCache::new(),
             out: Vec::with_capacity(512 << 10),
         }
     }
@@ -151,13 +151,13 @@ pub(super) struct Multiplex {
     /// Frames to be written, and how much of them was.
     pub(super) out: Vec<u8>,
     out_at: usize,
-    held: Held,
+    held: ClientMemoryGuard,
     /// The socket has not taken all that it was given.
     is_blocked: bool,
     /// Since when nothing of what waits could be written, by the monotonic clock.
     pub(super) stuck_since_ms: Option<u64>,
     /// How slowly its client takes what waits.
-    pub(super) taking: Taking,
+    pub(super) taking: SendRate,
     /// Requests that it has brought.
     pub(super) requests: usize,
     /// In order of their numbers.
@@ -184,7 +184,7 @@ impl Multiplex {
         transport: Transport,
         out: Vec<u8>,
         pending: Vec<u8>,
-        taking: Taking,
+        taking: SendRate,
     ) -> Self {
         Self {
             serial: 0,
@@ -192,7 +192,7 @@ impl Multiplex {
             transport,
             out,
             out_at: 0,
-            held: Held::nothing(),
+            held: ClientMemoryGuard::nothing(),
             is_blocked: false,
             stuck_since_ms: None,
             taking,

@@ -25,7 +25,7 @@ use wire::{
 };
 
 use crate::client::http2::{
-    hpack_cache::Blocks,
+    hpack_cache::HpackBlockCache,
     multiplex::{Multiplex, Number, Stream, reset, with},
     upload::Upload,
 };
@@ -62,7 +62,7 @@ use crate::{
 
 /// Who asks, on which stream.
 #[derive(Clone, Copy)]
-pub(super) struct Asker {
+pub(super) struct StreamContext {
     pub(super) number: Number,
     pub(super) stream: u32,
     pub(super) peer: Peer,
@@ -72,7 +72,7 @@ pub(super) struct Asker {
     pub(super) is_connect: bool,
 }
 
-impl Asker {
+impl StreamContext {
     const fn place(&self) -> (Number, u32) {
         (self.number, self.stream)
     }
@@ -83,7 +83,7 @@ pub(super) struct Buffers<'s> {
     pub(super) stored_head: &'s mut Vec<u8>,
     pub(super) key: &'s mut Vec<u8>,
     pub(super) text: &'s mut Vec<u8>,
-    pub(super) blocks: &'s mut Blocks,
+    pub(super) blocks: &'s mut HpackBlockCache,
 }
 
 /// Answers a request, which is a head of HTTP/1 by now, from memory, or has a task do it; the request, where its answer is to
@@ -92,7 +92,7 @@ pub(super) fn answer(
     core: &Core,
     turn: &Turn<'_>,
     multiplex: &mut Multiplex,
-    (asker, read): (Asker, Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>),
+    (asker, read): (StreamContext, Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>),
     buffers: Buffers<'_>,
     now_ms: u64,
 ) -> Result<Option<Request>, Gone> {
@@ -178,7 +178,7 @@ pub(super) fn answer(
 fn forbidden(
     core: &Core,
     multiplex: &Multiplex,
-    asker: &Asker,
+    asker: &StreamContext,
     head: &RequestHead<'_, '_>,
     visitor: Visitor,
 ) -> Option<Fault> {
@@ -198,7 +198,7 @@ pub(super) fn refuse(
     multiplex: &mut Multiplex,
     (number, stream): (Number, u32),
     fault: Fault,
-    (text, blocks): (&mut Vec<u8>, &mut Blocks),
+    (text, blocks): (&mut Vec<u8>, &mut HpackBlockCache),
     now_ms: u64,
     draft: Draft,
 ) -> Result<(), Gone> {
@@ -232,7 +232,7 @@ fn begin(
     stream: u32,
     answer: Answer<'_>,
     (asked, mut draft): (Asked, Draft),
-    (text, blocks): (&mut Vec<u8>, &mut Blocks),
+    (text, blocks): (&mut Vec<u8>, &mut HpackBlockCache),
     now_ms: u64,
 ) -> Result<Option<Unsent>, Gone> {
     let told = match answer.length {
@@ -251,7 +251,7 @@ fn begin(
         Rest::Trailers(_) => true,
         Rest::Pinned { object, ending, .. } => ending.takes_trailers() && !object.tail().is_empty(),
         Rest::Parts { parts, ending } => ending.takes_trailers() && !parts.trailers().is_empty(),
-        Rest::None | Rest::Blocks(_) | Rest::Several(_) | Rest::Growing { .. } => false,
+        Rest::None | Rest::Blocks(_) | Rest::MultipartRanges(_) | Rest::Growing { .. } => false,
     };
     let is_whole = matches!(sending.rest, Rest::None);
     let ends = is_whole && content.is_empty();
@@ -367,8 +367,8 @@ fn give_way(number: Number, stream: u32) {
 }
 
 /// Answers a request that is not a hit.
-async fn answer_slowly(asker: Asker, request: Arc<Request>, state: State, fwd: Fwd, draft: Draft) {
-    let Asker { number, stream, .. } = asker;
+async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State, fwd: Fwd, draft: Draft) {
+    let StreamContext { number, stream, .. } = asker;
     let mut upload = Upload::new(number, stream, &request);
     let answer = match respond(&request, state, fwd, &mut upload).await {
         None => return leave(number, stream, false),

@@ -8,7 +8,7 @@ use std::{
 
 use super::multiplex::{Number, Stream, with};
 use crate::{
-    client::limits::body_rate::Pace,
+    client::limits::body_rate::BodyRate,
     core::with_core,
     counters::Counter,
     deliver::downstream::{Broken, Downstream, READ_BYTES},
@@ -23,7 +23,7 @@ pub(super) const FRAME_BYTES_MAX: usize = 16 << 10;
 pub(super) struct Upload {
     number: Number,
     stream: u32,
-    pace: Pace,
+    pace: BodyRate,
     wants_continue: bool,
     trailers: Vec<u8>,
     /// The way to the origin for the content that is left when the answer has begun.
@@ -35,7 +35,7 @@ impl Upload {
         Self {
             number,
             stream,
-            pace: Pace::new(request),
+            pace: BodyRate::new(request),
             wants_continue: request.expects_continue(),
             trailers: Vec::new(),
             onward: None,

@@ -21,7 +21,7 @@ use crate::{
 const FRAME_RATE_MIN: u64 = 128;
 
 /// The pace of one body.
-pub(crate) struct Pace {
+pub(crate) struct BodyRate {
     bytes: u64,
     bytes_max: u64,
     pause_max: Duration,
@@ -30,7 +30,7 @@ pub(crate) struct Pace {
     since: Instant,
 }
 
-impl Pace {
+impl BodyRate {
     pub(crate) fn new(request: &Request) -> Self {
         with_core_of(request, |core| {
             let limits = &core.config.limits;

@@ -8,9 +8,9 @@
 use crate::{core::with_core, counters::Counter};
 
 /// Bytes that are counted while this is held.
-pub(crate) struct Held(usize);
+pub(crate) struct ClientMemoryGuard(usize);
 
-impl Held {
+impl ClientMemoryGuard {
     /// Counts nothing yet.
     pub(crate) const fn nothing() -> Self {
         Self(0)
@@ -42,7 +42,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ClientMemoryGuard {
     fn drop(&mut self) {
         if self.0 > 0 {
             with_core(|core| core.held.give_back(self.0));

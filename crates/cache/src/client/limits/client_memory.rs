@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{
     accounts::Limit,
-    holding::Holding,
+    holding::ClientMemoryBudget,
     share::{ClientBudget, Common},
 };
 
@@ -27,14 +27,14 @@ impl ClientMemory {
     }
 
     /// A core's part of answers that clients do not read.
-    pub(crate) fn answers(&self, limits: &Limits) -> Holding {
-        Holding::new(Arc::clone(&self.answers), limits.client_bytes_max, self.cores)
+    pub(crate) fn answers(&self, limits: &Limits) -> ClientMemoryBudget {
+        ClientMemoryBudget::new(Arc::clone(&self.answers), limits.client_bytes_max, self.cores)
     }
 
     /// A core's part of connections.
-    pub(crate) fn connections(&self, limits: &Limits) -> Holding {
+    pub(crate) fn connections(&self, limits: &Limits) -> ClientMemoryBudget {
         let total = limits.connection_bytes_max.saturating_mul(self.cores);
-        Holding::new(Arc::clone(&self.connections), total, self.cores)
+        ClientMemoryBudget::new(Arc::clone(&self.connections), total, self.cores)
     }
 
     /// A core's part of requests' heads.

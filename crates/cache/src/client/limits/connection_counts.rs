@@ -23,21 +23,21 @@ const PLACES: usize = 64 * 1024;
 
 /// Connections by client.
 #[derive(Debug)]
-pub(crate) struct Clients {
+pub(crate) struct ConnectionCounts {
     of_addresses: Counts,
     of_networks: Counts,
 }
 
 /// One connection of a client; its places are given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
-    clients: Arc<Clients>,
+pub(crate) struct ConnectionSlot {
+    clients: Arc<ConnectionCounts>,
     /// `None`: there is no limit, and nothing is counted.
     of_address: Option<usize>,
     of_network: Option<usize>,
 }
 
-impl Clients {
+impl ConnectionCounts {
     pub(crate) fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self {
             of_addresses: Counts::new(limits.connections_per_client_max),
@@ -52,15 +52,15 @@ impl Clients {
     }
 
     /// Takes a place for one more connection; `Err`: the client, or its network, has its share already.
-    pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Held, TooMany> {
+    pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<ConnectionSlot, TooMany> {
         let of_address = self.of_addresses.take(client).map_err(|()| TooMany::Address)?;
-        let mut held = Held { clients: Arc::clone(self), of_address, of_network: None };
+        let mut held = ConnectionSlot { clients: Arc::clone(self), of_address, of_network: None };
         held.of_network = self.of_networks.take(network_of(client)).map_err(|()| TooMany::Network)?;
         Ok(held)
     }
 }
 
-impl Drop for Held {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.clients.of_addresses.give_back(self.of_address);
         self.clients.of_networks.give_back(self.of_network);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_client_gets_its_share_and_its_place_back() {
-        let clients = Clients::new(&limits(2, 0));
+        let clients = ConnectionCounts::new(&limits(2, 0));
         let address = IpAddr::from([127, 0, 0, 1]);
         let first = clients.admit(address).expect("first");
         let _second = clients.admit(address).expect("second");
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_network_has_a_share_of_its_own() {
-        let clients = Clients::new(&limits(1, 2));
+        let clients = ConnectionCounts::new(&limits(1, 2));
         let address = |network: u8, host: u8| IpAddr::from([10, 0, network, host]);
         let first = clients.admit(address(1, 1)).expect("first");
         let _second = clients.admit(address(1, 2)).expect("second");
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn no_limit_holds_no_table() {
-        let clients = Clients::new(&limits(0, 0));
+        let clients = ConnectionCounts::new(&limits(0, 0));
         let held: Vec<_> = (0..1000).map(|_| clients.admit(IpAddr::from([10, 0, 0, 1]))).collect();
         assert!(held.iter().all(Result::is_ok));
         assert!(clients.of_addresses.counts.is_empty() && clients.of_networks.counts.is_empty());

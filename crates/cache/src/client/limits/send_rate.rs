@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::config::Limits;
 
 /// One connection's credit.
-pub(crate) struct Taking {
+pub(crate) struct SendRate {
     /// Bytes a second; 0: no limit.
     rate_min: u64,
     grace_ms: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Taking {
     since_ms: Option<u64>,
 }
 
-impl Taking {
+impl SendRate {
     pub(crate) fn new(limits: &Limits) -> Self {
         let grace_ms = u64::try_from(limits.send_rate_grace.as_millis()).unwrap_or(u64::MAX);
         Self { rate_min: limits.send_rate_min, grace_ms, credit_ms: grace_ms, since_ms: None }
@@ -67,8 +67,8 @@ impl Taking {
 mod tests {
     use super::*;
 
-    fn taking(rate_min: u64) -> Taking {
-        Taking::new(&Limits {
+    fn taking(rate_min: u64) -> SendRate {
+        SendRate::new(&Limits {
             send_rate_min: rate_min,
             send_rate_grace: Duration::from_secs(30),
             ..Limits::default()

@@ -33,7 +33,7 @@ use tokio::{
 
 use self::secured::Secured;
 pub(crate) use self::secured::{Scratch, shake_hands};
-use crate::{core::with_core, request::client_auth::Came};
+use crate::{core::with_core, request::client_auth::ClientAuth};
 
 /// A client's socket.
 pub(crate) struct Transport {
@@ -54,8 +54,8 @@ impl Transport {
     }
 
     /// How its client has come, and what it has shown of itself.
-    pub(crate) fn came(&self) -> &Came {
-        const PLAIN: &Came = &Came::Plain;
+    pub(crate) fn came(&self) -> &ClientAuth {
+        const PLAIN: &ClientAuth = &ClientAuth::Plain;
         self.secured.as_deref().map_or(PLAIN, Secured::came)
     }
 

@@ -23,9 +23,9 @@ use tokio::{
 
 use super::{Transport, is_over};
 use crate::{
-    client::limits::client_budget::Held,
+    client::limits::client_budget::ClientMemoryGuard,
     core::{READ_BYTES, with_core},
-    request::client_auth::Came,
+    request::client_auth::ClientAuth,
 };
 
 /// Records that are sealed before they are written: few calls, and not more than a socket takes. A page of 64 KiB with its
@@ -59,7 +59,7 @@ impl Scratch {
 struct Unsent {
     bytes: Vec<u8>,
     at: usize,
-    held: Option<Held>,
+    held: Option<ClientMemoryGuard>,
 }
 
 impl Unsent {
@@ -77,7 +77,7 @@ impl Unsent {
         self.bytes.extend_from_slice(bytes);
         // What was counted goes before what is counted.
         self.held = None;
-        self.held = Held::reserve(self.bytes.len());
+        self.held = ClientMemoryGuard::reserve(self.bytes.len());
         // The most that a client may make us hold is reached: it goes.
         if self.held.is_some() { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
@@ -102,7 +102,7 @@ impl Unsent {
 pub(super) struct Secured {
     session: Session,
     /// What its client has shown, once the handshake is over.
-    came: Came,
+    came: ClientAuth,
     /// The beginning of a record, or of a message of the handshake.
     incoming: Vec<u8>,
     unsent: Unsent,
@@ -114,7 +114,7 @@ pub(super) struct Secured {
 impl Secured {
     fn new(terms: Arc<dyn Terms>) -> Self {
         let (session, unsent) = (Session::new(terms), Unsent::default());
-        let came = Came::Unasked;
+        let came = ClientAuth::Unasked;
         Self { session, came, incoming: Vec::new(), unsent, is_closed: false, said_goodbye: false }
     }
 
@@ -122,7 +122,7 @@ impl Secured {
         &self.session
     }
 
-    pub(super) fn came(&self) -> &Came {
+    pub(super) fn came(&self) -> &ClientAuth {
         &self.came
     }
 
@@ -325,7 +325,7 @@ pub(crate) async fn shake_hands(
         })
         .await?;
     }
-    secured.came = Came::of(&secured.session, clock::unix_s())
+    secured.came = ClientAuth::of(&secured.session, clock::unix_s())
         .map_err(|unusable| io::Error::new(io::ErrorKind::PermissionDenied, unusable))?;
     transport.secured = Some(secured);
     Ok(transport)

@@ -35,14 +35,14 @@ use wire::http1::head::Headers;
 
 pub(crate) use crate::purging::bans::Verdict;
 use crate::{
-    core::{direct_mapped_table::Places, identity_hasher::AsIs},
+    core::{direct_mapped_table::DirectMappedTable, identity_hasher::IdentityHasher},
     head::response_head::{Flags, StoredMeta},
     purging::bans::{Ban, BanSeen, Bans, Subject},
     request::key,
     tags,
 };
 
-/// Places of a table's map, which takes seven eighths of them without growing.
+/// DirectMappedTable of a table's map, which takes seven eighths of them without growing.
 const PLACES: usize = 1 << 18;
 /// Tags and addresses that a table holds.
 pub(crate) const TAGS_MAX: usize = PLACES / 8 * 7;
@@ -127,7 +127,7 @@ pub(crate) struct Overflow {
 /// All that was purged, as far as one answer is concerned.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
-    marks: HashMap<u64, Marks, BuildHasherDefault<AsIs>>,
+    marks: HashMap<u64, Marks, BuildHasherDefault<IdentityHasher>>,
     marks_max: usize,
     all: Marks,
     /// What has tags and a lesser number was purged.
@@ -304,7 +304,7 @@ pub(crate) struct Invalidations {
     purges: Cell<u64>,
     /// That of the table.
     doubted: Cell<u64>,
-    found: Places<Found>,
+    found: DirectMappedTable<Found>,
     /// The numbers of the youngest ban, and of the youngest about who asks; 0: none.
     bans: Cell<(u64, u64)>,
     /// A key and a head, to be looked at by bans.
@@ -326,7 +326,7 @@ impl Invalidations {
             doubted: Cell::new(table.doubted),
             bans: Cell::new((table.bans.youngest(), table.bans.youngest_of_askers())),
             table: RefCell::new(table),
-            found: Places::new(FOUND),
+            found: DirectMappedTable::new(FOUND),
             scratch: RefCell::default(),
             fetches: RefCell::default(),
             walk: Cell::default(),

@@ -12,7 +12,7 @@ use crate::search::index::{
     Index, PENDING_MAX,
     columns::{Columns, Name, columns_of, height_for},
     grams::Finder,
-    segment::Sheet,
+    segment::IndexSegment,
 };
 use crate::{
     mailbox::mailboxes::{Event, Mail, MailId, Mailboxes, Scope},
@@ -57,14 +57,14 @@ pub(crate) fn start<M: Mailboxes>(
         .build()?;
     thread::Builder::new().name("mail-index".to_owned()).spawn(move || {
         behind_others();
-        runtime.block_on(Feed::new(index, mailboxes, stopping).run());
+        runtime.block_on(Indexer::new(index, mailboxes, stopping).run());
     })
 }
 
 /// A sheet of which less is left than there is room for: the columns that live.
-type Sparse = (Arc<Sheet>, Vec<(usize, Name)>);
+type Sparse = (Arc<IndexSegment>, Vec<(usize, Name)>);
 
-struct Feed<M> {
+struct Indexer<M> {
     index: Arc<Index>,
     mailboxes: M,
     stopping: watch::Receiver<bool>,
@@ -77,7 +77,7 @@ struct Feed<M> {
     rests_until_ms: u64,
 }
 
-impl<M: Mailboxes> Feed<M> {
+impl<M: Mailboxes> Indexer<M> {
     fn new(index: Arc<Index>, mailboxes: M, stopping: watch::Receiver<bool>) -> Self {
         index.state().events = Some(mailboxes.events());
         let waking = mailboxes.events();
@@ -311,7 +311,7 @@ impl<M: Mailboxes> Feed<M> {
             state.full = Some(Arc::clone(&full));
             (full, self.index.next_path(&mut state))
         };
-        let written = Sheet::write(path, &full, self.index.at.store);
+        let written = IndexSegment::write(path, &full, self.index.at.store);
         let mut state = self.index.state();
         state.full = None;
         match written {
@@ -383,7 +383,7 @@ impl<M: Mailboxes> Feed<M> {
     /// Writes what lives of some sheets anew.
     fn put_together(&mut self, height: u32, group: Vec<Sparse>) {
         let mut columns = Columns::new(height);
-        let mut replaced: Vec<Arc<Sheet>> = Vec::new();
+        let mut replaced: Vec<Arc<IndexSegment>> = Vec::new();
         for (sheet, living) in group {
             if columns.names.len() + living.len() > columns_of(height) {
                 self.replace(&std::mem::replace(&mut columns, Columns::new(height)), &replaced);
@@ -402,7 +402,7 @@ impl<M: Mailboxes> Feed<M> {
     }
 
     /// Puts a sheet in the place of others.
-    fn replace(&mut self, columns: &Columns, replaced: &[Arc<Sheet>]) {
+    fn replace(&mut self, columns: &Columns, replaced: &[Arc<IndexSegment>]) {
         if replaced.is_empty() {
             return;
         }
@@ -410,7 +410,7 @@ impl<M: Mailboxes> Feed<M> {
             None
         } else {
             let path = self.index.next_path(&mut self.index.state());
-            match Sheet::write(path, columns, self.index.at.store) {
+            match IndexSegment::write(path, columns, self.index.at.store) {
                 Ok(sheet) => Some(Arc::new(sheet)),
                 Err(error) => {
                     tracing::warn!(%error, "the index of mails cannot be put together; it stays as it is");
@@ -429,7 +429,7 @@ impl<M: Mailboxes> Feed<M> {
 }
 
 /// Copies the columns that live.
-fn copy(sheet: &Sheet, living: &[(usize, Name)], columns: &mut Columns) -> io::Result<()> {
+fn copy(sheet: &IndexSegment, living: &[(usize, Name)], columns: &mut Columns) -> io::Result<()> {
     let reading = sheet.reading()?;
     let first = columns.names.len();
     for (_, name) in living {

@@ -41,7 +41,7 @@ use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 pub(crate) use crate::search::index::indexer::start;
 use crate::search::index::{
     columns::{Columns, Name},
-    segment::{NoSheet, Sheet},
+    segment::{IndexSegment, NoSheet},
 };
 use crate::web::serve::counters::{Counter, Counters};
 use crate::{
@@ -99,7 +99,7 @@ struct State {
     filling: BTreeMap<u32, Columns>,
     /// Being written.
     full: Option<Arc<Columns>>,
-    sheets: Vec<Arc<Sheet>>,
+    sheets: Vec<Arc<IndexSegment>>,
     last_number: u64,
     /// What arrives and goes; heard by its thread, and by whoever asks before it answers.
     events: Option<Receiver<Event>>,
@@ -147,7 +147,7 @@ impl Index {
             let number = number_of(&path);
             let is_sheet = path.extension().is_some_and(|end| end == SHEET);
             state.last_number = state.last_number.max(number.unwrap_or(0));
-            match Sheet::open(path.clone(), at.store) {
+            match IndexSegment::open(path.clone(), at.store) {
                 Ok(sheet) if is_sheet && number.is_some() => {
                     if sheet.is_outdated() {
                         let file = path.display();
@@ -235,7 +235,7 @@ impl Index {
 
     /// A sheet that cannot be read: its mails are indexed again. Nothing if it cannot be told which they were: then the
     /// stored mails are gone through.
-    fn set_aside(&self, sheet: &Arc<Sheet>, why: &io::Error) -> Option<Vec<Name>> {
+    fn set_aside(&self, sheet: &Arc<IndexSegment>, why: &io::Error) -> Option<Vec<Name>> {
         self.counters.add(Counter::IndexDamaged, 1);
         tracing::warn!(file = %sheet.path().display(), "a part of the index of mails is made anew: {why}");
         let names = sheet.reading().and_then(|reading| reading.names());

@@ -36,7 +36,7 @@ const OF_NAMES: u64 = u64::MAX - 1;
 
 /// A sheet, and what is known of it without reading.
 #[derive(Debug)]
-pub(super) struct Sheet {
+pub(super) struct IndexSegment {
     path: PathBuf,
     height: u32,
     mails: usize,
@@ -67,7 +67,7 @@ fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "damaged")
 }
 
-impl Sheet {
+impl IndexSegment {
     /// Writes what was filled; under another name first, so that a file of this name is whole.
     pub(super) fn write(path: PathBuf, columns: &Columns, store: u32) -> io::Result<Self> {
         let unfinished = path.with_extension("part");
@@ -183,7 +183,7 @@ impl Sheet {
 
 /// A sheet that is asked.
 pub(super) struct Reading<'a> {
-    sheet: &'a Sheet,
+    sheet: &'a IndexSegment,
     file: File,
 }
 
@@ -257,8 +257,8 @@ mod tests {
             filled
                 .add(Name { arrived_ms: 1000 + id, id: MailId(id + 1) }, &[id as u32, 7000 + id as u32 % 3]);
         }
-        let sheet = Sheet::write(path.clone(), &filled, 5).unwrap();
-        let found = |sheet: &Sheet, grams: &[u32]| -> io::Result<Vec<usize>> {
+        let sheet = IndexSegment::write(path.clone(), &filled, 5).unwrap();
+        let found = |sheet: &IndexSegment, grams: &[u32]| -> io::Result<Vec<usize>> {
             let mut set = Vec::new();
             columns::ask(&sheet.reading()?, grams, &mut set)?;
             Ok(columns::set_columns(&set).collect())
@@ -268,10 +268,10 @@ mod tests {
             columns::ask(&filled, &[gram], &mut set).unwrap();
             assert_eq!(found(&sheet, &[gram]).unwrap(), columns::set_columns(&set).collect::<Vec<_>>());
         }
-        let again = Sheet::open(path.clone(), 5).unwrap();
+        let again = IndexSegment::open(path.clone(), 5).unwrap();
         assert_eq!(again.reading().unwrap().names().unwrap(), filled.names);
         assert_eq!(again.bytes, sheet.bytes);
-        assert!(matches!(Sheet::open(path.clone(), 6), Err(NoSheet::Foreign)));
+        assert!(matches!(IndexSegment::open(path.clone(), 6), Err(NoSheet::Foreign)));
 
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
@@ -282,7 +282,7 @@ mod tests {
             let mut broken = whole.clone();
             broken[at] ^= 0x10;
             fs::write(&path, &broken).unwrap();
-            let noticed = match Sheet::open(path.clone(), 5) {
+            let noticed = match IndexSegment::open(path.clone(), 5) {
                 Err(_) => true,
                 Ok(sheet) => {
                     let reading = sheet.reading().unwrap();
@@ -294,11 +294,11 @@ mod tests {
         }
         for cut in [0, 63, 64, whole.len() - 1] {
             fs::write(&path, &whole[..cut]).unwrap();
-            assert!(Sheet::open(path.clone(), 5).is_err(), "{cut} bytes");
+            assert!(IndexSegment::open(path.clone(), 5).is_err(), "{cut} bytes");
         }
         let mut later = whole;
         later[8] = 3;
         fs::write(&path, &later).unwrap();
-        assert!(matches!(Sheet::open(path, 5), Err(NoSheet::Version(3))));
+        assert!(matches!(IndexSegment::open(path, 5), Err(NoSheet::Version(3))));
     }
 }

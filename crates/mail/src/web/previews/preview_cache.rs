@@ -110,7 +110,7 @@ fn snippet(text: &str) -> String {
 
 /// Those that are kept.
 #[derive(Debug)]
-pub(crate) struct Gists {
+pub(crate) struct PreviewCache {
     state: Mutex<State>,
     counters: Arc<Counters>,
 }
@@ -124,7 +124,7 @@ struct State {
     bytes: usize,
 }
 
-impl Gists {
+impl PreviewCache {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self { state: Mutex::default(), counters }
     }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn no_more_is_kept_than_may_be_and_a_gist_goes_with_its_mail() {
         let counters = Arc::new(Counters::new());
-        let gists = Gists::new(Arc::clone(&counters));
+        let gists = PreviewCache::new(Arc::clone(&counters));
         gists.keep(MailId(0), &gist(GIST_BYTES_MAX + 1));
         assert_eq!(gists.state().of.len(), 0, "one that is too large is not kept");
         let most = GISTS_BYTES_MAX / GIST_BYTES_MAX;

@@ -21,7 +21,7 @@ use crate::{
     web::{
         RENDER_THREADS_MAX, SEARCH_THREADS_MAX,
         flags::Marks,
-        previews::{preview_cache::Gists, rendered_cache::Renderings},
+        previews::{preview_cache::PreviewCache, rendered_cache::Renderings},
         serve::{
             answer::Fault,
             assets,
@@ -55,7 +55,7 @@ pub(crate) struct App<M> {
     pub(crate) site: Site,
     pub(crate) counters: Arc<Counters>,
     pub(crate) marks: Marks,
-    pub(crate) gists: Gists,
+    pub(crate) gists: PreviewCache,
     pub(crate) renderings: Renderings,
     pub(crate) leaving: Leaving,
     pub(crate) started_ms: u64,
@@ -133,7 +133,7 @@ impl<M: Mailboxes> App<M> {
             mailboxes,
             site,
             marks,
-            gists: Gists::new(Arc::clone(&counters)),
+            gists: PreviewCache::new(Arc::clone(&counters)),
             renderings: Renderings::new(Arc::clone(&counters)),
             leaving: Leaving::new(Arc::clone(&counters)),
             started_ms: clock::unix_ms(),

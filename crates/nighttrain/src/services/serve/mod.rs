@@ -37,7 +37,7 @@ use crate::{
         cache_command::origin_at,
         certificates::Certificates,
         feed::{Feed, join_and_tell},
-        mail::Post,
+        mail::MailService,
         operation::{Operation, Sources, failed, fault},
         shell::{self, Service, Started},
     },
@@ -61,7 +61,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let shared = certificates.as_ref().map(|certificates| Arc::clone(&certificates.tls.certificates));
     let of_feed = shared.clone();
     let feed = Feed::start(settings, journal, Box::new(move |settings| feed_of(settings, of_feed.as_ref())))?;
-    let (post, http) = Post::start(settings, shared.as_ref(), journal)?;
+    let (post, http) = MailService::start(settings, shared.as_ref(), journal)?;
     let in_front_of = match &settings.origin {
         Some(origin) => origin.to_string(),
         None if settings.mail.has_pages_under_tls() => {

@@ -35,7 +35,7 @@ use crate::{
     print,
     services::{
         accelerator::Purges,
-        operated::Together,
+        operated::CombinedServers,
         operation::{Operation, Signals, Wish, failed, fault},
     },
     settings::{Section, Setting, Settings},
@@ -160,7 +160,7 @@ pub(crate) fn run(
     beside.extend(journal.iter().map(|journal| Arc::clone(journal) as Arc<dyn Source>));
     beside.extend(access_log.iter().map(AccessLog::counters));
     let operated = services.iter().map(|service| Arc::clone(service) as Arc<dyn Operated>).collect();
-    let together = Arc::new(Together::new(operated, beside));
+    let together = Arc::new(CombinedServers::new(operated, beside));
     port.serve(admin::pages(access, together, purges, journal), secured)
         .map_err(failed("the admin server cannot start"))?;
 
