@@ -345,7 +345,7 @@ impl RenewalTask {
     fn keep(&mut self, wake: &Receiver<()>) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
             Ok(runtime) => runtime,
-            Err(error) => return tracing::error!(%error, "no certificates can be obtained"),
+            Err(error) => return tracing::error!(%error, "cannot obtain certificates"),
         };
         loop {
             let next_s = runtime.block_on(self.round());

@@ -143,7 +143,7 @@ impl ChangeListener {
                 opened.insert(name.to_owned(), open);
             }
             Err(error) => {
-                tracing::warn!(error, "a challenge that another instance is to meet cannot be answered here")
+                tracing::warn!(error, "cannot answer an ACME challenge of another instance")
             }
         }
     }
@@ -234,7 +234,7 @@ impl Drop for Everywhere {
     fn drop(&mut self) {
         if let Err(error) = self.share.remove(&self.key) {
             // Whoever has the next turn closes it.
-            tracing::debug!(%error, "a challenge stays open");
+            tracing::debug!(%error, "cannot remove an answered ACME challenge");
         }
     }
 }

@@ -84,13 +84,16 @@ async fn make(
         Ok(made) => Ok(made),
         // A server by itself: there are no others to keep it.
         Err(error) if is_alone(&error.kind()) => {
-            tracing::warn!(stream = name, "the cluster is one server: what it keeps is lost with it");
+            tracing::warn!(
+                stream = name,
+                "the NATS cluster has one server: its purge stream is lost with it"
+            );
             context
                 .create_stream(wanted(1))
                 .await
-                .map_err(|error| Fault::of("the stream cannot be made", &error))
+                .map_err(|error| Fault::of("cannot create the purge stream", &error))
         }
-        Err(error) => Err(Fault::of("the stream cannot be made", &error)),
+        Err(error) => Err(Fault::of("cannot create the purge stream", &error)),
     }
 }
 

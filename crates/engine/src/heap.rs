@@ -90,7 +90,7 @@ impl HeapTrimmer {
 /// Has free memory given back in a while.
 pub fn give_back_soon() {
     if let Err(error) = DOOR.ask(begin) {
-        tracing::warn!(%error, "memory that is free cannot be given back now");
+        tracing::warn!(%error, "cannot return free memory to the system now");
     }
 }
 

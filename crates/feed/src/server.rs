@@ -479,7 +479,7 @@ async fn accept(local: &Rc<Local>, listener: &tokio::net::TcpListener, door: Doo
             }
             Err(error) => {
                 // Out of files or memory, or a client that was gone at once: the loop must live on.
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -513,7 +513,7 @@ pub(crate) fn take_over(
 ) {
     match TcpStream::from_std(socket) {
         Ok(socket) => admit(local, core, socket, address, door),
-        Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
+        Err(error) => tracing::warn!(%error, "cannot register an accepted socket with the event loop"),
     }
 }
 

@@ -380,7 +380,7 @@ fn tell(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(error) => return tracing::error!(%error, "nobody is told of events"),
+            Err(error) => return tracing::error!(%error, "the mail event thread failed to start"),
         };
         runtime.block_on(async {
             let mut batch = Vec::new();
@@ -462,7 +462,7 @@ async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, kind: Kind) {
             }
             Err(error) => {
                 // Out of files or memory, or a peer that was gone at once: the loop must live on.
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -495,7 +495,9 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
                     Ok(stream) => {
                         tokio::task::spawn_local(connection::serve(Rc::clone(&core), stream, address, kind));
                     }
-                    Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot register an accepted socket with the event loop")
+                    }
                 },
                 Message::Lists(lists) => core.abuse.borrow_mut().lists = lists,
                 Message::Told(_) => unreachable!("events go to the listeners"),

@@ -487,7 +487,7 @@ fn a26_a_full_disk_under_the_access_log_is_counted_and_hurts_nobody() {
         client.get("/page").expect_status(200);
     }
     eventually("it is counted", || accelerator.stat().count("log.access_failures") > 0);
-    let said = || accelerator.printed().matches("the access log cannot be written").count();
+    let said = || accelerator.printed().matches("cannot write the access log").count();
     eventually("and said", || said() == 1);
     std::fs::remove_file(&path).expect("removed");
     accelerator.signal(Signal::USR1);

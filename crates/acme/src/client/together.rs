@@ -127,9 +127,7 @@ impl RenewalTask {
             Some(NotShared::Failed(why)) => {
                 self.rounds_failed = self.rounds_failed.saturating_add(1);
                 if self.rounds_failed == 2 {
-                    tracing::warn!(
-                        "certificates are neither ordered nor shared with the other instances: {why}"
-                    );
+                    tracing::warn!("certificates are neither ordered nor shared with other instances: {why}");
                 }
             }
             Some(NotShared::Busy) | None => self.rounds_failed = 0,

@@ -80,7 +80,7 @@ pub(crate) async fn accept(listener: &Listener) {
             }),
             Err(error) => {
                 // Out of files or memory, or a client that was gone at once: the loop must live on.
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -101,7 +101,7 @@ fn hand_off(core: &Core, to: usize, stream: TcpStream, arrival: Accepted) {
 pub(crate) fn take_over(core: &Core, stream: std::net::TcpStream, arrival: Accepted) {
     match TcpStream::from_std(stream) {
         Ok(stream) => admit(core, stream, arrival),
-        Err(error) => tracing::warn!(%error, "a connection could not join the loop"),
+        Err(error) => tracing::warn!(%error, "cannot register an accepted socket with the event loop"),
     }
 }
 
@@ -203,7 +203,8 @@ impl ConnectionShare {
 fn make_room(core: &Core) {
     let connections_max = core.config.limits.connections_max;
     let is_short = core.connection_memory.is_short();
-    if is_short || core.balance.held(core.index) >= connections_max - connections_max / FEW_MORE_PARTS {
+    let are_many = core.balance.held(core.index) >= connections_max - connections_max / FEW_MORE_PARTS;
+    if (is_short && !end_idle(core)) || are_many {
         end_waiting(core);
     }
     if !core.connection_memory.has_room(PLAIN_BYTES) {
@@ -289,7 +290,7 @@ async fn serve_announced(
         Ok(announced) => announced,
         Err(error) => {
             with_core(|core| core.count(Counter::BadProxyHeaders));
-            tracing::debug!(%error, proxy = %arrival.address, "no header of the PROXY protocol");
+            tracing::debug!(%error, proxy = %arrival.address, "connection closed: no valid PROXY protocol header");
             return;
         }
     };

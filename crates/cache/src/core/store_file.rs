@@ -239,7 +239,7 @@ fn begin_reading(
         Err(mpsc::RecvTimeoutError::Timeout) => {
             tracing::info!(
                 store = %path.display(),
-                "the store's file takes a while to read; what it holds is fetched from the origin until then"
+                "reading the store file: until it is read, its objects are fetched from the origin"
             );
             let (senders, coming) = shards.iter().map(|_| oneshot::channel::<Coming>()).unzip();
             let handed = Arc::clone(&found);
@@ -268,7 +268,7 @@ fn hand_over(
     let known = match reading.recv() {
         Ok(Ok(known)) => known,
         Ok(Err(error)) => {
-            tracing::error!(%error, "the accelerator goes on in memory alone");
+            tracing::error!(%error, "store file unusable: continuing in memory alone");
             return None;
         }
         // It ended without a word: a bug of ours, which it has said itself.
@@ -280,7 +280,7 @@ fn hand_over(
         // A core that has ended needs it no more.
         let _ = core.send((tier, known.log.reader()));
     }
-    tracing::info!(objects, "the store's file has been read");
+    tracing::info!(objects, "store file read");
     Some(known.log)
 }
 

@@ -362,7 +362,7 @@ impl Drop for CodingPool {
 fn run(sender: &Sender<Word>, mut receiver: Receiver<Word>, is_stopping: &AtomicBool, mut memory: Share) {
     if let Err(error) = give_way() {
         // It competes with the loops then.
-        tracing::warn!(%error, "the thread that compresses could not be given a lower priority");
+        tracing::warn!(%error, "cannot lower the priority of the compression thread");
     }
     let mut batch = Vec::new();
     loop {

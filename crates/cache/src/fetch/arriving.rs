@@ -419,7 +419,7 @@ async fn rest(
 
 /// The origin broke off in the middle of a body.
 fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &Growing) {
-    tracing::warn!(%error, "the origin broke off in the middle of a body");
+    tracing::warn!(%error, "origin closed the connection in the middle of a body");
     with_core(|core| {
         core.count(Counter::of_origin_error(error));
         if let Sink::Stored(filling) = sink {

@@ -199,7 +199,7 @@ impl Member {
         self.failures.fetch_add(1, Relaxed);
         let is_ejected = self.health.failed(now_ms);
         if is_ejected {
-            tracing::warn!(origin = %self.server, "fails again and again: it is left alone for a while");
+            tracing::warn!(origin = %self.server, "origin ejected after repeated failures");
         }
         is_ejected
     }
@@ -213,9 +213,9 @@ impl Member {
     pub(super) fn probed(&self, found: Result<(), String>, now_ms: u64) {
         let is_changed = self.health.probed(found.is_ok(), now_ms);
         match found {
-            Ok(()) if is_changed => tracing::info!(origin = %self.server, "is well again"),
+            Ok(()) if is_changed => tracing::info!(origin = %self.server, "origin healthy: back in rotation"),
             Err(why) if is_changed => {
-                tracing::warn!(origin = %self.server, %why, "is sick: it is not asked any more")
+                tracing::warn!(origin = %self.server, %why, "origin unhealthy: probes fail, taken out of rotation")
             }
             Ok(()) | Err(_) => {}
         }
@@ -224,7 +224,7 @@ impl Member {
     /// What an operator decides of it.
     pub(crate) fn set(&self, by_hand: ByHand) {
         self.health.set(by_hand);
-        tracing::info!(origin = %self.server, ?by_hand, "an operator has decided");
+        tracing::info!(origin = %self.server, ?by_hand, "origin state changed by the operator");
     }
 
     /// Whether it is what an operator names.

@@ -182,7 +182,7 @@ impl Peer {
         self.hits.fetch_add(u64::from(is_hit), Relaxed);
         self.streak.store(0, Relaxed);
         if self.out_until_ms.swap(0, Relaxed) != 0 {
-            tracing::info!(peer = %self.name, "answers again");
+            tracing::info!(peer = %self.name, "peer reachable again");
         }
     }
 
@@ -193,7 +193,7 @@ impl Peer {
         let is_news = self.streak.fetch_add(1, Relaxed) == 0;
         self.out_until_ms.store(now_ms + self.back_off_ms(), Relaxed);
         if is_news {
-            tracing::warn!(peer = %self.name, why, "is left out: its keys are fetched without it for a while");
+            tracing::warn!(peer = %self.name, why, "peer unreachable: its keys are fetched from the origin");
         }
     }
 

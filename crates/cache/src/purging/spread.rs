@@ -100,7 +100,7 @@ pub(crate) fn apply(core: &Core, invalidation: &Invalidation) {
         tracing::warn!(
             bans,
             core = core.index,
-            "too many bans: all that is as old as the oldest counts as purged"
+            "too many bans: objects older than the oldest ban are purged"
         );
     }
     core.gauge(Counter::TagsPurged, core.invalidations.held() as u64);

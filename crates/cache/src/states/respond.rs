@@ -112,9 +112,10 @@ pub(crate) async fn respond(
                 match Box::pin(slices::open(blocks, &request, only_if_cached)).await {
                     Ok(Opened { blocks, was_stored }) => {
                         let body = match several {
-                            Some(plan) => {
-                                Body::MultipartRanges(Box::new(MultipartRanges::new(plan, Source::Blocks(blocks))))
-                            }
+                            Some(plan) => Body::MultipartRanges(Box::new(MultipartRanges::new(
+                                plan,
+                                Source::Blocks(blocks),
+                            ))),
                             None => Body::Blocks(Box::new(blocks)),
                         };
                         let mut answer = Answer { body, ..answer };

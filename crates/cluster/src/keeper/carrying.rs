@@ -62,10 +62,7 @@ impl ClusterTask {
         let _ = self.common.doubt.notified().now_or_never();
         let Err((generation, why)) = generation else { return Ok(()) };
         if !why.is_empty() {
-            tracing::warn!(
-                why,
-                "what was purged meanwhile is not known: everything stored is validated before it is shown"
-            );
+            tracing::warn!(why, "purges were missed: all stored objects are revalidated before use");
             count(&self.common.counts.doubts);
         }
         let server = Arc::clone(&self.server);
@@ -74,7 +71,7 @@ impl ClusterTask {
             match spawn_blocking(move || of_helper.doubt_all()).await {
                 Ok(Ok(())) => break,
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "what is stored cannot be marked as doubtful; trying again");
+                    tracing::warn!(%error, "cannot mark stored objects for revalidation; trying again");
                     count(&self.common.counts.not_carried);
                     sleep(AGAIN).await;
                 }
@@ -98,7 +95,7 @@ impl ClusterTask {
         if let Some(file) = &self.file
             && let Err(error) = file.write(position)
         {
-            tracing::warn!(%error, "how far this instance is cannot be kept: after a restart everything is doubted");
+            tracing::warn!(%error, "cannot save the purge position: after a restart all stored objects are revalidated");
         }
     }
 
@@ -118,7 +115,7 @@ impl ClusterTask {
             Says::Purge(_) if is_done && !self.server.carries_own_again() => None,
             Says::Purge(purge) => Some(purge),
             Says::Unknown { is_soft, why } => {
-                tracing::warn!(by = record.by, why, "a purge is not understood: everything is purged");
+                tracing::warn!(by = record.by, why, "unknown purge record: all objects are purged");
                 count(&self.common.counts.unknown);
                 Some(Purge { what: What::All, is_soft })
             }
@@ -135,24 +132,24 @@ impl ClusterTask {
                     if let Some(file) = file
                         && let Err(error) = file.write(position)
                     {
-                        tracing::warn!(%error, "how far this instance is cannot be kept");
+                        tracing::warn!(%error, "cannot save the purge position");
                     }
                     Ok::<_, NotCarried>(())
                 });
                 match done.await {
                     Ok(Ok(())) => break,
                     Ok(Err(NotCarried::NotUnderstood(why))) => {
-                        tracing::warn!(why, "a purge is not understood: everything is purged");
+                        tracing::warn!(why, "unknown purge record: all objects are purged");
                         count(&common.counts.unknown);
                         purge = purge.map(|purge| Purge { what: What::All, ..purge });
                     }
                     Ok(Err(NotCarried::NotNow(why))) => {
-                        tracing::warn!(why, "a purge cannot be carried out; trying again");
+                        tracing::warn!(why, "cannot apply a purge; trying again");
                         count(&common.counts.not_carried);
                         sleep(AGAIN).await;
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a purge broke off; trying again");
+                        tracing::warn!(%error, "purge interrupted; trying again");
                         sleep(AGAIN).await;
                     }
                 }

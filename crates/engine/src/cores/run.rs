@@ -542,7 +542,7 @@ fn run<F>(
         let outcome = runtime.block_on(async {
             tokio::task::spawn_local(async move {
                 let Err(error) = lateness.watch().await;
-                tracing::warn!(%error, "this loop's lateness is not measured any more");
+                tracing::warn!(%error, "lateness of this loop is no longer measured");
             });
             tokio::select! {
                 biased;

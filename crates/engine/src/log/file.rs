@@ -425,7 +425,7 @@ impl FileDisk {
         } else if are_alike {
             return Ok(header);
         } else {
-            tracing::warn!(store = %self.path.display(), "one of the two headers was damaged and is written anew");
+            tracing::warn!(store = %self.path.display(), "one of two file headers was damaged: rewritten");
         }
         self.write_headers(&header)?;
         Ok(header)

@@ -249,7 +249,7 @@ impl Shared {
                 }
             }
             Some(error) => {
-                tracing::error!(%error, "the store cannot be written to; it is tried again");
+                tracing::error!(%error, "cannot write to the store; trying again");
                 progress.set_failing(&error);
             }
         }
@@ -309,7 +309,7 @@ impl Shared {
             }
             Err(error) => {
                 self.count.sync_errors.fetch_add(1, Relaxed);
-                tracing::error!(%error, "the store could not be made durable");
+                tracing::error!(%error, "cannot sync the store to disk");
                 self.progress.iter().for_each(|progress| progress.set_sync_failed());
                 Err(error)
             }

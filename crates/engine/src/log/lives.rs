@@ -34,7 +34,7 @@ pub(super) fn begin(shared: &Shared, is_new: bool) -> io::Result<()> {
         Some(bound) => shared.table.start_lives_at(bound),
         None if is_new => {}
         None => {
-            tracing::warn!("both marks of the lives are damaged; a wide gap is left");
+            tracing::warn!("both generation markers are damaged; skipping ahead");
             shared.table.skip_lives(LIVES_UNKNOWN);
         }
     }

@@ -78,7 +78,7 @@ impl Reaper {
         let mut is_done = true;
         if let Err(error) = lives::keep_ahead(&self.shared) {
             self.shared.count.write_errors.fetch_add(1, Relaxed);
-            tracing::error!(%error, "no more segments can be begun; it is tried again");
+            tracing::error!(%error, "cannot begin a new segment; trying again");
             is_done = false;
         }
         loop {
@@ -122,7 +122,7 @@ impl Reaper {
                 Err(CarryFault::Later) => {}
                 Err(CarryFault::Damaged) => {
                     // What it ends cannot be known any more, so it stays: nothing in it is read, nothing overwritten.
-                    tracing::error!(segment, "the table of a dead segment cannot be read; it is set aside");
+                    tracing::error!(segment, "cannot read the table of a dead segment: segment set aside");
                     self.shared.table.segment(*segment).advance(SegmentState::Dying, SegmentState::Damaged);
                 }
             }
@@ -138,7 +138,7 @@ impl Reaper {
             Ok(()) => true,
             Err(error) => {
                 self.shared.count.write_errors.fetch_add(1, Relaxed);
-                tracing::error!(%error, segment, "a dead segment cannot be freed; it is tried again");
+                tracing::error!(%error, segment, "cannot free a dead segment; trying again");
                 false
             }
         });
@@ -167,7 +167,7 @@ impl Reaper {
         let table = read_table(&shared, segment, life).map_err(|fault| match fault {
             TableFault::Io(error) => {
                 shared.count.read_errors.fetch_add(1, Relaxed);
-                tracing::error!(%error, segment, "the table of a dead segment cannot be read");
+                tracing::error!(%error, segment, "cannot read the table of a dead segment");
                 CarryFault::Later
             }
             TableFault::Damaged => CarryFault::Damaged,

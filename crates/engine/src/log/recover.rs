@@ -284,7 +284,7 @@ fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Res
     let (start, footer) = match read_ends(shared, segment) {
         Ok(ends) => ends,
         Err(error) => {
-            tracing::error!(%error, segment, "a segment cannot be read and is set aside");
+            tracing::error!(%error, segment, "cannot read a segment: set aside");
             return set_aside(0);
         }
     };
@@ -299,7 +299,7 @@ fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Res
         SegmentStart::Damaged => match &footer {
             Some(footer) => (footer.life, footer.class),
             None => {
-                tracing::error!(segment, "the start of a segment is damaged; it is set aside");
+                tracing::error!(segment, "beginning of a segment damaged: set aside");
                 return set_aside(0);
             }
         },
@@ -315,7 +315,7 @@ fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Res
                 return Ok(Some(surveyed));
             }
             Err(TableFault::Io(error)) => {
-                tracing::error!(%error, segment, "a segment cannot be read and is set aside");
+                tracing::error!(%error, segment, "cannot read a segment: set aside");
                 return set_aside(life);
             }
             Err(TableFault::Damaged) => surveyed.table_damaged = true,
@@ -323,7 +323,7 @@ fn survey(shared: &Shared, segment: u32, scratch: &mut Option<Words>) -> io::Res
     }
     let mut bytes = vec![0; shared.table.segment_bytes];
     if let Err(error) = shared.disk.read(shared.table.start(segment), &mut bytes) {
-        tracing::error!(%error, segment, "a segment cannot be read and is set aside");
+        tracing::error!(%error, segment, "cannot read a segment: set aside");
         return set_aside(life);
     }
     let (entries, torn) = roll_forward(&bytes, shared.seed, life);
@@ -416,11 +416,7 @@ fn read_batch(shared: &Shared, segment: u32, ends: &Ends) -> Option<Batch> {
     let table = match table {
         Ok(table) => table,
         Err(fault) => {
-            tracing::error!(
-                ?fault,
-                segment,
-                "the table of a segment cannot be read; the segment is set aside"
-            );
+            tracing::error!(?fault, segment, "cannot read the table of a segment: segment set aside");
             of.advance(SegmentState::Sealed, SegmentState::Damaged);
             return None;
         }

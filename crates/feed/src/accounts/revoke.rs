@@ -37,7 +37,7 @@ impl Core {
         let Some(before) = connection.identity.as_deref() else { return };
         match self.settings.identities.again(before) {
             None => {
-                tracing::info!(cid = connection.cid, address = %connection.address, "a client is not let in any more");
+                tracing::info!(cid = connection.cid, address = %connection.address, "client disconnected: no longer authorized");
                 self.count(Counter::Revoked);
                 self.outputs.reject(id, Rejection::AuthorizationViolation);
             }

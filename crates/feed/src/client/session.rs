@@ -367,7 +367,7 @@ impl Core {
             }
             Err(refused) => {
                 let connection = &self.outputs.connections[id];
-                tracing::info!(cid = connection.cid, address = %connection.address, %refused, "a client is not let in");
+                tracing::info!(cid = connection.cid, address = %connection.address, %refused, "client refused: authorization violation");
                 self.outputs.reject(id, Rejection::AuthorizationViolation);
             }
         }

@@ -423,7 +423,7 @@ fn long_patterns_take_turns() {
     });
     assert!(turns >= 10, "{turns} turns");
     assert_eq!(take(core, other), "PONG\r\n".repeat(answered));
-    assert!(end(core, attacker) > 5);
+    assert!(end(core, attacker) >= 3);
     end(core, fixed);
     assert_eq!(core.subjects.trie.nodes(), 1);
 }

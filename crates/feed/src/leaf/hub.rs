@@ -305,7 +305,7 @@ impl Core {
         self.count(Counter::LeafConnects);
         self.counters.add(Counter::LeafConnected, 1);
         tracing::info!(
-            %address, hub = name, account = &*account_name, remote_account, "a hub is joined as a leaf node"
+            %address, hub = name, account = &*account_name, remote_account, "leaf node connected to the hub"
         );
         if has_jetstream {
             for subject in OF_JETSTREAM {
@@ -628,12 +628,12 @@ impl Core {
         let text = trouble.text();
         let (account, pause_ms) = (Arc::clone(&hub.seed.account_name), pause.as_millis());
         if hub.told == text {
-            tracing::debug!(%address, account = &*account, %text, pause_ms, "a hub is not joined");
+            tracing::debug!(%address, account = &*account, %text, pause_ms, "leaf node not connected to the hub");
         } else {
             hub.told.clone_from(&text);
             tracing::warn!(
                 %address, account = &*account, why = %text, pause_ms,
-                "a hub is not joined; clients here are served, and it is tried again"
+                "leaf node not connected to the hub: local clients are served; trying again"
             );
         }
     }

@@ -108,7 +108,7 @@ async fn keep_joined(local: &Rc<Local>, seed: &Arc<Seed>, changed: &Notify) {
         forget(local, seed.hub).await;
         if !local.core.borrow().is_configured_hub(seed) {
             let account = &*seed.account_name;
-            tracing::info!(%address, account, was_up, "a hub is left: it is not configured any more");
+            tracing::info!(%address, account, was_up, "leaf node disconnected: the hub is no longer configured");
             return;
         }
         // One that breaks the protocol will do so again, however often it is joined.

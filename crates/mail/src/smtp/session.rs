@@ -535,7 +535,7 @@ impl Turn {
         let Some(ticket) = self.waiting.iter().map(|waiting| waiting.kept.ticket).max() else { return true };
         let kept = core.kept(ticket).await;
         if let Err(error) = kept {
-            tracing::error!(%error, "mails could not be stored");
+            tracing::error!(%error, "cannot store a mail");
         }
         for Waiting { kept: mail, at, len, lines, draft } in self.waiting.drain(..).rev() {
             if kept.is_err() {

@@ -172,7 +172,7 @@ fn is_kept(progress: &Progress, ticket: Ticket, durability: Durability) -> io::R
         });
         let kept = waiting.join().map_err(|_| io::Error::other("waiting for the disk panicked"))??;
         if let Err(error) = kept {
-            tracing::error!(%error, "what was moved together at the start is not safe yet; the old copies stay");
+            tracing::error!(%error, "compacted segments are not durable yet: the old copies stay");
         }
         Ok(kept.is_ok())
     })

@@ -279,7 +279,7 @@ fn set_torn_aside(records: &mut [Record], parts: &HashMap<Location, u32>) {
         torn += 1;
     }
     if torn > 0 {
-        tracing::warn!(mails = torn, "large mails of which a part is gone are not shown any more");
+        tracing::warn!(mails = torn, "incomplete large mails hidden");
     }
 }
 

@@ -188,7 +188,7 @@ fn index_at(at: IndexAt, counters: &Arc<Counters>) -> Option<Arc<Index>> {
         Ok(index) => Some(Arc::new(index)),
         Err(error) => {
             counters.add(crate::web::serve::counters::Counter::IndexNotWritten, 1);
-            tracing::warn!(%directory, %error, "there is no index of mails; searches look into the mails themselves");
+            tracing::warn!(%directory, %error, "no search index: searches read the mails");
             None
         }
     }
@@ -217,7 +217,7 @@ async fn run<M: Mailboxes>(
     }
     forget_marks.abort();
     if tokio::time::timeout(DRAIN, app.end_all()).await.is_err() {
-        tracing::warn!("mails that were deleted on a page a moment ago may still be there");
+        tracing::warn!("mails deleted a moment ago may still be stored");
     }
 }
 

@@ -171,7 +171,7 @@ impl Accelerator {
     pub(crate) fn share_keys_with(&self, live: &[PeerAt]) {
         let outcome = self.running.ask(|server| server.set_peers(live));
         if let Some(Err(error)) = outcome {
-            tracing::warn!(%error, "the accelerators of the cluster cannot be asked");
+            tracing::warn!(%error, "cannot ask the accelerators of the cluster");
         }
     }
 

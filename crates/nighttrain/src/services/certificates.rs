@@ -207,10 +207,7 @@ impl Certificates {
         seen.stamps = stamps;
         match Self::read(&seen.pairs) {
             Ok(read) => {
-                tracing::info!(
-                    certificates = read.len(),
-                    "the certificates have changed, and were read again"
-                );
+                tracing::info!(certificates = read.len(), "certificates reloaded");
                 let read: Vec<_> = read.into_iter().map(Arc::new).collect();
                 self.tls.certificates.replace(&read);
             }

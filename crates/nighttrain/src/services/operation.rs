@@ -169,9 +169,9 @@ impl Operation {
     /// Opens the log's file again, after somebody has moved it away.
     pub(crate) fn reopen_log(&self) {
         if self.filter.reopen() {
-            tracing::info!("SIGUSR1: the log file was opened again");
+            tracing::info!("SIGUSR1: log file reopened");
         } else {
-            tracing::info!("SIGUSR1: there is no log file to open again; the log goes to stderr");
+            tracing::info!("SIGUSR1: no log file to reopen; the log goes to stderr");
         }
     }
 

@@ -114,7 +114,7 @@ fn a_command_line_for_nats_server_starts_the_feed() {
     fs::rename(&log, path_of(directory, "old.log")).expect("moved");
     let sent = run(&mut program(&["feed", "--signal", &format!("reopen={}", pid.display())]));
     assert_eq!(sent.code, 0, "{}", sent.stderr);
-    until("the log is written anew", || text(&log).contains("opened again"));
+    until("the log is written anew", || text(&log).contains("reopened"));
     let sent = run(&mut program(&["feed", "--signal", &format!("quit={}", feed.id())]));
     assert_eq!(sent.code, 0, "{}", sent.stderr);
     until("it removes its number", || !pid.exists());

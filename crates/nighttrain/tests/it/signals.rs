@@ -159,7 +159,7 @@ fn what_cannot_be_done_by_a_signal_is_logged_and_it_goes_on() {
     for command in ALL {
         let mut server = Server::start(command);
         server.send(10);
-        server.logs("SIGUSR1: there is no log file to open again");
+        server.logs("SIGUSR1: no log file to reopen");
         if command != ["feed"] {
             server.send(12);
             server.logs("SIGUSR2: this version cannot hand its work to a new binary");

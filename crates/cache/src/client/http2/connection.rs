@@ -192,7 +192,7 @@ async fn say_goodbye(mut multiplex: Multiplex, end: End) {
         End::Done => ErrorCode::NO_ERROR,
         End::Fault(ended) => {
             with_core(|core| core.count(Counter::of_http2_end(&ended)));
-            tracing::debug!(why = %ended, "a connection of HTTP/2 ends");
+            tracing::debug!(why = %ended, "HTTP/2 connection closed");
             ended.code
         }
     };
@@ -433,7 +433,7 @@ fn take_other(core: &Core, multiplex: &mut Multiplex, event: Event<'_, '_>) -> R
         }
         Event::Broken { stream, why, .. } => {
             core.count(Counter::BadRequests);
-            tracing::debug!(%why, "a stream of HTTP/2 ends");
+            tracing::debug!(%why, "HTTP/2 stream closed");
             give_up(multiplex, stream);
         }
         Event::Refused { .. } => core.count(Counter::StreamsRefused),

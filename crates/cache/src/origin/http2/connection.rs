@@ -147,12 +147,12 @@ async fn drive(mut wire: Wire<Line>, shared: Arc<Shared>, tell: Tell) {
             biased;
             ended = &mut wire => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection of HTTP/2 to an origin has ended");
+                    tracing::debug!(%error, "HTTP/2 connection to an origin closed");
                 }
                 break;
             }
             is_there = beat(&mut pings) => if !is_there {
-                tracing::info!("an origin does not answer pings of HTTP/2: its connection is closed");
+                tracing::info!("origin does not answer HTTP/2 pings: connection closed");
                 tell(Told::Silent);
                 break;
             },

@@ -191,10 +191,14 @@ async fn keep(mut name: Name, look_ups: &LookUps, counters: &CoreCounters<NameCo
         let (addresses, again_at) = match found {
             Ok(Answer { addresses, dropped, fresh_for }) => {
                 if std::mem::take(&mut fails) {
-                    tracing::info!(name = name.host, "an origin's name can be looked up again");
+                    tracing::info!(name = name.host, "origin name resolves again");
                 }
                 if dropped > 0 && !has_too_many {
-                    tracing::warn!(name = name.host, dropped, "an origin's name has too many addresses");
+                    tracing::warn!(
+                        name = name.host,
+                        dropped,
+                        "origin name has too many addresses: the rest are not used"
+                    );
                 }
                 has_too_many = dropped > 0;
                 counters.add(NameCounter::Dropped, dropped as u64);
@@ -206,7 +210,7 @@ async fn keep(mut name: Name, look_ups: &LookUps, counters: &CoreCounters<NameCo
                     tracing::warn!(
                         name = name.host,
                         why,
-                        "an origin's name cannot be looked up: its last addresses are used on"
+                        "cannot resolve an origin's name: its last addresses stay in use"
                     );
                 }
                 counters.add(NameCounter::Failed, 1);

@@ -232,7 +232,7 @@ fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiv
         }
         let kept = file.put(&frame);
         if let Err(error) = &kept {
-            tracing::error!(%error, path = %file.path.display(), "a purge could not be written: it holds until a restart");
+            tracing::error!(%error, path = %file.path.display(), "cannot write a purge to disk: it is lost at a restart");
         }
         for done in told {
             // Who purged may be gone.
@@ -246,7 +246,7 @@ fn write_all_that_comes(mut file: PurgesFile, mut table: Table, entries: &Receiv
         if file.bytes > 2 * needed_bytes as u64 + SLACK_BYTES
             && let Err(error) = file.write_anew(&table)
         {
-            tracing::warn!(%error, path = %file.path.display(), "the file of purges could not be written anew");
+            tracing::warn!(%error, path = %file.path.display(), "cannot rewrite the purge log");
         }
     }
 }
@@ -361,7 +361,7 @@ impl PurgesFile {
         let failed = |error| PurgesError::Io { path: path.clone(), error };
         if let Some(Looked { table, bytes, torn_bytes, is_foreign: false }) = look(&path, mark)? {
             if torn_bytes > 0 {
-                tracing::warn!(path = %path.display(), bytes = torn_bytes, "the end of the file of purges was torn");
+                tracing::warn!(path = %path.display(), bytes = torn_bytes, "purge log: incomplete record at the end dropped");
             }
             let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
             file.set_len(bytes).map_err(failed)?;

@@ -46,7 +46,7 @@ pub(crate) fn start<M: Mailboxes>(
 ) -> io::Result<thread::JoinHandle<()>> {
     let behind_others = || {
         if let Err(error) = give_way() {
-            tracing::warn!(%error, "mails are indexed at the usual priority");
+            tracing::warn!(%error, "cannot lower the priority of the indexer");
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -242,7 +242,7 @@ impl<M: Mailboxes> Indexer<M> {
                 // Gone meanwhile, or damaged: then no search could look into it either.
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::debug!(%error, "a mail could not be read to be indexed");
+                    tracing::debug!(%error, "cannot read a mail for the search index");
                     let mut state = self.index.state();
                     let left = std::mem::take(&mut state.working);
                     state.pending.extend(left);
@@ -318,7 +318,7 @@ impl<M: Mailboxes> Indexer<M> {
             Ok(sheet) => state.sheets.push(Arc::new(sheet)),
             Err(error) => {
                 self.index.counters.add(Counter::IndexNotWritten, 1);
-                tracing::warn!(%error, "the index of mails cannot be written; searches look into the mails themselves");
+                tracing::warn!(%error, "cannot write the search index: searches read the mails");
                 state.pending.extend(&full.names);
                 self.rests_until_ms =
                     clock::monotonic_ms().saturating_add(u64::try_from(REST.as_millis()).unwrap_or(u64::MAX));
@@ -413,7 +413,7 @@ impl<M: Mailboxes> Indexer<M> {
             match IndexSegment::write(path, columns, self.index.at.store) {
                 Ok(sheet) => Some(Arc::new(sheet)),
                 Err(error) => {
-                    tracing::warn!(%error, "the index of mails cannot be put together; it stays as it is");
+                    tracing::warn!(%error, "cannot merge the search index: it stays as it is");
                     return;
                 }
             }

@@ -151,7 +151,7 @@ impl Index {
                 Ok(sheet) if is_sheet && number.is_some() => {
                     if sheet.is_outdated() {
                         let file = path.display();
-                        tracing::info!(%file, mails = sheet.mails(), "a part of the index of mails is of the version before: it answers until it is made anew");
+                        tracing::info!(%file, mails = sheet.mails(), "search index segment of the previous version: in use until rebuilt");
                     }
                     state.sheets.push(Arc::new(sheet));
                 }
@@ -161,7 +161,7 @@ impl Index {
                 Err(NoSheet::Io(error)) => return Err(error),
                 Err(why) => {
                     counters.add(Counter::IndexDamaged, 1);
-                    tracing::warn!(file = %path.display(), "a part of the index of mails is made anew: {why}");
+                    tracing::warn!(file = %path.display(), "rebuilding a search index segment: {why}");
                     fs::remove_file(&path)?;
                 }
                 Ok(_) => {}
@@ -237,7 +237,7 @@ impl Index {
     /// stored mails are gone through.
     fn set_aside(&self, sheet: &Arc<IndexSegment>, why: &io::Error) -> Option<Vec<Name>> {
         self.counters.add(Counter::IndexDamaged, 1);
-        tracing::warn!(file = %sheet.path().display(), "a part of the index of mails is made anew: {why}");
+        tracing::warn!(file = %sheet.path().display(), "rebuilding a search index segment: {why}");
         let names = sheet.reading().and_then(|reading| reading.names());
         let mut state = self.state();
         let before = state.sheets.len();

@@ -45,7 +45,7 @@ pub(crate) fn start<M: Mailboxes>(
 ) -> io::Result<thread::JoinHandle<()>> {
     let behind_others = || {
         if let Err(error) = give_way() {
-            tracing::warn!(%error, "lists are prepared at the usual priority");
+            tracing::warn!(%error, "cannot lower the priority of the preview worker");
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

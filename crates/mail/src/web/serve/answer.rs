@@ -300,7 +300,7 @@ pub(crate) async fn around<M: Mailboxes>(
         app.counters.add(Counter::ServerFaults, 1);
         // A limit that was hit is counted; with a line for each, whoever hits it would fill the log.
         if matches!(response.extensions().get::<Fault>(), Some(Fault::Busy(_) | Fault::NoRoom)) {
-            tracing::debug!(request = %name, status = status.as_u16(), "there was no room for a mail page");
+            tracing::debug!(request = %name, status = status.as_u16(), "no memory for a mail page: 503");
         } else {
             tracing::warn!(request = %name, status = status.as_u16(), "a mail page failed");
         }

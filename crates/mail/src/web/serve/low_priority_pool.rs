@@ -22,12 +22,12 @@ impl Behind {
             .thread_name("mail-search")
             .on_thread_start(|| {
                 if let Err(error) = give_way() {
-                    tracing::warn!(%error, "searches run at the usual priority");
+                    tracing::warn!(%error, "cannot lower the priority of searches");
                 }
             })
             .build();
         if let Err(error) = &built {
-            tracing::warn!(%error, "searches run at the usual priority");
+            tracing::warn!(%error, "cannot lower the priority of searches");
         }
         Self(built.ok())
     }

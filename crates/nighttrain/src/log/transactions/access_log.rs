@@ -243,11 +243,11 @@ impl Writing {
         match self.file.reopen() {
             Ok(given_up) => {
                 self.counts.dropped.fetch_add(given_up, Relaxed);
-                tracing::info!("SIGUSR1: the access log was opened again");
+                tracing::info!("SIGUSR1: access log reopened");
             }
             Err(error) => {
                 self.counts.failures.fetch_add(1, Relaxed);
-                tracing::error!(%error, file = %self.path.display(), "the access log cannot be opened again");
+                tracing::error!(%error, file = %self.path.display(), "cannot reopen the access log");
             }
         }
         self.failed_at = None;
@@ -259,7 +259,7 @@ impl Writing {
             Ok(()) => {
                 if self.failed_at.take().is_some() {
                     let dropped = self.counts.dropped.load(Relaxed);
-                    tracing::info!(dropped, "the access log is written again");
+                    tracing::info!(dropped, "access log writable again");
                 }
             }
             Err(error) => {
@@ -267,7 +267,7 @@ impl Writing {
                 if self.failed_at.is_none() {
                     tracing::error!(
                         %error, file = %self.path.display(),
-                        "the access log cannot be written; lines are kept for a while, then dropped and counted",
+                        "cannot write the access log: lines are buffered, then dropped and counted",
                     );
                 }
                 self.failed_at = Some(Instant::now());

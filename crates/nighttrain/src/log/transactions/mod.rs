@@ -41,7 +41,7 @@ pub(crate) fn journal(settings: &Settings) -> Result<Option<Arc<Journal>>, Failu
             Err(Failure::Failed(format!("there is no memory that the log can be read from: {error}")))
         }
         Err(error) => {
-            tracing::warn!(%error, "nobody can read the log of transactions: there is no memory for it");
+            tracing::warn!(%error, "no memory for the transaction log: `nighttrain log` shows nothing");
             Ok(None)
         }
     }

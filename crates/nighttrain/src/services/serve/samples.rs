@@ -26,7 +26,7 @@ pub(crate) fn trickle(smtp: SocketAddr) -> io::Result<()> {
                 if let Err(error) =
                     mail::sendmail::submit(&server, sample.envelope_from, &recipients, &sample.raw)
                 {
-                    tracing::debug!("a sample was not sent: {error}");
+                    tracing::debug!("cannot send a sample mail: {error}");
                 }
                 thread::sleep(EVERY);
                 index += 1;
