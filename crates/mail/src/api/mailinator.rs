@@ -254,7 +254,7 @@ async fn list<M: Mailboxes>(
     let skip = match listing.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
         Some(cursor) => cursor
             .parse()
-            .map_err(|_| Fault::Bad("this is no cursor; take the one of the list before".to_owned()))?,
+            .map_err(|_| Fault::Bad("invalid cursor; use the one of the previous list".to_owned()))?,
         None => listing.skip,
     };
     let mut found = listed(&app, &scope, skip, limit, &listing).await?;

@@ -79,7 +79,7 @@ pub enum QueryFault {
     #[error("`{0}` is not known; has:attachment, has:inline, is:read, is:unread and is:tagged are")]
     Unknown(String),
     /// A place to go on from that we did not hand out.
-    #[error("`{0}` is no cursor; take the one of the page before")]
+    #[error("invalid cursor `{0}`; use the one of the previous page")]
     Cursor(String),
 }
 

@@ -78,7 +78,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
         shape: Shape::Texts,
         heading: ACME,
         value_name: "LIST",
-        help: "Where the authority may write to (admin@example.org)",
+        help: "Contact address for the ACME account (admin@example.org)",
         access: Access {
             set: |settings, text| {
                 list(text)
@@ -95,7 +95,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: ACME,
         value_name: "NAME",
-        help: "Which of the authority's sorts of certificates, such as shortlived; unset: its usual one",
+        help: "ACME certificate profile, such as shortlived; unset: the authority's default",
         access: optional!(acme.profile, parse = profile, show = Clone::clone),
     },
     Setting {
@@ -104,7 +104,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: ACME,
         value_name: "FILE",
-        help: "Who vouches for the authority's own server (PEM); unset: whom the system trusts",
+        help: "CA certificates to trust for the ACME server (PEM); unset: the system's",
         access: optional!(acme.ca_file, parse = parse_path, show = path_text),
     },
     Setting {
@@ -113,7 +113,7 @@ pub(crate) const ACME_SETTINGS: &[Setting] = &[
         shape: Shape::Texts,
         heading: ACME,
         value_name: "LIST",
-        help: "By what the authority may see that a name is ours: http-01 (it comes to port 80), tls-alpn-01 (to port 443); the \
+        help: "ACME challenge type: http-01 (the authority connects to port 80), tls-alpn-01 (to port 443); the \
                next one after a failure",
         access: Access {
             set: |settings, text| {

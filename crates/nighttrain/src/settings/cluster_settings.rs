@@ -152,7 +152,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CLUSTER,
         value_name: "NAME",
-        help: "The name of this instance, which no other has; unset: that of the machine",
+        help: "Name of this instance, unique in the cluster; unset: the machine's name",
         access: optional!(cluster.name, parse = name, show = ToString::to_string),
     },
     Setting {
@@ -196,7 +196,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CLUSTER,
         value_name: "FILE",
-        help: "Who we are to the cluster: a file with a user's JWT and seed (.creds), read at each connection",
+        help: "Credentials file for the NATS cluster (.creds: a user's JWT and seed), read at each connection",
         access: optional!(cluster.credentials, parse = parse_path, show = path_text),
     },
     Setting {
@@ -205,7 +205,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CLUSTER,
         value_name: "FILE",
-        help: "Who we are to it: a file with the seed of a user's key, read at each connection",
+        help: "nkey seed file for the hub, read at each connection",
         access: optional!(cluster.nkey, parse = parse_path, show = path_text),
     },
     Setting {
@@ -214,7 +214,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CLUSTER,
         value_name: "FILE",
-        help: "Who vouches for its certificates, in PEM; unset: whom the system trusts",
+        help: "CA certificates to trust for the NATS cluster (PEM); unset: the system's",
         access: optional!(cluster.tls_ca, parse = parse_path, show = path_text),
     },
     Setting {
@@ -223,7 +223,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CLUSTER,
         value_name: "FILE",
-        help: "Our certificate for it (PEM), where it asks for one",
+        help: "Client certificate shown to the origin (PEM), where it asks for one",
         access: optional!(cluster.tls_cert, parse = parse_path, show = path_text),
     },
     Setting {
@@ -241,7 +241,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Count,
         heading: CLUSTER,
         value_name: "COUNT",
-        help: "Servers of it that keep each purge, where the stream is made by us; one where there is one",
+        help: "NATS servers that store each purge, where the stream is created here; 1 where there is one",
         access: value!(cluster.replicas, parse = replicas, show = plain),
     },
     Setting {
@@ -250,7 +250,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CLUSTER,
         value_name: "NAME",
-        help: "The stream that purges are in, and its subject; made if it is not there",
+        help: "Stream of the purges, and its subject; created if missing",
         access: value!(cluster.stream, parse = name, show = |name: Name| name.to_string()),
     },
     Setting {
@@ -259,7 +259,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CLUSTER,
         value_name: "NAME",
-        help: "The bucket that the instances are in; made if it is not there",
+        help: "Key-value bucket of the instances; created if missing",
         access: value!(cluster.bucket, parse = name, show = |name: Name| name.to_string()),
     },
     Setting {
@@ -278,7 +278,7 @@ pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: CLUSTER,
         value_name: "NAME",
-        help: "The bucket that they are in; made if it is not there",
+        help: "Key-value bucket of the certificates; created if missing",
         access: value!(cluster.vault, parse = name, show = |name: Name| name.to_string()),
     },
 ];

@@ -209,7 +209,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED,
         value_name: "ADDRESS",
-        help: "Where the monitoring pages are (/varz, /connz, /subsz …), as NATS's tools read them",
+        help: "Address of the monitoring pages (/varz, /connz, /subsz …)",
         access: value!(
             feed.monitor,
             parse = |text| parse_host_and_port(text, 8222),
@@ -222,7 +222,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED,
         value_name: "FILE",
-        help: "A file in NATS's own format: users, permissions, accounts, and the rest of this",
+        help: "nats-server configuration file: users, permissions, accounts and other settings of the feed",
         access: optional!(feed.nats_config, parse = parse_path, show = path_text),
     },
     Setting {
@@ -231,7 +231,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED,
         value_name: "NAME",
-        help: "This server's name, as clients are told it",
+        help: "Name of this server in INFO",
         access: Access {
             set: |settings, text| {
                 if text.is_empty() || text.contains(char::is_whitespace) {
@@ -277,7 +277,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED,
         value_name: "FILE",
-        help: "Certificates of those who sign clients' certificates, in PEM",
+        help: "CA certificates that sign clients' certificates (PEM)",
         access: optional!(feed.tls_ca, parse = parse_path, show = path_text),
     },
     Setting {
@@ -286,7 +286,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Flag,
         heading: FEED,
         value_name: "true|false",
-        help: "Whether clients must show a certificate",
+        help: "Requires a client certificate",
         access: value!(feed.tls_verify, parse = truth, show = truth_text),
     },
     Setting {
@@ -295,7 +295,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Flag,
         heading: FEED,
         value_name: "true|false",
-        help: "Whether TLS comes before the server's first word",
+        help: "TLS handshake before INFO",
         access: value!(feed.tls_handshake_first, parse = truth, show = truth_text),
     },
     Setting {
@@ -304,7 +304,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED,
         value_name: "ADDRESS",
-        help: "Where browsers connect by WebSocket; unset: nowhere",
+        help: "Address for WebSocket clients; unset: none",
         access: optional!(
             feed.websocket,
             parse = |text| parse_host_and_port(text, 8080),
@@ -317,7 +317,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Flag,
         heading: FEED,
         value_name: "true|false",
-        help: "Whether browsers connect by wss:// with the same certificate",
+        help: "WebSocket under TLS (wss://) with the same certificate",
         access: value!(feed.websocket_tls, parse = truth, show = truth_text),
     },
     Setting {
@@ -326,7 +326,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Texts,
         heading: FEED,
         value_name: "LIST",
-        help: "Pages of these origins may connect, such as https://www.example.org; *: all; unset: only those of this very address",
+        help: "Web origins that may connect, such as https://www.example.org; *: all; unset: only that of this address",
         access: Access {
             set: |settings, text| {
                 settings.feed.websocket_origins = list(text).map(str::to_owned).collect();
@@ -360,7 +360,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED,
         value_name: "FILE",
-        help: "Who we are to that cluster: a file with a user's JWT and seed (.creds), read at each connection",
+        help: "Credentials file for the hub (.creds: a user's JWT and seed), read at each connection",
         access: optional!(feed.leaf_credentials, parse = parse_path, show = path_text),
     },
     Setting {
@@ -369,7 +369,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED,
         value_name: "FILE",
-        help: "Who vouches for that cluster's certificates, in PEM; unset: whom the system trusts",
+        help: "CA certificates to trust for the hub (PEM); unset: the system's",
         access: optional!(feed.leaf_tls_ca, parse = parse_path, show = path_text),
     },
     Setting {
@@ -378,7 +378,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Flag,
         heading: FEED,
         value_name: "true|false",
-        help: "Whether connections, WebSocket's too, begin with a PROXY header, version 1 or 2",
+        help: "Connections begin with a PROXY header, version 1 or 2",
         access: value!(feed.config.proxy_protocol, parse = truth, show = truth_text),
     },
     Setting {
@@ -415,7 +415,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
-        help: "Connections over all cores; one more is told so and closed",
+        help: "Connections over all cores; more are refused with an error and closed",
         access: value!(feed.config.limits.max_connections, parse = one_or_more, show = plain),
     },
     Setting {
@@ -487,7 +487,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "A client that has not taken within it what waited, or a sixteenth of --max-pending, is cut off",
+        help: "Time for a consumer to take its backlog, or a sixteenth of --max-pending, before it is closed",
         access: value!(feed.config.limits.write_deadline, parse = some_time, show = duration_text),
     },
     Setting {
@@ -496,7 +496,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "A client that was silent for so long is asked whether it is there",
+        help: "Silence after which a client is sent a PING",
         access: value!(feed.config.limits.ping_interval, parse = some_time, show = duration_text),
     },
     Setting {
@@ -505,7 +505,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
-        help: "Pings that may stay unanswered; one more, and the connection is closed",
+        help: "Unanswered PINGs after which a connection is closed",
         access: value!(feed.config.limits.ping_max, parse = some_pings, show = |n: u32| n.to_string()),
     },
     Setting {
@@ -514,7 +514,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "Time for a client to say who it is, and for the handshakes of TLS and WebSocket",
+        help: "Time for a client to authenticate, and for TLS and WebSocket handshakes",
         access: value!(feed.config.limits.auth_timeout, parse = some_time, show = duration_text),
     },
 ];

@@ -424,7 +424,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: COMMON,
         value_name: "FILE",
-        help: "A file with the token that the admin server demands; without one it listens on loopback only",
+        help: "File with the token of the admin server; without one it listens on loopback only",
         access: optional!(admin_token_file, parse = parse_path, show = path_text),
     },
     Setting {
@@ -433,7 +433,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: Shape::Flag,
         heading: COMMON,
         value_name: "true|false",
-        help: "The admin server is asked by https, with the certificates of the accelerator; stat, purge and others do so, too",
+        help: "Serves the admin port by https with the accelerator's certificates; stat, purge and others then use https",
         access: value!(admin_tls, parse = truth, show = truth_text),
     },
     Setting {
@@ -442,7 +442,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: COMMON,
         value_name: "NAME",
-        help: "The name that its certificate is for, which stat, purge and others then look for; unset: its address",
+        help: "Name in the admin server's certificate, which stat, purge and others check; unset: its address",
         access: optional!(admin_name, parse = host_name, show = Clone::clone),
     },
     Setting {
@@ -451,7 +451,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: COMMON,
         value_name: "FILE",
-        help: "Who vouches for it to stat, purge and others (PEM); unset: whom the system trusts",
+        help: "CA certificates with which stat, purge and others check the admin server (PEM); unset: the system's",
         access: optional!(admin_ca_file, parse = parse_path, show = path_text),
     },
     Setting {
@@ -460,7 +460,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: COMMON,
         value_name: "DIR",
-        help: "A directory for files of state; unused while the store is in memory alone",
+        help: "Directory for state; unused while the store is in memory alone",
         access: optional!(cache.state, parse = parse_path, show = path_text),
     },
     Setting {
@@ -485,7 +485,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: COMMON,
         value_name: "FILE",
-        help: "A file that messages are appended to instead of stderr; SIGUSR1 opens it again",
+        help: "Log file in place of stderr; SIGUSR1 reopens it",
         access: optional!(log_file, parse = parse_path, show = path_text),
     },
     Setting {
@@ -494,7 +494,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: COMMON,
         value_name: "FILE",
-        help: "A file that the process writes its number into, and removes at its end",
+        help: "File for the process id, removed at the end",
         access: optional!(pid_file, parse = parse_path, show = path_text),
     },
     Setting {

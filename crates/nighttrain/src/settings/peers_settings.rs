@@ -131,7 +131,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: PEERS,
         value_name: "HOST:PORT",
-        help: "Where they are told to ask; unset: at peers-listen",
+        help: "Address announced to peers; unset: peers-listen",
         access: optional!(peers.address, parse = address, show = Clone::clone),
     },
     Setting {
@@ -159,7 +159,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: PEERS,
         value_name: "FILE",
-        help: "A file with what they know each other by, the same on each",
+        help: "File with the secret of the peers, the same on each",
         access: optional!(peers.secret, parse = parse_path, show = path_text),
     },
     Setting {
@@ -178,7 +178,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: Shape::Count,
         heading: PEERS,
         value_name: "COUNT",
-        help: "Connections of a core to each of them; beyond that the origin is asked",
+        help: "Connections of a core to each peer; beyond that the origin is asked",
         access: value!(peers.connections_max, parse = one_or_more, show = plain),
     },
     Setting {
@@ -187,7 +187,7 @@ pub(crate) const PEERS_SETTINGS: &[Setting] = &[
         shape: Shape::Count,
         heading: PEERS,
         value_name: "COUNT",
-        help: "Requests of theirs that are answered at once; beyond that they are told to ask the origin",
+        help: "Requests of peers served at once; beyond that they are sent to the origin",
         access: value!(peers.requests_max, parse = one_or_more, show = plain),
     },
 ];

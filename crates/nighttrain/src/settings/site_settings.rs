@@ -92,7 +92,7 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: Shape::Texts,
         heading: RULES,
         value_name: "LIST",
-        help: "Methods that are taken (GET,HEAD,POST); requests with others are answered 405; unset: all",
+        help: "Allowed methods (GET,HEAD,POST); others are answered 405; unset: all",
         access: Access {
             set: |settings, text| methods(text).map(|methods| settings.cache.rules.methods = methods),
             text: |settings| settings.cache.rules.methods.map(methods_text),
@@ -121,7 +121,7 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: Shape::Texts,
         heading: RULES,
         value_name: "LIST",
-        help: "Fields of requests that go past the store (X-Preview)",
+        help: "Request header fields that bypass the store (X-Preview)",
         access: Access {
             set: |settings, text| {
                 let names = bounded(text, |name| field(name).map_err(|error| error.to_string()));
@@ -162,7 +162,7 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
         shape: Shape::Flag,
         heading: RULES,
         value_name: "true|false",
-        help: "Sends who comes by http to https (301, or 308 for what is no GET)",
+        help: "Redirects http to https (301; 308 for methods other than GET)",
         access: Access {
             set: |settings, text| truth(text).map(|is_so| settings.cache.rules.https_only = is_so),
             text: |settings| Some(settings.cache.rules.https_only.to_string()),

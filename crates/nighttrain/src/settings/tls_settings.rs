@@ -79,7 +79,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
         shape: Shape::Text,
         heading: TLS,
         value_name: "FILE",
-        help: "What its authority says of it (an OCSP response in DER), to be stapled",
+        help: "OCSP response to staple (DER)",
         access: optional!(tls.ocsp, parse = parse_path, show = path_text),
     },
     Setting {
