@@ -19,6 +19,15 @@ const PREDICATES_WITHOUT_AN_ANSWER: usize = 22;
 /// Messages of the log that begin with a verb in the third person.
 const MESSAGES_THAT_BEGIN_WITH_A_VERB: usize = 0;
 
+/// Files of the product with more than [`LINES_MAX`] lines, tests at their end included.
+const LONG_FILES: usize = 31;
+const LINES_MAX: usize = 600;
+/// Words of the map, and of all decisions together.
+const ARCHITECTURE_WORDS_MAX: usize = 1300;
+const DECISIONS_WORDS: usize = 55_493;
+/// Files at the top of the accelerator's sources.
+const TOP_FILES_MAX: usize = 6;
+
 /// Words that begin a comment without saying what it is about.
 const NO_NOUNS: [&str; 4] = ["what", "who", "whether", "it"];
 /// Participles whose form does not tell.
@@ -161,6 +170,38 @@ fn comments_without_a_noun_only_shrink() {
     }
     assert!(all > 10_000, "comments are found: {all}");
     assert_stands("comments that begin with what, who, whether, it", &without, COMMENTS_WITHOUT_A_NOUN);
+}
+
+#[test]
+fn long_files_only_shrink() {
+    let long: Vec<String> = product()
+        .map(|(path, text)| (path, text.lines().count()))
+        .filter(|(path, lines)| *lines > LINES_MAX && !path.starts_with("crates/lab/"))
+        .map(|(path, lines)| format!("{path}: {lines}"))
+        .collect();
+    assert_stands("files that are too long", &long, LONG_FILES);
+    let at_the_top = house::files(&house::root().join("crates/cache/src"), ".rs")
+        .iter()
+        .filter(|path| path.parent().is_some_and(|folder| folder.ends_with("src")))
+        .count();
+    assert!(at_the_top <= TOP_FILES_MAX, "{at_the_top} files at the top of the accelerator");
+}
+
+#[test]
+fn documents_are_short() {
+    let words = |path: &std::path::Path| {
+        let text =
+            std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        text.split_whitespace().count()
+    };
+    let architecture = words(&house::root().join("ARCHITECTURE.md"));
+    assert!(architecture <= ARCHITECTURE_WORDS_MAX, "ARCHITECTURE.md has {architecture} words");
+    let decisions: usize =
+        house::files(&house::root().join("docs/decisions"), ".md").iter().map(|path| words(path)).sum();
+    assert!(
+        decisions <= DECISIONS_WORDS,
+        "the decisions have {decisions} words in place of {DECISIONS_WORDS}"
+    );
 }
 
 #[test]
