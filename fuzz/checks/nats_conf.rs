@@ -8,7 +8,7 @@ use std::{
 
 use feed::{
     identity::{Identities, Mapping, Mappings},
-    nats_config::{Fault, Options, Surroundings, Unhonoured},
+    nats_config::{Fault, IgnoredOption, Options, Surroundings},
 };
 
 /// A file to include and one that includes itself, a variable and one that refers to itself, a name.
@@ -34,7 +34,7 @@ impl Surroundings for Around {
     }
 }
 
-fn read(text: &str) -> Result<(Options, Vec<Unhonoured>), Vec<Fault>> {
+fn read(text: &str) -> Result<(Options, Vec<IgnoredOption>), Vec<Fault>> {
     feed::nats_config::read(text, Path::new("nats.conf"), &Around)
 }
 

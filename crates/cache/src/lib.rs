@@ -49,7 +49,7 @@ mod tags;
 pub use crate::admin::explanation::{ExplainError, Explanation, Figure, RequestOf, Step};
 pub use crate::admin::objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError};
 pub use crate::core::memory_need::memory_limit;
-pub use crate::peers::purge_broadcast::{ClusterHandle, Invalidate, PurgeBroadcast, Telling};
+pub use crate::peers::purge_broadcast::{BroadcastFuture, ClusterHandle, Invalidate, PurgeBroadcast};
 pub use crate::purging::bans::BanSeen;
 pub use crate::purging::purge_log::{PurgesError, PurgesSeen, check as check_purges};
 pub use crate::request::key::urls_of_page;
@@ -67,8 +67,8 @@ pub use engine::{
     },
 };
 pub use head::response_head;
-pub use origin::{ByHand, MemberSaid, SetUpError, Standing};
+pub use origin::{ByHand, HealthState, MemberSaid, SetUpError};
 pub use peers::lease;
 pub use peers::{PeerSeen, PeerStanding};
-pub use server::{Prepared, PurgeError, Purged, Server, StartError};
+pub use server::{PreparedConfig, PurgeError, PurgeResult, Server, StartError};
 pub use site::SitesError;

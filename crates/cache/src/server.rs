@@ -40,14 +40,14 @@ use crate::{
     client::{
         accept, http1,
         limits::client_memory::ClientMemory,
-        listener::{Bound, Listener, Listening, SocketFile},
+        listener::{BoundSocket, Listener, ListenerSet, SocketFile},
         tls_terms::{Kinds, TlsTerms},
     },
     config::{Config, PeerAt},
     core::{
-        Beginning, Core, Message, Unasked, housekeeping,
+        Core, CoreBusy, CoreSetup, Message, housekeeping,
         memory_need::TooLittleMemory,
-        store_file::{self, OfCore, OpenFile, Opened, open_store},
+        store_file::{self, OfCore, OpenFile, OpenStore, open_store},
         with_core,
     },
     counters::Counter,
@@ -122,7 +122,7 @@ pub enum StartError {
 
 /// What a purge did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Purged {
+pub enum PurgeResult {
     /// The page was dropped, with all its variants, under these URLs.
     Dropped(Vec<String>),
     /// There was none.
@@ -176,14 +176,14 @@ pub struct Server {
 }
 
 /// A configuration that can be put into force.
-pub struct Prepared {
+pub struct PreparedConfig {
     in_force: Arc<ActiveConfig>,
     kinds: Option<Kinds>,
 }
 
 /// What one core is started with.
 struct Seed {
-    listeners: Vec<Bound>,
+    listeners: Vec<BoundSocket>,
     shard: Shard,
     file: Option<OfCore>,
     coding: codec_pool::OfCore,
@@ -195,7 +195,7 @@ struct Seed {
 }
 
 /// What all cores share.
-struct Shared {
+struct SharedState {
     identity: Identity,
     pseudonym: Arc<str>,
     in_force: Arc<ActiveConfig>,
@@ -245,8 +245,8 @@ impl Server {
         let identity = Identity::new(&config.name)?;
         let pseudonym = pseudonym(&config.name).map_err(StartError::Prepare)?;
         let loops = processors.len();
-        let Listening { of_cores, addresses, peers: peers_address, file: socket } =
-            Listening::new(&config, loops).map_err(StartError::Listen)?;
+        let ListenerSet { of_cores, addresses, peers: peers_address, file: socket } =
+            ListenerSet::new(&config, loops).map_err(StartError::Listen)?;
         let terms = config
             .tls
             .as_ref()
@@ -258,7 +258,7 @@ impl Server {
             .map(Arc::new);
         let memory =
             StoreConfig { capacity_bytes: config.memory_bytes, cores: loops, ..StoreConfig::default() };
-        let Opened { store, shards, file, reads } = open_store(&config, &memory)?;
+        let OpenStore { store, shards, file, reads } = open_store(&config, &memory)?;
         let (book, purged) = match &config.store {
             Some(path) => Book::open(path, &store)?,
             None => Default::default(),
@@ -300,7 +300,7 @@ impl Server {
         let in_force = ActiveConfig::new(config, table, &authorities, loops, None, &mut names)?;
         let servers = Arc::new(Servers::of(Arc::clone(&in_force.sites)));
         registry.register(Arc::clone(&servers) as _);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             balance: Balance::new(loops),
             store: Arc::clone(&store),
             ready: Arc::clone(&ready),
@@ -390,7 +390,7 @@ impl Server {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn prepare(&self, config: Config) -> Result<Prepared, StartError> {
+    pub fn prepare(&self, config: Config) -> Result<PreparedConfig, StartError> {
         let before = self.in_force();
         let config = before.config.reloaded(config);
         let table = Arc::new(SiteTable::of(&config)?);
@@ -398,7 +398,7 @@ impl Server {
         let authorities = kinds.as_ref().map_or_else(Box::default, Kinds::authorities);
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let in_force = ActiveConfig::new(config, table, &authorities, self.loops, Some(&before), &mut names)?;
-        Ok(Prepared { in_force, kinds })
+        Ok(PreparedConfig { in_force, kinds })
     }
 
     /// Puts it into force on every core, between two of its turns; requests that are under way are answered by what was.
@@ -406,13 +406,13 @@ impl Server {
     ///
     /// # Errors
     /// The server is stopping.
-    pub fn put_in_force(&self, prepared: Prepared) -> Result<(), PurgeError> {
-        let Prepared { in_force, kinds } = prepared;
+    pub fn put_in_force(&self, prepared: PreparedConfig) -> Result<(), PurgeError> {
+        let PreparedConfig { in_force, kinds } = prepared;
         let mut told = Vec::new();
         for core in 0..self.loops {
             let (done, answer) = oneshot::channel();
             let message = Message::ActiveConfig { in_force: Arc::clone(&in_force), done };
-            self.outside.give(core, message).map_err(|Unasked| PurgeError::NoAnswer)?;
+            self.outside.give(core, message).map_err(|CoreBusy| PurgeError::NoAnswer)?;
             told.push(answer);
         }
         // Who reloads may be a runtime's thread, which tokio does not let wait.
@@ -449,7 +449,7 @@ impl Server {
     ///
     /// # Errors
     /// The URL cannot be read, or the server is stopping.
-    pub fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
+    pub fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         let mut key = Vec::new();
         if !key::of_url(url, &self.in_force().sites.table, &mut key) {
             return Err(PurgeError::NotAUrl(url.to_owned()));
@@ -461,7 +461,7 @@ impl Server {
             match spread::spread_from_outside(self.loops, &self.book, what, false, &self.outside) {
                 Ok(true) => {}
                 Ok(false) => return Err(PurgeError::NotWritten),
-                Err(Unasked) => return Err(PurgeError::NoAnswer),
+                Err(CoreBusy) => return Err(PurgeError::NoAnswer),
             }
         }
         purged
@@ -471,7 +471,7 @@ impl Server {
     ///
     /// # Errors
     /// [`PurgeError`]: see [`purge`](Self::purge).
-    pub fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
+    pub fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         let mut key = Vec::new();
         if !key::of_url(url, &self.in_force().sites.table, &mut key) {
             return Err(PurgeError::NotAUrl(url.to_owned()));
@@ -479,13 +479,13 @@ impl Server {
         self.drop_forms(vec![key])
     }
 
-    fn drop_forms(&self, forms: Vec<Vec<u8>>) -> Result<Purged, PurgeError> {
+    fn drop_forms(&self, forms: Vec<Vec<u8>>) -> Result<PurgeResult, PurgeError> {
         let (mut answers, mut found) = (Vec::new(), Vec::new());
         for key in forms {
             let (url, hash) = (key::as_url(&key), self.store.hash(&key));
             let (done, answer) = oneshot::channel();
             let message = Message::Unlink { hash, key, is_purge: answers.is_empty(), lasting: true, done };
-            self.outside.give(self.store.owner(hash), message).map_err(|Unasked| PurgeError::NoAnswer)?;
+            self.outside.give(self.store.owner(hash), message).map_err(|CoreBusy| PurgeError::NoAnswer)?;
             answers.push((url, answer));
         }
         let mut is_kept = true;
@@ -496,8 +496,8 @@ impl Server {
         }
         match found.is_empty() {
             _ if !is_kept => Err(PurgeError::NotWritten),
-            true => Ok(Purged::Absent),
-            false => Ok(Purged::Dropped(found)),
+            true => Ok(PurgeResult::Absent),
+            false => Ok(PurgeResult::Dropped(found)),
         }
     }
 
@@ -529,7 +529,7 @@ impl Server {
         match spread::spread_from_outside(self.loops, &self.book, what, is_soft, &self.outside) {
             Ok(true) => Ok(()),
             Ok(false) => Err(PurgeError::NotWritten),
-            Err(Unasked) => Err(PurgeError::NoAnswer),
+            Err(CoreBusy) => Err(PurgeError::NoAnswer),
         }
     }
 
@@ -538,7 +538,7 @@ impl Server {
     /// # Errors
     /// The core did not answer.
     pub fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
-        self.outside.ask(0, Message::Bans).map_err(|Unasked| PurgeError::NoAnswer)
+        self.outside.ask(0, Message::Bans).map_err(|CoreBusy| PurgeError::NoAnswer)
     }
 
     /// What is stored in memory, or what of it an expression holds of (as a ban's); so many at most. Blocks until the
@@ -587,7 +587,7 @@ fn pseudonym(name: &str) -> io::Result<Arc<str>> {
     Ok(format!("{name}-{number:08x}").into())
 }
 
-async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::Result<()> {
+async fn run_core(context: CoreContext, seed: Seed, shared: Arc<SharedState>) -> io::Result<()> {
     let index = context.index;
     let Seed { listeners, shard, file: of_core, coding, purged, sender, receiver, counters, scribe } = seed;
     let (mut file, mut completions, mut coming) = (None, None, None);
@@ -595,7 +595,7 @@ async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Shared>) -> io::
         (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
     }
     let (coders, coded) = coding;
-    Core::install(Beginning {
+    Core::install(CoreSetup {
         index,
         in_force: Arc::clone(&shared.in_force),
         identity: shared.identity.clone(),

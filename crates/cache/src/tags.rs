@@ -90,7 +90,7 @@ pub(crate) fn extra(tags: &[u64], words: &[u8]) -> Vec<u8> {
 }
 
 /// The words of the tags in an object's extra bytes, where they are kept; `None`: it has tags, and nobody knows which.
-pub(crate) fn stored_words(extra: Span<'_>) -> Result<Option<Vec<u8>>, Malformed> {
+pub(crate) fn stored_words(extra: Span<'_>) -> Result<Option<Vec<u8>>, TagsError> {
     let words = section_of(extra, WORDS_SECTION)?;
     if words.is_empty() {
         return Ok(section_of(extra, SECTION)?.is_empty().then(Vec::new));
@@ -115,13 +115,13 @@ pub(crate) fn section(tags: &[u64]) -> Vec<u8> {
 
 /// The extra bytes are no sections: whoever wrote them had another idea of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct TagsError;
 
 /// The tags in an object's extra bytes. Sections that are not known are passed over.
-pub(crate) fn stored(extra: Span<'_>) -> Result<impl ExactSizeIterator<Item = u64> + '_, Malformed> {
+pub(crate) fn stored(extra: Span<'_>) -> Result<impl ExactSizeIterator<Item = u64> + '_, TagsError> {
     let tags = section_of(extra, SECTION)?;
     if tags.len() % WORD != 0 {
-        return Err(Malformed);
+        return Err(TagsError);
     }
     Ok((0..tags.len() / WORD).map(move |number| {
         let mut word = [0; WORD];
@@ -130,20 +130,20 @@ pub(crate) fn stored(extra: Span<'_>) -> Result<impl ExactSizeIterator<Item = u6
     }))
 }
 
-fn section_of(extra: Span<'_>, wanted: u32) -> Result<Span<'_>, Malformed> {
+fn section_of(extra: Span<'_>, wanted: u32) -> Result<Span<'_>, TagsError> {
     let mut rest = extra;
     while !rest.is_empty() {
         if rest.len() < SECTION_HEADER_BYTES {
-            return Err(Malformed);
+            return Err(TagsError);
         }
         let number = |at: usize| {
             let mut word = [0; 4];
             rest.slice(at..at + 4).copy_to_slice(&mut word);
             u32::from_le_bytes(word)
         };
-        let bytes = usize::try_from(number(4)).map_err(|_| Malformed)?;
+        let bytes = usize::try_from(number(4)).map_err(|_| TagsError)?;
         let end =
-            SECTION_HEADER_BYTES.checked_add(bytes).filter(|end| *end <= rest.len()).ok_or(Malformed)?;
+            SECTION_HEADER_BYTES.checked_add(bytes).filter(|end| *end <= rest.len()).ok_or(TagsError)?;
         if number(0) == wanted {
             return Ok(rest.slice(SECTION_HEADER_BYTES..end));
         }
@@ -199,7 +199,7 @@ mod tests {
         with(span)
     }
 
-    fn stored_in(extra: &[u8]) -> Result<Vec<u64>, Malformed> {
+    fn stored_in(extra: &[u8]) -> Result<Vec<u64>, TagsError> {
         with_span(extra, |span| stored(span).map(Iterator::collect))
     }
 
@@ -240,9 +240,9 @@ mod tests {
         assert_eq!(stored_in(&other[..11]), Ok(Vec::new()), "padding that is not there is nobody's loss");
         // Cut anywhere else it is none.
         for cut in [1, 7, 8, 10, 17, 20, 24, 31] {
-            assert_eq!(stored_in(&other[..cut]), Err(Malformed), "{cut}");
+            assert_eq!(stored_in(&other[..cut]), Err(TagsError), "{cut}");
         }
-        assert_eq!(stored_in(&[1, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]), Err(Malformed), "half a tag");
-        assert_eq!(stored_in(&[1, 0, 0, 0, 255, 255, 255, 255]), Err(Malformed));
+        assert_eq!(stored_in(&[1, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]), Err(TagsError), "half a tag");
+        assert_eq!(stored_in(&[1, 0, 0, 0, 255, 255, 255, 255]), Err(TagsError));
     }
 }

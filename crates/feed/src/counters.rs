@@ -1,6 +1,6 @@
 //! What the feed counts.
 
-use crate::client::connection::Closed;
+use crate::client::connection::CloseReason;
 
 engine::counters! {
     /// What the feed counts, per core.
@@ -87,22 +87,25 @@ engine::counters! {
 
 impl Counter {
     /// The counter of a reason to close, if it has one.
-    pub(crate) fn of_closed(closed: Closed) -> Option<Self> {
+    pub(crate) fn of_closed(closed: CloseReason) -> Option<Self> {
         Some(match closed {
-            Closed::ProtocolViolation => Self::ProtocolViolations,
-            Closed::MaximumPayload => Self::PayloadsTooLarge,
-            Closed::MaximumControlLine => Self::ControlLinesTooLong,
-            Closed::AuthorizationViolation => Self::AuthorizationViolations,
-            Closed::AuthenticationTimeout => Self::AuthenticationTimeouts,
-            Closed::StaleConnection => Self::StaleConnections,
-            Closed::SlowConsumerPending => Self::SlowPending,
-            Closed::SlowConsumerHold => Self::SlowHold,
-            Closed::SlowProducer => Self::SlowProducers,
-            Closed::SlowOperation => Self::SlowOperations,
-            Closed::SubscriptionMemory => Self::SubscriptionMemoryCut,
-            Closed::SlowConsumerDeadline => Self::SlowDeadline,
-            Closed::MaximumConnections => Self::ConnectionsRefused,
-            Closed::ClientClosed | Closed::ReadError | Closed::WriteError | Closed::ServerShutdown => {
+            CloseReason::ProtocolViolation => Self::ProtocolViolations,
+            CloseReason::MaximumPayload => Self::PayloadsTooLarge,
+            CloseReason::MaximumControlLine => Self::ControlLinesTooLong,
+            CloseReason::AuthorizationViolation => Self::AuthorizationViolations,
+            CloseReason::AuthenticationTimeout => Self::AuthenticationTimeouts,
+            CloseReason::StaleConnection => Self::StaleConnections,
+            CloseReason::SlowConsumerPending => Self::SlowPending,
+            CloseReason::SlowConsumerHold => Self::SlowHold,
+            CloseReason::SlowProducer => Self::SlowProducers,
+            CloseReason::SlowOperation => Self::SlowOperations,
+            CloseReason::SubscriptionMemory => Self::SubscriptionMemoryCut,
+            CloseReason::SlowConsumerDeadline => Self::SlowDeadline,
+            CloseReason::MaximumConnections => Self::ConnectionsRefused,
+            CloseReason::ClientClosed
+            | CloseReason::ReadError
+            | CloseReason::WriteError
+            | CloseReason::ServerShutdown => {
                 return None;
             }
         })

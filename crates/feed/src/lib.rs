@@ -32,7 +32,7 @@ mod routing;
 mod server;
 pub mod tools;
 
-pub use crate::client::connection::{Closed, Transport};
+pub use crate::client::connection::{CloseReason, Transport};
 pub use crate::client::protocol_log::TARGET as PROTOCOL_LOG;
 pub use crate::delivery::publisher::{BATCH_BYTES_MAX, NotTaken, Publisher};
 pub use crate::mesh::links::links_bytes_max;

@@ -25,7 +25,7 @@ use wire::nats::rejection::Rejection;
 use crate::{
     accounts::identity::{Identities, SpecError},
     client::{
-        connection::{Closed, Transport},
+        connection::{CloseReason, Transport},
         proxy_protocol,
         serve::{self, Arrival},
         transport::{self, Acceptors},
@@ -37,12 +37,12 @@ use crate::{
     mesh::{
         core::{Core, CoreSeed, Local, Settings},
         links::{Message, RING_MESSAGES},
-        shared::Shared,
+        shared::SharedState,
     },
     monitor::{
         inspector::Looker,
         snapshot::Snapshot,
-        system::{self, QUESTIONS_MAX, Told},
+        system::{self, QUESTIONS_MAX, SystemEvent},
     },
     routing::trie::CORES_MAX,
 };
@@ -115,7 +115,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     registry: Arc<Registry>,
     counters: Arc<CounterSet<Counter>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     settings: Arc<OneAtATime<Arc<Settings>>>,
     cores: Cores,
     outside: Arc<Outside>,
@@ -137,10 +137,10 @@ struct Seed {
 
 /// What all are started with.
 struct Common {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     settings: Arc<Settings>,
     balance: Arc<Balance>,
-    system: mpsc::Sender<Told>,
+    system: mpsc::Sender<SystemEvent>,
 }
 
 impl Server {
@@ -179,7 +179,7 @@ impl Server {
         let first = listeners.first().into_iter().chain(web_listeners.first().and_then(Option::as_ref));
         let addresses: Vec<SocketAddr> = first.filter_map(|listener| listener.local_addr().ok()).collect();
         let counters = CounterSet::<Counter>::new(loops);
-        let shared = Shared::new(
+        let shared = SharedState::new(
             addresses.first().copied().unwrap_or(address),
             Arc::clone(&counters),
             config.client_budget.as_ref(),
@@ -228,7 +228,7 @@ impl Server {
     }
 
     /// Starts the thread that answers in the system account; it ends with the last loop.
-    fn answer_in_system(&self, told: mpsc::Receiver<Told>) -> io::Result<()> {
+    fn answer_in_system(&self, told: mpsc::Receiver<SystemEvent>) -> io::Result<()> {
         let (looker, settings) = (self.looker(), Arc::clone(&self.settings));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let now = move || {
@@ -447,7 +447,7 @@ async fn see_off(local: &Rc<Local>) {
                 .take(left.saturating_sub(may_be_left))
                 .collect();
             for id in open {
-                core.outputs.close(id, Closed::ServerShutdown);
+                core.outputs.close(id, CloseReason::ServerShutdown);
             }
             core.end_turn();
             if left == 0 {

@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 /// Comments that begin with *what*, *who*, *whether* or *it*.
 const COMMENTS_WITHOUT_A_NOUN: usize = 3009;
 /// Types that are named by a participle.
-const PARTICIPLE_TYPES: usize = 392;
+const PARTICIPLE_TYPES: usize = 247;
 /// Functions that begin with `is_`, `has_` or `may_` and return something else than `bool`.
 const PREDICATES_WITHOUT_AN_ANSWER: usize = 22;
 /// Messages of the log that begin with a verb in the third person.

@@ -90,7 +90,7 @@ pub struct Explanation {
 }
 
 /// What the core that owns the key says.
-pub(crate) struct Explained {
+pub(crate) struct OwnerExplanation {
     pub(crate) explanation: Explanation,
     /// What is stored for the request, in memory.
     pub(crate) object: Option<Hash>,
@@ -107,7 +107,7 @@ pub(crate) struct HeadOf {
 pub(crate) struct Question {
     pub(crate) head: HeadOf,
     pub(crate) limits: HeadLimits,
-    pub(crate) reply: oneshot::Sender<Explained>,
+    pub(crate) reply: oneshot::Sender<OwnerExplanation>,
 }
 
 impl RequestOf {

@@ -18,10 +18,10 @@ use wire::http1::url::Scheme;
 
 use crate::{
     admin::{
-        objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError, Step, Taken},
+        objects::{OBJECTS_MAX, ObjectSeen, Objects, ObjectsError, ObjectsPage, Step},
         operator_port::Outside,
     },
-    core::{Core, Message, Unasked},
+    core::{Core, CoreBusy, Message},
     head::response_head::{StoredMeta, stored_values},
     purging::{bans::Ban, invalidations::Verdict},
     request::key,
@@ -76,7 +76,7 @@ pub(crate) fn ask_from_outside(
                 let expression = expression.clone();
                 Message::Objects(Box::new(Step { from: at, expression, rows_max: rows_left, reply }))
             });
-            let taken = taken.map_err(|Unasked| ObjectsError::NoAnswer)?;
+            let taken = taken.map_err(|CoreBusy| ObjectsError::NoAnswer)?;
             left_bytes =
                 left_bytes.saturating_sub(taken.seen.iter().map(ObjectSeen::text_bytes).sum::<usize>());
             found.seen.extend(taken.seen);
@@ -104,7 +104,7 @@ pub(crate) fn answer(core: &Core, Step { from, expression, rows_max, reply }: St
         false
     });
     // Who asked may have given up.
-    let _ = reply.send(Taken { seen, looked_at, is_cut, next: swept.next });
+    let _ = reply.send(ObjectsPage { seen, looked_at, is_cut, next: swept.next });
 }
 
 /// `None`: it is no answer, or none any more. `Some(None)`: the expression does not hold of it.

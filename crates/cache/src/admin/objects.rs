@@ -65,11 +65,11 @@ pub(crate) struct Step {
     /// `None`: all.
     pub(crate) expression: Option<Arc<Ban>>,
     pub(crate) rows_max: usize,
-    pub(crate) reply: oneshot::Sender<Taken>,
+    pub(crate) reply: oneshot::Sender<ObjectsPage>,
 }
 
 /// What it found.
-pub(crate) struct Taken {
+pub(crate) struct ObjectsPage {
     pub(crate) seen: Vec<ObjectSeen>,
     pub(crate) looked_at: u64,
     pub(crate) is_cut: bool,

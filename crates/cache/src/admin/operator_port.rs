@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::cores::mesh::Sender;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use crate::core::{Message, RING_PAUSE, RING_WAIT_MAX, Unasked};
+use crate::core::{CoreBusy, Message, RING_PAUSE, RING_WAIT_MAX};
 
 /// Sends to the cores from outside.
 pub(crate) struct Outside(OneAtATime<Sender<Message>>);
@@ -22,7 +22,7 @@ impl Outside {
     ///
     /// # Errors
     /// It stayed full for [`RING_WAIT_MAX`].
-    pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Unasked> {
+    pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), CoreBusy> {
         let (mut unsent, mut waited) = (message, Duration::ZERO);
         loop {
             let sent = {
@@ -34,7 +34,7 @@ impl Outside {
             match sent {
                 Ok(()) => return Ok(()),
                 Err(message) if waited < RING_WAIT_MAX => unsent = message,
-                Err(_) => return Err(Unasked),
+                Err(_) => return Err(CoreBusy),
             }
             waited += pause();
         }
@@ -48,7 +48,7 @@ impl Outside {
         &self,
         to: usize,
         message: impl FnOnce(oneshot::Sender<T>) -> Message,
-    ) -> Result<T, Unasked> {
+    ) -> Result<T, CoreBusy> {
         let (reply, mut answer) = oneshot::channel();
         self.give(to, message(reply))?;
         let mut waited = Duration::ZERO;
@@ -56,7 +56,7 @@ impl Outside {
             match answer.try_recv() {
                 Ok(answer) => return Ok(answer),
                 Err(TryRecvError::Empty) if waited < RING_WAIT_MAX => waited += pause(),
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return Err(Unasked),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return Err(CoreBusy),
             }
         }
     }

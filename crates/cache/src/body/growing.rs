@@ -196,7 +196,7 @@ pub(crate) enum End {
 }
 
 /// The state of a growing body that all its followers share.
-pub(crate) struct Growing {
+pub(crate) struct GrowingState {
     /// The body is an event stream.
     is_event_stream: bool,
     end: AtomicU8,
@@ -209,7 +209,7 @@ pub(crate) struct Growing {
     unread: Notify,
 }
 
-impl Growing {
+impl GrowingState {
     pub(crate) fn new(is_event_stream: bool) -> Self {
         Self {
             is_event_stream,
@@ -260,7 +260,7 @@ impl Growing {
 
 /// One reader's place in a growing body.
 pub(crate) struct Cursor {
-    growing: Arc<Growing>,
+    growing: Arc<GrowingState>,
     chunk: Arc<Chunk>,
     /// Bytes of `chunk` that were read.
     at: usize,
@@ -283,7 +283,7 @@ pub(crate) enum Available<'c> {
 }
 
 impl Cursor {
-    pub(crate) fn new(growing: Arc<Growing>, first: Arc<Chunk>) -> Self {
+    pub(crate) fn new(growing: Arc<GrowingState>, first: Arc<Chunk>) -> Self {
         growing.readers.fetch_add(1, Ordering::Relaxed);
         Self { growing, chunk: first, at: 0 }
     }

@@ -27,7 +27,7 @@ use crate::{
     },
     core::{Core, store_s, with_core},
     counters::Counter,
-    deliver::downstream::{Broken, Downstream},
+    deliver::downstream::{BodyError, Downstream},
     fetch::{
         self,
         arriving::{self, Content},
@@ -41,7 +41,7 @@ use crate::{
 
 /// How often a block is looked for again that was said to be there.
 const LOOKS_MAX: usize = 3;
-/// Missing blocks that a request for several ranges may have fetched, however few bytes of them it asks for.
+/// SliceError blocks that a request for several ranges may have fetched, however few bytes of them it asks for.
 const WIDE_BLOCKS_MAX: usize = 4;
 /// With more missing blocks than [`WIDE_BLOCKS_MAX`]: how many times the bytes asked for these blocks may have
 /// together.
@@ -67,7 +67,7 @@ impl InBlocks {
 }
 
 /// Why a block cannot be had.
-pub(crate) enum Missing {
+pub(crate) enum SliceError {
     /// The origin has another version by now; what was stored of this one is dropped.
     OtherVersion,
     /// Not as a block.
@@ -99,7 +99,7 @@ pub(crate) struct Blocks {
 }
 
 /// An answer's body, and whether its first block was in the store.
-pub(crate) struct Opened {
+pub(crate) struct OpenSlices {
     pub(crate) blocks: Blocks,
     pub(crate) was_stored: bool,
 }
@@ -109,12 +109,12 @@ pub(crate) async fn open(
     found: InBlocks,
     request: &Arc<Request>,
     only_if_cached: bool,
-) -> Result<Opened, Missing> {
+) -> Result<OpenSlices, SliceError> {
     let InBlocks { version, range } = found;
     let number = Version::number_at(range.start);
     let mut blocks = Blocks { request: Arc::clone(request), version, range, number, at_hand: None };
     if only_if_cached && !with_core(|core| blocks.are_all_stored(core)) {
-        return Err(Missing::OnlyIfCached);
+        return Err(SliceError::OnlyIfCached);
     }
     blocks.fill().await?;
     let was_stored = matches!(blocks.at_hand, Some(AtHand::Stored(_)));
@@ -127,7 +127,7 @@ pub(crate) async fn open(
             core.add(Counter::MillisSaved, u64::from(blocks.version.meta.origin_ms));
         });
     }
-    Ok(Opened { blocks, was_stored })
+    Ok(OpenSlices { blocks, was_stored })
 }
 
 /// Returns whether the ranges lie so far apart that the missing blocks have many times the bytes that are asked for: 32
@@ -171,7 +171,7 @@ impl Blocks {
     }
 
     /// Goes on to the next block; false: that was the last.
-    pub(crate) async fn go_on(&mut self) -> Result<bool, Missing> {
+    pub(crate) async fn go_on(&mut self) -> Result<bool, SliceError> {
         if self.number == Version::number_at(self.range.end - 1) {
             return Ok(false);
         }
@@ -180,7 +180,7 @@ impl Blocks {
     }
 
     /// Makes another range the one that is wanted.
-    pub(crate) async fn seek(&mut self, range: Range<u64>) -> Result<(), Missing> {
+    pub(crate) async fn seek(&mut self, range: Range<u64>) -> Result<(), SliceError> {
         if self.range != range {
             self.number = Version::number_at(range.start);
             self.range = range;
@@ -190,7 +190,7 @@ impl Blocks {
     }
 
     /// Gets the current block.
-    async fn fill(&mut self) -> Result<(), Missing> {
+    async fn fill(&mut self) -> Result<(), SliceError> {
         for _ in 0..LOOKS_MAX {
             if let Some(stored) = with_core(|core| self.stored(core)) {
                 self.at_hand = Some(AtHand::Stored(stored));
@@ -202,16 +202,16 @@ impl Blocks {
                 // It was on the file; or it came for somebody else meanwhile.
                 Some(FetchOutcome::Again) => continue,
                 Some(FetchOutcome::Alone) => alone(&request).await?,
-                Some(FetchOutcome::OtherVersion) => return Err(Missing::OtherVersion),
-                Some(FetchOutcome::Failed(error)) => return Err(Missing::Failed(error)),
+                Some(FetchOutcome::OtherVersion) => return Err(SliceError::OtherVersion),
+                Some(FetchOutcome::Failed(error)) => return Err(SliceError::Failed(error)),
                 Some(FetchOutcome::NoBlock | FetchOutcome::Validated { .. } | FetchOutcome::StandIn)
                 | None => {
-                    return Err(Missing::Refused);
+                    return Err(SliceError::Refused);
                 }
             });
             return Ok(());
         }
-        Err(Missing::Refused)
+        Err(SliceError::Refused)
     }
 
     /// The request for a block.
@@ -268,11 +268,11 @@ impl Blocks {
 }
 
 /// Asks the origin for a block for this one client: there is no room to do it for all.
-async fn alone(request: &Arc<Request>) -> Result<AtHand, Missing> {
-    let Some(block) = &request.block else { return Err(Missing::Refused) };
-    let arrived = fetch::alone(request).await.map_err(Missing::Failed)?;
+async fn alone(request: &Arc<Request>) -> Result<AtHand, SliceError> {
+    let Some(block) = &request.block else { return Err(SliceError::Refused) };
+    let arrived = fetch::alone(request).await.map_err(SliceError::Failed)?;
     if block.fit(&arrived.head.head(), arrived.framing) != Fit::Block {
-        return Err(Missing::Refused);
+        return Err(SliceError::Refused);
     }
     let bytes = block.of.bytes_of(block.number);
     Ok(match arriving::pass(arrived, Some(bytes.end - bytes.start)) {
@@ -285,7 +285,7 @@ async fn alone(request: &Arc<Request>) -> Result<AtHand, Missing> {
 struct Nobody;
 
 impl Downstream for Nobody {
-    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, Broken> {
+    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, BodyError> {
         Ok(false)
     }
 

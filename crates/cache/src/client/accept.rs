@@ -129,7 +129,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
     let announced = named_later.map(|share| Box::new((share, Arc::clone(clients))));
     let task = tokio::spawn(async move {
         let watch = Watch::new();
-        let watched = with_core(|core| Watched(core.watches.borrow_mut().add(Arc::clone(&watch))));
+        let watched = with_core(|core| WatchEntry(core.watches.borrow_mut().add(Arc::clone(&watch))));
         match announced {
             Some(announced) => {
                 Box::pin(serve_announced(stream, arrival, Arc::clone(&watch), *announced)).await;
@@ -143,9 +143,9 @@ fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
 }
 
 /// A connection's watch, among those of its core until this is dropped.
-struct Watched(usize);
+struct WatchEntry(usize);
 
-impl Drop for Watched {
+impl Drop for WatchEntry {
     fn drop(&mut self) {
         with_core(|core| core.watches.borrow_mut().remove(self.0));
     }

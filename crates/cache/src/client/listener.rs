@@ -29,7 +29,7 @@ const SOCKET_MODE: u32 = 0o660;
 const FROM_FILE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A socket that was bound, before its loop has begun.
-pub(crate) enum Bound {
+pub(crate) enum BoundSocket {
     Tcp(TcpListener, ListenerKind),
     Unix(UnixListener),
 }
@@ -41,9 +41,9 @@ pub(crate) enum Listener {
 }
 
 /// What was bound.
-pub(crate) struct Listening {
+pub(crate) struct ListenerSet {
     /// A core's sockets, for each.
-    pub(crate) of_cores: Vec<Vec<Bound>>,
+    pub(crate) of_cores: Vec<Vec<BoundSocket>>,
     /// The address for plain HTTP, and that for TLS if there is one.
     pub(crate) addresses: Vec<SocketAddr>,
     /// Where peers ask.
@@ -52,13 +52,13 @@ pub(crate) struct Listening {
     pub(crate) file: Option<SocketFile>,
 }
 
-impl Listening {
+impl ListenerSet {
     /// Binds all that is said.
     ///
     /// # Errors
     /// It says which address, or which file.
     pub(crate) fn new(config: &Config, cores: usize) -> io::Result<Self> {
-        let mut of_cores: Vec<Vec<Bound>> = (0..cores).map(|_| Vec::new()).collect();
+        let mut of_cores: Vec<Vec<BoundSocket>> = (0..cores).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
         let mut peers = None;
         let secured = config.tls.as_ref().map(|tls| (tls.listen, ListenerKind::Tls));
@@ -71,7 +71,7 @@ impl Listening {
                 ListenerKind::Peer => peers = bound,
                 ListenerKind::Plain | ListenerKind::Tls => addresses.extend(bound),
             }
-            let bound = listeners.into_iter().map(|listener| Bound::Tcp(listener, over));
+            let bound = listeners.into_iter().map(|listener| BoundSocket::Tcp(listener, over));
             of_cores.iter_mut().zip(bound).for_each(|(of_core, bound)| of_core.push(bound));
         }
         let mut file = None;
@@ -80,7 +80,7 @@ impl Listening {
             // Others are handed what it accepts: see `accept`.
             of_cores.iter_mut().take(1).for_each(|of_core| {
                 // There is one core at least.
-                of_core.extend(listener.try_clone().map(Bound::Unix));
+                of_core.extend(listener.try_clone().map(BoundSocket::Unix));
             });
             file = Some(bound);
         }
@@ -133,10 +133,10 @@ impl Drop for SocketFile {
 
 impl Listener {
     /// Joins the loop that runs.
-    pub(crate) fn new(bound: Bound) -> io::Result<Self> {
+    pub(crate) fn new(bound: BoundSocket) -> io::Result<Self> {
         Ok(match bound {
-            Bound::Tcp(listener, over) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?, over),
-            Bound::Unix(listener) => Self::Unix(tokio::net::UnixListener::from_std(listener)?),
+            BoundSocket::Tcp(listener, over) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?, over),
+            BoundSocket::Unix(listener) => Self::Unix(tokio::net::UnixListener::from_std(listener)?),
         })
     }
 

@@ -37,12 +37,12 @@ use crate::{
     core::{Core, with_core, with_core_of},
     counters::Counter,
     deliver::{
-        self, Asked,
+        self, AnswerContext,
         answer::{Answer, Head},
-        downstream::{Broken, Downstream},
+        downstream::{BodyError, Downstream},
         sink::Sink as _,
     },
-    fetch::{self, response::Standing},
+    fetch::{self, response::ResponseRole},
     head::{response_head::Fwd, sent_fields::SentFields},
     log::{
         request_meta,
@@ -50,7 +50,7 @@ use crate::{
     },
     peers::{
         HEAD_BYTES_MORE, Peers, SIGN_EVERY,
-        mark::{Ask, How, Mac, Refused},
+        mark::{Ask, How, Mac, MarkError},
     },
     request::{
         Request,
@@ -94,7 +94,7 @@ pub(crate) async fn serve_peer(
     let Some(peers) = peers else { return };
     let transport = Transport::plain(stream);
     let client = with_core(|core| Client::new(transport, watch, &core.config.limits));
-    let mut serving = Serving { peers, client, address, limits, idle_time_max };
+    let mut serving = PeerConnection { peers, client, address, limits, idle_time_max };
     let mut came = Vec::new();
     let mut stranger = Some(stranger);
     while let Some(head_bytes) = serving.head(&mut came).await {
@@ -109,7 +109,7 @@ pub(crate) async fn serve_peer(
 }
 
 /// A connection of a peer.
-struct Serving {
+struct PeerConnection {
     peers: Arc<Peers>,
     client: Client,
     address: SocketAddr,
@@ -118,7 +118,7 @@ struct Serving {
 }
 
 /// What a request comes to at a first look.
-enum Looked {
+enum FirstLook {
     /// Whether the connection goes on.
     Refused {
         lines: String,
@@ -133,10 +133,10 @@ enum Looked {
 }
 
 /// Of whom a request is, and as of which purge it is answered.
-struct Known {
+struct PeerContext {
     mac: Mac,
     sequence: u64,
-    asked: Asked,
+    asked: AnswerContext,
 }
 
 /// The position up to which a head was searched for its end. A head that comes in small pieces is parsed once, and not
@@ -156,7 +156,7 @@ impl HeadEnd {
     }
 }
 
-impl Serving {
+impl PeerConnection {
     /// Reads until there is a whole head; its length. `None`: there will be none.
     async fn head(&mut self, came: &mut Vec<u8>) -> Option<usize> {
         let mut end = HeadEnd::default();
@@ -195,21 +195,21 @@ impl Serving {
         let (looked, known) =
             with_core(|core| look(core, &self.peers, self.address, (head, asked), leave.is_some()));
         match (looked, known) {
-            (Looked::Refused { lines, goes_on }, _) => {
+            (FirstLook::Refused { lines, goes_on }, _) => {
                 let connection = if goes_on { "" } else { "Connection: close\r\n" };
                 let refusal =
                     format!("HTTP/1.1 403 Forbidden\r\n{lines}{connection}Content-Length: 0\r\n\r\n");
                 self.client.send_all(refusal.as_bytes()).await.is_ok() && goes_on
             }
-            (Looked::Declined { how, counter }, Some(known)) => {
+            (FirstLook::Declined { how, counter }, Some(known)) => {
                 with_core(|core| core.count(counter));
                 self.decline(how, &known).await
             }
-            (Looked::Answer(answer, tags, draft), Some(known)) => match tags {
+            (FirstLook::Answer(answer, tags, draft), Some(known)) => match tags {
                 Some(tags) => self.deliver(*answer, &tags, draft, &known).await,
                 None => self.decline_counted(&known).await,
             },
-            (Looked::Slow(request, state, fwd, draft), Some(known)) => {
+            (FirstLook::Slow(request, state, fwd, draft), Some(known)) => {
                 self.respond(Arc::from(request), state, fwd, draft, &known).await
             }
             (_, None) => false,
@@ -222,10 +222,10 @@ impl Serving {
         state: State,
         fwd: Fwd,
         draft: Draft,
-        known: &Known,
+        known: &PeerContext,
     ) -> bool {
         let (tell, mut told) = mpsc::channel(INTERIMS_MAX);
-        let mut waiting = Waiting(tell);
+        let mut waiting = WaitingPeer(tell);
         let mut responding = Box::pin(respond(&request, state, fwd, &mut waiting));
         let mut signs = interval_at(Instant::now() + SIGN_EVERY / 4, SIGN_EVERY);
         signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -255,13 +255,13 @@ impl Serving {
         }
     }
 
-    async fn decline_counted(&mut self, known: &Known) -> bool {
+    async fn decline_counted(&mut self, known: &PeerContext) -> bool {
         with_core(|core| core.count(Counter::PeerServedNot));
         self.decline(How::Declined, known).await
     }
 
     /// Leaves the request to the origin.
-    async fn decline(&mut self, how: How, known: &Known) -> bool {
+    async fn decline(&mut self, how: How, known: &PeerContext) -> bool {
         let lines = self.peers.tell(how, known.sequence, &known.mac);
         let declined = format!("HTTP/1.1 503 Service Unavailable\r\n{lines}Content-Length: 0\r\n\r\n");
         self.client.send_all(declined.as_bytes()).await.is_ok() && known.asked.persists
@@ -273,7 +273,7 @@ impl Serving {
         answer: Answer<'static>,
         tags: &[u8],
         mut draft: Draft,
-        known: &Known,
+        known: &PeerContext,
     ) -> bool {
         let how = how(&answer);
         let answer = Answer { varies: false, hsts_s: None, refresh: None, ..answer };
@@ -304,7 +304,7 @@ fn with_lines(out: &[u8], at: usize, lines: &[u8]) -> Vec<u8> {
 
 /// How an answer came, as its peer is told.
 fn how(answer: &Answer<'_>) -> How {
-    let is_for_one = |standing| matches!(standing, Standing::Passed | Standing::NotStorable(_));
+    let is_for_one = |standing| matches!(standing, ResponseRole::Passed | ResponseRole::NotStorable(_));
     match &answer.head {
         Head::Fetched(response) if is_for_one(response.standing) => How::Alone,
         _ if answer.is_hit() => How::Hit,
@@ -349,22 +349,22 @@ fn look(
     core: &Core,
     peers: &Peers,
     address: SocketAddr,
-    (bytes, asked): (&[u8], Result<(Ask<'_>, Mac), Refused>),
+    (bytes, asked): (&[u8], Result<(Ask<'_>, Mac), MarkError>),
     has_leave: bool,
-) -> (Looked, Option<Known>) {
+) -> (FirstLook, Option<PeerContext>) {
     let (Ask { sequence: theirs, is_anew, .. }, mac) = match asked {
         Ok(asked) => asked,
-        Err(Refused::Forged) => {
+        Err(MarkError::Forged) => {
             core.count(Counter::PeerForged);
-            return (Looked::Refused { lines: String::new(), goes_on: false }, None);
+            return (FirstLook::Refused { lines: String::new(), goes_on: false }, None);
         }
-        Err(Refused::Replayed) => {
+        Err(MarkError::Replayed) => {
             core.count(Counter::PeerReplayed);
-            return (Looked::Refused { lines: String::new(), goes_on: false }, None);
+            return (FirstLook::Refused { lines: String::new(), goes_on: false }, None);
         }
-        Err(Refused::Epoch(mac)) => {
+        Err(MarkError::Epoch(mac)) => {
             let lines = peers.tell(How::Epoch, 0, &mac);
-            return (Looked::Refused { lines, goes_on: true }, None);
+            return (FirstLook::Refused { lines, goes_on: true }, None);
         }
     };
     // Before anything is looked up: what is purged by then is not found.
@@ -373,10 +373,10 @@ fn look(
     let mut slots = HeaderSlots::new();
     let heads = HeadLimits { head_bytes_max: bytes.len(), line_bytes_max: bytes.len() };
     let Ok(Progress::Complete((head, head_bytes))) = parse_request(bytes, &mut slots, &heads) else {
-        return (Looked::Refused { lines: String::new(), goes_on: false }, None);
+        return (FirstLook::Refused { lines: String::new(), goes_on: false }, None);
     };
-    let known = Known { mac, sequence, asked: Asked::of(&head) };
-    let declined = |how, counter| Looked::Declined { how, counter };
+    let known = PeerContext { mac, sequence, asked: AnswerContext::of(&head) };
+    let declined = |how, counter| FirstLook::Declined { how, counter };
     if !has_leave {
         return (declined(How::Declined, Counter::PeerRequestsMax), Some(known));
     }
@@ -390,13 +390,13 @@ fn look(
     let (head, visitor) = Peer::of_ours(address).asks(head, &core.config.trusted_proxies);
     let (mut key, mut stored_head) = (Vec::new(), Vec::new());
     let turn = core.reader.turn();
-    let asked = hit::Asked {
+    let asked = hit::LookupRequest {
         head: &head,
         has_body: false,
         trust: Trust::Fresh,
         visitor,
         came: &ClientAuth::Plain,
-        showing: hit::Showing::AsSent,
+        showing: hit::CodingChoice::AsSent,
     };
     let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
     let found = hit::answer(core, &turn, &asked, clock::unix_s(), buffers).map(Answer::into_owned);
@@ -420,7 +420,7 @@ fn look(
             if let Some(request) = refresh {
                 fetch::refresh(core, Arc::new(request));
             }
-            return (Looked::Answer(Box::new(answer), tags, draft()), Some(known));
+            return (FirstLook::Answer(Box::new(answer), tags, draft()), Some(known));
         }
         Ok(_) => return (declined(How::Declined, Counter::PeerServedNot), Some(known)),
         Err(Slow { keyed, state: State::Miss { anew, alone, .. }, fwd }) => {
@@ -437,7 +437,7 @@ fn look(
     let mut draft = draft();
     let mut request = of_peer(core, (&head, head_bytes), &key, keyed, visitor);
     request.trace = draft.trace();
-    (Looked::Slow(Box::new(request), state, fwd, draft), Some(known))
+    (FirstLook::Slow(Box::new(request), state, fwd, draft), Some(known))
 }
 
 /// The request of a peer.
@@ -455,10 +455,10 @@ fn of_peer(
 }
 
 /// Who waits on the other side.
-struct Waiting(mpsc::Sender<Vec<u8>>);
+struct WaitingPeer(mpsc::Sender<Vec<u8>>);
 
-impl Downstream for Waiting {
-    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, Broken> {
+impl Downstream for WaitingPeer {
+    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, BodyError> {
         Ok(false)
     }
 

@@ -13,7 +13,7 @@ use crate::client::transport::is_over;
 
 /// What a proxy says of the connection that it opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Announced {
+pub(crate) struct ProxyHeader {
     /// For whom; `None`: for itself.
     pub(crate) peer: Option<SocketAddr>,
     /// TLS ends at the proxy.
@@ -25,7 +25,7 @@ pub(crate) struct Announced {
 ///
 /// # Errors
 /// `InvalidData`: it is none. `TimedOut`. Or the connection ended.
-pub(crate) async fn read(stream: &mut TcpStream, watch: &Watch) -> io::Result<Announced> {
+pub(crate) async fn read(stream: &mut TcpStream, watch: &Watch) -> io::Result<ProxyHeader> {
     let mut bytes = [0; HEADER_BYTES_MAX];
     let mut have = 0;
     loop {
@@ -49,7 +49,7 @@ pub(crate) async fn read(stream: &mut TcpStream, watch: &Watch) -> io::Result<An
             }
             Header::Whole { bytes: whole, peer, is_secured } => {
                 stream.read_exact(&mut bytes[have..whole]).await?;
-                return Ok(Announced { peer, is_secured });
+                return Ok(ProxyHeader { peer, is_secured });
             }
         }
     }

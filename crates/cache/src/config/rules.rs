@@ -302,7 +302,7 @@ impl SiteRules {
         self.sort_query || !self.ignore_query.is_empty()
     }
 
-    /// Whether they decide nothing of a request by itself: [`Ruled`](crate::policy::Ruled) is the same for all.
+    /// Whether they decide nothing of a request by itself: [`Ruled`](crate::policy::RuleResult) is the same for all.
     pub fn decide_nothing(&self) -> bool {
         self.methods.is_none()
             && self.bypass_cookies.is_none()

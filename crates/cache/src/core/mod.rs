@@ -83,7 +83,7 @@ use crate::{
         sent_fields::Manner,
     },
     log::transaction::{self, Draft},
-    origin::{self, Group, MemberId, Pool, Pools, Told, Tried, Upstream, Upstreams, Wish},
+    origin::{self, Group, MemberId, OriginEvent, Pool, Pools, TriedMembers, Upstream, Upstreams, Wish},
     peers::{ASKED_PLACES, Peers, purge_broadcast::ClusterHandle},
     policy::RequestFacts,
     purging::{
@@ -94,7 +94,7 @@ use crate::{
     request::{
         Request,
         active_config::ActiveConfig,
-        client_auth::{self, ClientAuth, Standing},
+        client_auth::{self, ClientAuth, ClientStanding},
         key,
         lookup_key::LookupKey,
     },
@@ -109,7 +109,7 @@ pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
 
 /// A core could not be asked to do something, and has not done it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unasked;
+pub(crate) struct CoreBusy;
 
 /// What cores say to each other.
 pub(crate) enum Message {
@@ -126,7 +126,7 @@ pub(crate) enum Message {
         /// The answer is sent only when the object cannot come back, even if the file must be read first.
         lasting: bool,
         /// The channel for the answer.
-        done: oneshot::Sender<Unlinked>,
+        done: oneshot::Sender<UnlinkOutcome>,
     },
     /// To the owner of the key: this object has lost a part of its body.
     LostPart {
@@ -138,11 +138,11 @@ pub(crate) enum Message {
         id: u64,
     },
     /// To the owner of the key: store this answer.
-    Put(Box<Put>),
+    Put(Box<StoreRequest>),
     /// To the owner of the key: have this coded, or decoded.
     Code(Box<ToCode>),
     /// To the owner of the key: this is what the origin has now.
-    Heard(Box<Heard>),
+    Heard(Box<HeadAnswer>),
     /// To each core: this was purged, by a tag, softly, or all of it.
     Invalidate {
         /// The purge.
@@ -167,7 +167,7 @@ pub(crate) enum Message {
 }
 
 /// An answer on its way to the core that owns its key.
-pub(crate) struct Put {
+pub(crate) struct StoreRequest {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) head: Vec<u8>,
@@ -187,7 +187,7 @@ pub(crate) struct ToCode {
 }
 
 /// What the origin said of an object to a HEAD that was passed ([`heard`](crate::states::head_validation)).
-pub(crate) struct Heard {
+pub(crate) struct HeadAnswer {
     pub(crate) request: Arc<Request>,
     pub(crate) etag: Option<Vec<u8>>,
     pub(crate) last_modified_s: Option<u64>,
@@ -196,7 +196,7 @@ pub(crate) struct Heard {
 
 /// What became of an object that was to be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unlinked {
+pub(crate) struct UnlinkOutcome {
     /// There was one.
     pub(crate) was_there: bool,
     /// It does not come back after a crash either.
@@ -404,7 +404,7 @@ fn count_probe(is_good: bool) {
 }
 
 /// What a core begins with.
-pub(crate) struct Beginning<'a> {
+pub(crate) struct CoreSetup<'a> {
     pub(crate) index: usize,
     pub(crate) in_force: Arc<ActiveConfig>,
     pub(crate) identity: Identity,
@@ -430,8 +430,8 @@ pub(crate) struct Beginning<'a> {
 
 impl Core {
     /// Makes this thread a core of the accelerator.
-    pub(crate) fn install(beginning: Beginning<'_>) {
-        let Beginning {
+    pub(crate) fn install(beginning: CoreSetup<'_>) {
+        let CoreSetup {
             index,
             in_force,
             identity,
@@ -655,9 +655,9 @@ impl Core {
 
     /// What a client is to a site.
     #[inline]
-    pub(crate) fn standing(&self, site: SiteId, came: &ClientAuth, now_s: u64) -> Standing {
+    pub(crate) fn standing(&self, site: SiteId, came: &ClientAuth, now_s: u64) -> ClientStanding {
         match &self.sites.rules(site).client_certificates {
-            None => Standing::Anybody,
+            None => ClientStanding::Anybody,
             Some(asks) => client_auth::judge(asks, self.sites.authorities(site), came, now_s),
         }
     }
@@ -801,7 +801,7 @@ impl SiteUpstreams {
 }
 
 impl Upstreams for SiteUpstreams {
-    fn choose(&self, tried: &mut Tried) -> Option<MemberId> {
+    fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId> {
         with_core(|core| core.pool.borrow_mut().choose(&self.group, self.wish, tried, clock::monotonic_ms()))
     }
 
@@ -825,19 +825,19 @@ impl Pools for SiteUpstreams {
 }
 
 /// Counts what becomes of connections of HTTP/2 to origins.
-pub(crate) fn count_http2(told: Told) {
+pub(crate) fn count_http2(told: OriginEvent) {
     with_core(|core| {
         let open = &core.origin_http2;
         match told {
-            Told::Begun => {
+            OriginEvent::Begun => {
                 open.set(open.get() + 1);
                 core.count(Counter::OriginHttp2Connects);
             }
-            Told::Ended => open.set(open.get().saturating_sub(1)),
-            Told::Silent => core.count(Counter::OriginHttp2Silent),
-            Told::Request => core.count(Counter::OriginHttp2Requests),
-            Told::Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
-            Told::LongWait => core.count(Counter::OriginLongWaits),
+            OriginEvent::Ended => open.set(open.get().saturating_sub(1)),
+            OriginEvent::Silent => core.count(Counter::OriginHttp2Silent),
+            OriginEvent::Request => core.count(Counter::OriginHttp2Requests),
+            OriginEvent::Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
+            OriginEvent::LongWait => core.count(Counter::OriginLongWaits),
         }
         core.gauge(Counter::OriginHttp2Open, open.get());
     });

@@ -56,7 +56,7 @@ const PARTS_MIN: usize = 4;
 const START_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A store that is open.
-pub(crate) struct Opened {
+pub(crate) struct OpenStore {
     pub(crate) store: Arc<Store>,
     pub(crate) shards: Vec<Shard>,
     pub(crate) file: Option<OpenFile>,
@@ -69,28 +69,28 @@ pub(crate) struct OfCore {
     pub(crate) reads: FileReads,
     pub(crate) completions: Completions,
     /// The channel by which the loop gets the objects of the file, if it began before the file was read.
-    pub(crate) coming: Option<oneshot::Receiver<Coming>>,
+    pub(crate) coming: Option<oneshot::Receiver<WarmingShard>>,
 }
 
 /// What the file holds of a core's objects, and how the file is read.
-pub(crate) type Coming = (Tier, log::Reader);
+pub(crate) type WarmingShard = (Tier, log::Reader);
 
 /// The parts that end after the loops: first the helpers that read, then the log, which writes out what the loops have
 /// appended.
 pub(crate) struct OpenFile {
     reads: ReadPool,
     _log: OpenLog,
-    found: Arc<Found>,
+    found: Arc<StartFindings>,
 }
 
 /// What the start has found, once it has.
 #[derive(Debug, Default)]
-struct Found {
+struct StartFindings {
     log: OnceLock<log::Reader>,
     recovered: OnceLock<Recovered>,
 }
 
-impl Found {
+impl StartFindings {
     fn set(&self, known: &Known) {
         // Each start sets them once.
         let _ = self.log.set(known.log.reader());
@@ -99,7 +99,7 @@ impl Found {
 }
 
 /// What the log counts, from when it is open.
-impl Source for Found {
+impl Source for StartFindings {
     fn collect(&self, families: &mut Vec<Family>) {
         if let Some(log) = self.log.get() {
             log.collect(families);
@@ -138,11 +138,11 @@ impl OpenFile {
 }
 
 /// Opens the store that the configuration asks for.
-pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened, StartError> {
+pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<OpenStore, StartError> {
     let Some(path) = &config.store else {
         let (store, shards) = open_anon(memory)?;
         let reads = shards.iter().map(|_| None).collect();
-        return Ok(Opened { store, shards, file: None, reads });
+        return Ok(OpenStore { store, shards, file: None, reads });
     };
     let mut file = FileConfig {
         path: path.clone(),
@@ -189,17 +189,17 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<Opened
     };
     let by_core = by_core.into_iter().map(of_core).collect();
     let file = OpenFile { reads, _log: begun.log, found: begun.found };
-    Ok(Opened { store, shards, file: Some(file), reads: by_core })
+    Ok(OpenStore { store, shards, file: Some(file), reads: by_core })
 }
 
 /// A file that has been read, or is being read.
-struct Begun {
+struct FileReader {
     log: OpenLog,
-    found: Arc<Found>,
+    found: Arc<StartFindings>,
     /// What the cores read from, if the file has been read.
     reader: Option<log::Reader>,
     /// For each core, if the file is still being read.
-    coming: Vec<oneshot::Receiver<Coming>>,
+    coming: Vec<oneshot::Receiver<WarmingShard>>,
 }
 
 /// Begins to read the file, and waits a while for its end. `fits` says whether so many objects do.
@@ -208,8 +208,8 @@ fn begin_reading(
     may_go_ahead: bool,
     shards: &mut [Shard],
     fits: impl FnOnce(u64) -> Result<(), TooLittleMemory> + Send + 'static,
-) -> Result<Begun, StartError> {
-    let found = Arc::new(Found::default());
+) -> Result<FileReader, StartError> {
+    let found = Arc::new(StartFindings::default());
     let stop = start.stopper();
     let path = start.path().to_owned();
     let (sender, reading) = mpsc::sync_channel(1);
@@ -234,17 +234,22 @@ fn begin_reading(
                 shard.put_on_file(tier);
             }
             let reader = Some(known.log.reader());
-            Ok(Begun { log: OpenLog::Open(Box::new(known.log)), found, reader, coming: Vec::new() })
+            Ok(FileReader { log: OpenLog::Open(Box::new(known.log)), found, reader, coming: Vec::new() })
         }
         Err(mpsc::RecvTimeoutError::Timeout) => {
             tracing::info!(
                 store = %path.display(),
                 "reading the store file: until it is read, its objects are fetched from the origin"
             );
-            let (senders, coming) = shards.iter().map(|_| oneshot::channel::<Coming>()).unzip();
+            let (senders, coming) = shards.iter().map(|_| oneshot::channel::<WarmingShard>()).unzip();
             let handed = Arc::clone(&found);
             let thread = spawn("store-wait", move || hand_over(&reading, senders, &handed))?;
-            Ok(Begun { log: OpenLog::Starting { stop, thread: Some(thread) }, found, reader: None, coming })
+            Ok(FileReader {
+                log: OpenLog::Starting { stop, thread: Some(thread) },
+                found,
+                reader: None,
+                coming,
+            })
         }
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             Err(StartError::Prepare(io::Error::other("the reading of the store's file has failed")))
@@ -262,8 +267,8 @@ fn spawn<T: Send + 'static>(
 /// Waits for the file to be read and gives each core its part.
 fn hand_over(
     reading: &mpsc::Receiver<Result<Known, StartError>>,
-    cores: Vec<oneshot::Sender<Coming>>,
-    found: &Found,
+    cores: Vec<oneshot::Sender<WarmingShard>>,
+    found: &StartFindings,
 ) -> Option<Log> {
     let known = match reading.recv() {
         Ok(Ok(known)) => known,
@@ -285,7 +290,7 @@ fn hand_over(
 }
 
 /// Takes what the file holds when it comes. Runs on the core.
-pub(crate) async fn take_over(coming: oneshot::Receiver<Coming>) {
+pub(crate) async fn take_over(coming: oneshot::Receiver<WarmingShard>) {
     let coming = coming.await;
     with_core(|core| {
         let mut shard = core.shard_mut();
@@ -335,7 +340,7 @@ mod tests {
             unit => panic!("{unit:?} in {refused}"),
         };
         config.memory_limit_bytes = digits.parse().ok().map(|count: u64| count * unit);
-        let Opened { store, mut shards, file, .. } =
+        let OpenStore { store, mut shards, file, .. } =
             open_store(&config, &memory).unwrap_or_else(|error| panic!("{error}"));
         for number in 0..OBJECTS {
             let key = number.to_le_bytes();

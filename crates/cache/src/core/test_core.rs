@@ -16,7 +16,7 @@ use crate::{
     body::growing::PassingBudget,
     client::limits::client_memory::ClientMemory,
     config::{Config, Origin},
-    core::{Beginning, Core, Message},
+    core::{Core, CoreSetup, Message},
     counters::Counter,
     head::response_head::Identity,
     peers::purge_broadcast::ClusterHandle,
@@ -49,7 +49,7 @@ pub(crate) fn install_logged(
     let counters = CounterSet::<Counter>::new(cores);
     let identity = Identity::new(&config.name).expect("a name");
     let client_bytes_max = config.limits.client_bytes_max;
-    Core::install(Beginning {
+    Core::install(CoreSetup {
         index: 0,
         identity,
         pseudonym: "us".into(),

@@ -7,7 +7,7 @@ use crate::{error_page::Fault, states::full_duplex::Onward};
 pub(crate) trait Downstream: Send {
     /// Appends the bytes that come next, at most about [`READ_BYTES`], to `into`; waits for at least one. Nothing is
     /// lost where the wait is given up. False: the body is complete, and nothing was appended.
-    fn read(&mut self, into: &mut Vec<u8>) -> impl Future<Output = Result<bool, Broken>> + Send;
+    fn read(&mut self, into: &mut Vec<u8>) -> impl Future<Output = Result<bool, BodyError>> + Send;
 
     /// Trailer lines as they came, once the body is complete.
     fn trailers(&self) -> &[u8];
@@ -29,7 +29,7 @@ pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// Why a request's body did not come to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum BodyError {
     /// The client is gone, or was given up; nobody is left to be answered.
     Gone,
     /// The client broke a rule or a limit, and is told.

@@ -26,10 +26,10 @@ use crate::{
     deliver::{
         answer::{Answer, Body, Head, Length, Lines},
         send::{Cut, Ending},
-        sink::{Gone, Sink},
+        sink::{Sink, SinkError},
     },
     head::response_head::{
-        Delimited, Dynamic, Persistence, append_dynamic, append_not_modified, append_partial,
+        BodyDelimiter, Dynamic, Persistence, append_dynamic, append_not_modified, append_partial,
     },
     log::transaction::{self, Draft, Outcome},
     states::hit::COALESCE_BYTES_MAX,
@@ -45,14 +45,14 @@ pub(crate) enum Protocol {
 
 /// What of a request decides how its answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct AnswerContext {
     pub(crate) protocol: Protocol,
     pub(crate) is_head: bool,
     /// The connection goes on, as far as the client is concerned.
     pub(crate) persists: bool,
 }
 
-impl Asked {
+impl AnswerContext {
     #[inline]
     pub(crate) fn of(head: &RequestHead<'_, '_>) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Asked {
 }
 
 /// What is left to be sent when the head is written.
-pub(crate) struct Sending {
+pub(crate) struct Remainder {
     /// Bytes of the head that was appended; content may follow it.
     pub(crate) head_bytes: usize,
     pub(crate) rest: Rest,
@@ -87,7 +87,7 @@ pub(crate) struct Sending {
     pub(crate) close: bool,
 }
 
-impl Sending {
+impl Remainder {
     /// Nothing but what is written already.
     pub(crate) const fn nothing(close: bool) -> Self {
         Self { head_bytes: 0, rest: Rest::None, close }
@@ -132,10 +132,10 @@ pub(crate) enum Rest {
 pub(crate) fn begin(
     core: &Core,
     answer: Answer<'_>,
-    asked: Asked,
+    asked: AnswerContext,
     out: &mut Vec<u8>,
     (draft, before): (&mut Draft, u64),
-) -> Sending {
+) -> Remainder {
     let Answer {
         head,
         lines,
@@ -155,16 +155,18 @@ pub(crate) fn begin(
     // A body with trailers is sent in chunks, so that they can follow it (RFC 9112 §7.1.2).
     let chunked = is_11 && lines == Lines::All && body.has_trailers();
     let (delimited, ending) = match length {
-        Length::None => (Delimited::Unstated, Ending::Length),
-        Length::Part { first, last, complete } => (Delimited::Part { first, last, complete }, Ending::Length),
-        _ if chunked => (Delimited::Chunked, Ending::Chunks),
-        Length::Exact(bytes) if is_2 && lines == Lines::All => (Delimited::Length(bytes), Ending::Frames),
-        Length::Exact(bytes) => (Delimited::Length(bytes), Ending::Length),
-        Length::Unknown if is_2 => (Delimited::Unstated, Ending::Frames),
-        Length::Unknown if asked.is_head => (Delimited::Unstated, Ending::Length),
-        Length::Unknown if is_11 => (Delimited::Chunked, Ending::Chunks),
+        Length::None => (BodyDelimiter::Unstated, Ending::Length),
+        Length::Part { first, last, complete } => {
+            (BodyDelimiter::Part { first, last, complete }, Ending::Length)
+        }
+        _ if chunked => (BodyDelimiter::Chunked, Ending::Chunks),
+        Length::Exact(bytes) if is_2 && lines == Lines::All => (BodyDelimiter::Length(bytes), Ending::Frames),
+        Length::Exact(bytes) => (BodyDelimiter::Length(bytes), Ending::Length),
+        Length::Unknown if is_2 => (BodyDelimiter::Unstated, Ending::Frames),
+        Length::Unknown if asked.is_head => (BodyDelimiter::Unstated, Ending::Length),
+        Length::Unknown if is_11 => (BodyDelimiter::Chunked, Ending::Chunks),
         // HTTP/1.0 knows no chunks: the end of the connection ends the body.
-        Length::Unknown => (Delimited::Unstated, Ending::Close),
+        Length::Unknown => (BodyDelimiter::Unstated, Ending::Close),
     };
     let persistence = if is_2 {
         Persistence::Implied
@@ -203,7 +205,7 @@ pub(crate) fn begin(
         let outcome = Outcome { cache_status, is_passed, reason };
         draft.answered(&out[from..from + head_bytes], outcome, (before, to));
     }
-    Sending { head_bytes, rest, close: persistence == Persistence::Close }
+    Remainder { head_bytes, rest, close: persistence == Persistence::Close }
 }
 
 /// Appends `Strict-Transport-Security`, unless the head that begins at `from` has one: the origin knows better.
@@ -336,7 +338,9 @@ pub(crate) async fn finish(
     transaction::end_all(drafts, how_ended(&sent), client.sent_bytes());
     match sent {
         // The client has stopped reading: a reset lets the kernel drop what it has not read.
-        Err(Cut::Client(Gone::Stalled | Gone::Slow | Gone::Wanted | Gone::GaveWay)) => client.cut(),
+        Err(Cut::Client(SinkError::Stalled | SinkError::Slow | SinkError::Wanted | SinkError::GaveWay)) => {
+            client.cut()
+        }
         // Chunks and lengths show by themselves that something is missing.
         Err(Cut::Origin) if until_close => client.cut(),
         _ => {}
@@ -354,10 +358,10 @@ async fn both(client: &mut impl Sink, prefix: &[u8], trailers: &[u8]) -> Result<
 fn how_ended(sent: &Result<(), Cut>) -> Option<&'static str> {
     match sent {
         Ok(()) => None,
-        Err(Cut::Client(Gone::Closed)) => Some("client-gone"),
-        Err(Cut::Client(Gone::Stalled)) => Some("client-stalled"),
-        Err(Cut::Client(Gone::Slow)) => Some("client-slow"),
-        Err(Cut::Client(Gone::Wanted | Gone::GaveWay)) => Some("memory-wanted"),
+        Err(Cut::Client(SinkError::Closed)) => Some("client-gone"),
+        Err(Cut::Client(SinkError::Stalled)) => Some("client-stalled"),
+        Err(Cut::Client(SinkError::Slow)) => Some("client-slow"),
+        Err(Cut::Client(SinkError::Wanted | SinkError::GaveWay)) => Some("memory-wanted"),
         Err(Cut::Disk) => Some("disk-failed"),
         Err(Cut::Origin) => Some("origin-broke"),
     }
@@ -367,11 +371,11 @@ fn how_ended(sent: &Result<(), Cut>) -> Option<&'static str> {
 fn account(sent: &Result<(), Cut>) {
     let counter = match sent {
         Ok(()) => return,
-        Err(Cut::Client(Gone::Closed)) => Counter::ClientsGone,
-        Err(Cut::Client(Gone::Stalled)) => Counter::ClientsStalled,
-        Err(Cut::Client(Gone::Slow)) => Counter::SlowReaders,
+        Err(Cut::Client(SinkError::Closed)) => Counter::ClientsGone,
+        Err(Cut::Client(SinkError::Stalled)) => Counter::ClientsStalled,
+        Err(Cut::Client(SinkError::Slow)) => Counter::SlowReaders,
         // Counted where it was decided.
-        Err(Cut::Client(Gone::Wanted | Gone::GaveWay)) => return,
+        Err(Cut::Client(SinkError::Wanted | SinkError::GaveWay)) => return,
         Err(Cut::Disk) => Counter::PartsCut,
         Err(Cut::Origin) => Counter::BodiesCut,
     };

@@ -23,7 +23,7 @@ use crate::{
     },
     core::{Core, with_core},
     counters::Counter,
-    deliver::sink::{Gone, Sent, Sink, TrySend},
+    deliver::sink::{SendOutcome, Sink, SinkError, TrySend},
 };
 
 /// Bodies from this on are lent to the socket instead of copied into it (`docs/decisions/009-reading-the-disk.md`).
@@ -41,15 +41,15 @@ const WANTED_EVERY: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
     /// The client's side.
-    Client(Gone),
+    Client(SinkError),
     /// The disk: a part of the body could not be read; likewise.
     Disk,
     /// The origin broke off; the client must be able to tell, so the connection is cut.
     Origin,
 }
 
-impl From<Gone> for Cut {
-    fn from(gone: Gone) -> Self {
+impl From<SinkError> for Cut {
+    fn from(gone: SinkError) -> Self {
         Self::Client(gone)
     }
 }
@@ -82,7 +82,7 @@ pub(crate) fn append_trailers(trailers: Span<'_>, out: &mut Vec<u8>) {
 }
 
 /// Ends content that was, in chunks, a single one.
-async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<(), Gone> {
+async fn end(client: &mut impl Sink, ending: Ending, trailers: &[u8]) -> Result<(), SinkError> {
     match ending {
         Ending::Chunks => {
             client.send_all(ChunkedEncoder::CHUNK_END).await?;
@@ -118,7 +118,7 @@ pub(crate) fn now(
     object: &PinnedObject,
     from: u64,
     to: u64,
-) -> Result<(usize, u64), Gone> {
+) -> Result<(usize, u64), SinkError> {
     let mut parts = [Part::Plain(&[]); 1 + GATHER_MAX];
     parts[0] = Part::Plain(head);
     let mut at = from;
@@ -180,7 +180,7 @@ async fn send_pinned(
             let body = run_of(object, at, to, lend);
             client.send_some(&[Part::Plain(prefix), body], Some(WANTED_EVERY)).await?
         };
-        if let Sent::Bytes(sent) = sent {
+        if let SendOutcome::Bytes(sent) = sent {
             let of_prefix = sent.min(prefix.len());
             prefix = &prefix[of_prefix..];
             at += (sent - of_prefix) as u64;
@@ -188,7 +188,7 @@ async fn send_pinned(
         }
         if at < to && object.wanted() {
             let left = usize::try_from(to - at).ok().filter(|_| is_last);
-            if let Some(_copied) = left.and_then(Copied::reserve) {
+            if let Some(_copied) = left.and_then(CopyRoom::reserve) {
                 let copy = copy_remainder(object, at, to);
                 drop_pins(object);
                 return Box::pin(send_copy(client, prefix, &copy)).await;
@@ -210,7 +210,7 @@ pub(crate) async fn parts(
     parts: &mut Parts,
     ending: Ending,
 ) -> Result<(), Cut> {
-    let mut left = Left { prefix, sent: 0 };
+    let mut left = UnsentPart { prefix, sent: 0 };
     loop {
         let next = part(client, &mut left, parts).await?;
         if parts.is_last() {
@@ -231,7 +231,7 @@ pub(crate) async fn parts(
 }
 
 /// Bytes in front of a part that are not sent, and bytes of the part that are.
-struct Left<'p> {
+struct UnsentPart<'p> {
     prefix: &'p [u8],
     sent: usize,
 }
@@ -240,7 +240,7 @@ struct Left<'p> {
 /// other clients first gives up the part that is read ahead, and ends if that is not enough.
 async fn part(
     client: &mut impl Sink,
-    left: &mut Left<'_>,
+    left: &mut UnsentPart<'_>,
     parts: &mut Parts,
 ) -> Result<Option<Payload>, Cut> {
     loop {
@@ -264,16 +264,16 @@ async fn part(
             }
         }
         if !parts.narrow() {
-            return Err(Gone::GaveWay.into());
+            return Err(SinkError::GaveWay.into());
         }
     }
 }
 
 /// Sends what is left of a part. Bytes that were sent are counted at once: the sending may be begun anew.
-async fn rest_of_part(client: &mut impl Sink, left: &mut Left<'_>, body: &[u8]) -> Result<(), Cut> {
+async fn rest_of_part(client: &mut impl Sink, left: &mut UnsentPart<'_>, body: &[u8]) -> Result<(), Cut> {
     while !left.prefix.is_empty() || left.sent < body.len() {
         let pieces = [Part::Plain(left.prefix), Part::Plain(&body[left.sent..])];
-        if let Sent::Bytes(sent) = client.send_some(&pieces, None).await? {
+        if let SendOutcome::Bytes(sent) = client.send_some(&pieces, None).await? {
             let of_prefix = sent.min(left.prefix.len());
             left.prefix = &left.prefix[of_prefix..];
             left.sent += sent - of_prefix;
@@ -340,9 +340,11 @@ pub(crate) async fn several(
 }
 
 /// Sends a head, if there is still one to send, and bytes behind it.
-async fn both(client: &mut impl Sink, mut head: &[u8], mut body: &[u8]) -> Result<(), Gone> {
+async fn both(client: &mut impl Sink, mut head: &[u8], mut body: &[u8]) -> Result<(), SinkError> {
     while !head.is_empty() || !body.is_empty() {
-        if let Sent::Bytes(sent) = client.send_some(&[Part::Plain(head), Part::Plain(body)], None).await? {
+        if let SendOutcome::Bytes(sent) =
+            client.send_some(&[Part::Plain(head), Part::Plain(body)], None).await?
+        {
             let of_head = sent.min(head.len());
             head = &head[of_head..];
             body = &body[sent - of_head..];
@@ -352,9 +354,9 @@ async fn both(client: &mut impl Sink, mut head: &[u8], mut body: &[u8]) -> Resul
 }
 
 /// Room taken for a copy of a slow reader's remainder, while it lasts.
-struct Copied(usize);
+struct CopyRoom(usize);
 
-impl Copied {
+impl CopyRoom {
     /// Takes it, if the remainder is small and the bound on such copies allows it.
     fn reserve(bytes: usize) -> Option<Self> {
         with_core(|core| {
@@ -369,20 +371,20 @@ impl Copied {
     }
 }
 
-impl Drop for Copied {
+impl Drop for CopyRoom {
     fn drop(&mut self) {
         with_core(|core| core.copied_bytes.set(core.copied_bytes.get() - self.0));
     }
 }
 
 /// Whether a sender may go on holding memory that the store wants back; `since` is when the store first wanted it.
-fn grace_left(since: &mut Option<Instant>, pin_grace: Duration) -> Result<(), Gone> {
+fn grace_left(since: &mut Option<Instant>, pin_grace: Duration) -> Result<(), SinkError> {
     let since = *since.get_or_insert_with(clock::now);
     if clock::now().duration_since(since) < pin_grace {
         return Ok(());
     }
     with_core(|core| core.count(Counter::SlowReadersCut));
-    Err(Gone::Wanted)
+    Err(SinkError::Wanted)
 }
 
 /// The rest of the body in memory of our own.
@@ -421,7 +423,7 @@ pub(crate) async fn growing(
         client.ends_at_fin();
     }
     let chunked = ending == Ending::Chunks;
-    let mut holding = Holding { pin_grace: pin_grace(), wanted_since: None, copied: None };
+    let mut holding = SlowReader { pin_grace: pin_grace(), wanted_since: None, copied: None };
     let mut out = prefix;
     let mut skip = from;
     let mut left = to.map(|to| to - from);
@@ -485,12 +487,12 @@ pub(crate) async fn growing(
 }
 
 /// The state of a slow reader that holds memory which the store wants back.
-struct Holding {
+struct SlowReader {
     pin_grace: Duration,
     /// When it was first seen to be wanted.
     wanted_since: Option<Instant>,
     /// What it holds was copied.
-    copied: Option<Copied>,
+    copied: Option<CopyRoom>,
 }
 
 /// Sends `out` and the next `bytes` of the body in one go where the socket takes it; `out` is empty after.
@@ -499,8 +501,8 @@ async fn send_with(
     out: &mut Vec<u8>,
     cursor: &mut Cursor,
     bytes: usize,
-    holding: &mut Holding,
-) -> Result<(), Gone> {
+    holding: &mut SlowReader,
+) -> Result<(), SinkError> {
     let mut out_at = 0;
     let mut left = bytes;
     while out_at < out.len() || left > 0 {
@@ -514,14 +516,14 @@ async fn send_with(
                 None => client.send_some(&[plain], Some(WANTED_EVERY)).await?,
             }
         };
-        if let Sent::Bytes(sent) = sent {
+        if let SendOutcome::Bytes(sent) = sent {
             let of_out = sent.min(out.len() - out_at);
             out_at += of_out;
             left -= sent - of_out;
             cursor.advance(sent - of_out);
         }
         if holding.copied.is_none() && cursor.wanted() {
-            let room = cursor.unread().and_then(Copied::reserve);
+            let room = cursor.unread().and_then(CopyRoom::reserve);
             if room.is_some() {
                 cursor.copy_out();
                 holding.copied = room;

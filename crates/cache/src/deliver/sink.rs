@@ -7,7 +7,7 @@ use engine::sys::span::Part;
 
 /// Why a response could not be sent to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Gone {
+pub(crate) enum SinkError {
     /// The client closed or reset the connection, or the stream.
     Closed,
     /// The client did not read for as long as the limit allows.
@@ -22,7 +22,7 @@ pub(crate) enum Gone {
 
 /// What a bounded attempt to send came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     /// So many bytes, at least one.
     Bytes(usize),
     /// Nothing: the client did not read for the given time.
@@ -35,7 +35,7 @@ pub(crate) trait TrySend {
     fn lends(&self) -> bool;
 
     /// Tries once; how many bytes it took (0: there is no room). What it took is not needed any more.
-    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone>;
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, SinkError>;
 }
 
 /// Takes an answer's content.
@@ -45,17 +45,17 @@ pub(crate) trait Sink: TrySend + Send {
         &mut self,
         parts: &[Part<'_>],
         patience: Option<Duration>,
-    ) -> impl Future<Output = Result<Sent, Gone>> + Send;
+    ) -> impl Future<Output = Result<SendOutcome, SinkError>> + Send;
 
     /// Takes trailer lines behind the content, where that is not done by the content itself.
-    fn send_trailers(&mut self, lines: &[u8]) -> impl Future<Output = Result<(), Gone>> + Send;
+    fn send_trailers(&mut self, lines: &[u8]) -> impl Future<Output = Result<(), SinkError>> + Send;
 
     /// What it took is on its way, the client willing.
-    fn flush(&mut self) -> impl Future<Output = Result<(), Gone>> + Send;
+    fn flush(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send;
 
     /// Waits until the client is gone in a way that ends the exchange: an event stream, a wait and an upgrade end at
     /// the client's FIN, any other exchange at a reset. Bytes that the client sends meanwhile are kept.
-    fn gone(&mut self) -> impl Future<Output = Gone> + Send;
+    fn gone(&mut self) -> impl Future<Output = SinkError> + Send;
 
     /// Makes the client's FIN end the exchange: from now on [`gone`](Self::gone) returns at the FIN.
     fn ends_at_fin(&mut self);
@@ -67,10 +67,10 @@ pub(crate) trait Sink: TrySend + Send {
     fn cut(&mut self);
 
     /// Takes all of `bytes`.
-    fn send_all(&mut self, mut bytes: &[u8]) -> impl Future<Output = Result<(), Gone>> + Send {
+    fn send_all(&mut self, mut bytes: &[u8]) -> impl Future<Output = Result<(), SinkError>> + Send {
         async move {
             while !bytes.is_empty() {
-                if let Sent::Bytes(sent) = self.send_some(&[Part::Plain(bytes)], None).await? {
+                if let SendOutcome::Bytes(sent) = self.send_some(&[Part::Plain(bytes)], None).await? {
                     bytes = &bytes[sent..];
                 }
             }

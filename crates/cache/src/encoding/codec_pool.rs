@@ -3,8 +3,8 @@
 //! ```text
 //!  core that owns the object                      code-0 (gives way to the loops)
 //!  Coders::give ── Job: content ──ring──▶ copies what is pinned, lets go of it, encodes or decodes
-//!       ▲ Refused: counted, asked for again later      │
-//!  Made ◀──────────────── ring ────────────────────────┘
+//!       ▲ PoolFull: counted, asked for again later      │
+//!  JobResult ◀──────────────── ring ────────────────────────┘
 //! ```
 //! *Where the data live:* content up to [`COPIED_BYTES_MAX`] is copied by its core; longer content stays in the store,
 //! pinned, until the thread comes to it. *Bounds:* of all cores together [`JOBS_MAX`] jobs, [`JOBS_BYTES_MAX`] bytes of
@@ -96,7 +96,7 @@ impl Content {
 }
 
 /// What came of a job.
-pub(crate) struct Made {
+pub(crate) struct JobResult {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) twin: Hash,
@@ -122,7 +122,7 @@ pub(crate) enum CodecOutcome {
 
 /// What who waits for decoded content is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum DecodeReply {
     /// To look again.
     LookAgain,
     /// That it is not decoded now.
@@ -130,12 +130,12 @@ pub(crate) enum Told {
 }
 
 /// Where one who waits is told.
-pub(crate) type Reply = oneshot::Sender<Told>;
+pub(crate) type Reply = oneshot::Sender<DecodeReply>;
 
 /// What cores and the thread say to each other.
 pub(crate) enum Word {
     Job(Box<Order>),
-    Made(Box<Made>),
+    Made(Box<JobResult>),
     Stop,
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct Order {
 
 /// What of the bounds is used.
 #[derive(Debug, Default)]
-struct Used {
+struct PoolUsage {
     jobs: AtomicUsize,
     bytes: AtomicUsize,
     pinned: AtomicUsize,
@@ -157,7 +157,7 @@ struct Used {
     results_bytes_max: usize,
 }
 
-impl Used {
+impl PoolUsage {
     fn of(compress: &Compress) -> Arc<Self> {
         let results_bytes_max = bytes_as_usize(compress.bytes_max).max(RESULTS_BYTES_MIN);
         Arc::new(Self { results_bytes_max, ..Self::default() })
@@ -166,13 +166,13 @@ impl Used {
 
 /// A job's place among all; free again when this is dropped.
 struct Place {
-    used: Arc<Used>,
+    used: Arc<PoolUsage>,
     bytes: usize,
     pins: usize,
 }
 
 impl Place {
-    fn take(used: &Arc<Used>, bytes: usize, is_pinned: bool) -> Option<Self> {
+    fn take(used: &Arc<PoolUsage>, bytes: usize, is_pinned: bool) -> Option<Self> {
         let place = Self { used: Arc::clone(used), bytes, pins: usize::from(is_pinned) };
         let jobs = used.jobs.fetch_add(1, Relaxed) + 1;
         let all_bytes = used.bytes.fetch_add(bytes, Relaxed) + bytes;
@@ -192,12 +192,12 @@ impl Drop for Place {
 
 /// Room for a result; free again when this is dropped.
 struct Room {
-    used: Arc<Used>,
+    used: Arc<PoolUsage>,
     bytes: usize,
 }
 
 impl Room {
-    fn take(used: &Arc<Used>, bytes: usize) -> Option<Self> {
+    fn take(used: &Arc<PoolUsage>, bytes: usize) -> Option<Self> {
         let room = Self { used: Arc::clone(used), bytes };
         let all_bytes = used.results.fetch_add(bytes, Relaxed) + bytes;
         (all_bytes <= used.results_bytes_max).then_some(room)
@@ -212,7 +212,7 @@ impl Drop for Room {
 
 /// There is no room for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct PoolFull;
 
 /// A core's way to the thread.
 pub(crate) struct Coders {
@@ -220,7 +220,7 @@ pub(crate) struct Coders {
     /// The thread's place in the mesh.
     thread: usize,
     sender: Sender<Word>,
-    used: Arc<Used>,
+    used: Arc<PoolUsage>,
     /// Twins that are being made or read now; at most [`JOBS_MAX`].
     under_way: RefCell<Vec<UnderWay>>,
 }
@@ -238,15 +238,15 @@ impl Coders {
     ///
     /// # Errors
     /// There are as many as there may be.
-    pub(crate) fn enter(&self, twin: Hash, reply: Option<Reply>) -> Result<bool, Refused> {
+    pub(crate) fn enter(&self, twin: Hash, reply: Option<Reply>) -> Result<bool, PoolFull> {
         let mut under_way = self.under_way.borrow_mut();
         let at = under_way.iter().position(|known| known.twin == twin);
         let waiting: usize = under_way.iter().map(|known| known.waiting.len()).sum();
         let is_full =
             at.is_none() && under_way.len() >= JOBS_MAX || reply.is_some() && waiting >= WAITING_MAX;
         if is_full {
-            tell(reply, Told::Refused);
-            return Err(Refused);
+            tell(reply, DecodeReply::Refused);
+            return Err(PoolFull);
         }
         match at {
             Some(at) => under_way[at].waiting.extend(reply),
@@ -256,7 +256,7 @@ impl Coders {
     }
 
     /// A twin is there, or is not going to be.
-    pub(crate) fn leave(&self, twin: Hash, told: Told) {
+    pub(crate) fn leave(&self, twin: Hash, told: DecodeReply) {
         let mut under_way = self.under_way.borrow_mut();
         if let Some(at) = under_way.iter().position(|known| known.twin == twin) {
             tell(under_way.swap_remove(at).waiting, told);
@@ -267,10 +267,10 @@ impl Coders {
     ///
     /// # Errors
     /// There is no room for it.
-    pub(crate) fn give(&self, job: Job) -> Result<(), Refused> {
-        let bytes = usize::try_from(job.content.bytes()).map_err(|_| Refused)?;
+    pub(crate) fn give(&self, job: Job) -> Result<(), PoolFull> {
+        let bytes = usize::try_from(job.content.bytes()).map_err(|_| PoolFull)?;
         let is_pinned = matches!(job.content, Content::Pinned(_));
-        let place = Place::take(&self.used, bytes, is_pinned).ok_or(Refused)?;
+        let place = Place::take(&self.used, bytes, is_pinned).ok_or(PoolFull)?;
         // What this core is waiting for has places, and the ring as many.
         let given = self.sender.send(self.thread, Word::Job(Box::new(Order { core: self.core, job, place })));
         assert!(given.is_ok(), "core {} gave more jobs than there are places", self.core);
@@ -280,7 +280,7 @@ impl Coders {
 }
 
 /// Tells those who wait. Who is gone does not want to know.
-pub(crate) fn tell(waiting: impl IntoIterator<Item = Reply>, told: Told) {
+pub(crate) fn tell(waiting: impl IntoIterator<Item = Reply>, told: DecodeReply) {
     for reply in waiting {
         let _ = reply.send(told);
     }
@@ -318,7 +318,7 @@ impl CodingPool {
         // A core has at most so many jobs under way, and the owner says one word.
         let mesh = Mesh::new(cores + 1, 1, JOBS_MAX)?;
         let mut endpoints = mesh.into_endpoints().into_iter();
-        let used = Used::of(compress);
+        let used = PoolUsage::of(compress);
         let of_cores = (0..cores)
             .zip(&mut endpoints)
             .map(|(core, endpoint)| {
@@ -398,14 +398,14 @@ fn bytes_as_usize(bytes: u64) -> usize {
 }
 
 /// Codes content, if there is memory for it.
-fn make(job: Job, place: Place, memory: &mut Share) -> Made {
+fn make(job: Job, place: Place, memory: &mut Share) -> JobResult {
     let used = Arc::clone(&place.used);
     let has_memory = memory.allows(used.results.load(Relaxed) + bytes_as_usize(needed(&job)));
     let made = if has_memory {
         coded(job, &place)
     } else {
         let Job { hash, key, twin, coding, sequence, content, .. } = job;
-        Made {
+        JobResult {
             hash,
             key,
             twin,
@@ -420,7 +420,7 @@ fn make(job: Job, place: Place, memory: &mut Share) -> Made {
     made
 }
 
-fn coded(job: Job, place: &Place) -> Made {
+fn coded(job: Job, place: &Place) -> JobResult {
     let Job { hash, key, twin, coding, sent, sequence, content, decoded_bytes_max } = job;
     let bytes = content.bytes();
     let content = match content {
@@ -438,7 +438,7 @@ fn coded(job: Job, place: &Place) -> Made {
         Some(_) if room.is_none() => CodecOutcome::Refused,
         Some(made) => CodecOutcome::Content(made),
     };
-    Made { hash, key, twin, coding, sequence, came, bytes, _room: room }
+    JobResult { hash, key, twin, coding, sequence, came, bytes, _room: room }
 }
 
 /// So much of a body, of which `run` answers what lies together from a place on.
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn places_are_bounded_in_number_and_in_bytes() {
-        let used = Arc::new(Used::default());
+        let used = Arc::new(PoolUsage::default());
         let places: Vec<Place> = (0..JOBS_MAX).filter_map(|_| Place::take(&used, 1, false)).collect();
         assert_eq!(places.len(), JOBS_MAX);
         assert!(Place::take(&used, 1, false).is_none());
@@ -483,8 +483,8 @@ mod tests {
         assert_eq!(coders.enter(hash(0), None), Ok(true));
         assert_eq!(coders.enter(hash(0), None), Ok(false));
         (1..JOBS_MAX).for_each(|number| assert_eq!(coders.enter(hash(number), None), Ok(true)));
-        assert_eq!(coders.enter(hash(JOBS_MAX), None), Err(Refused));
-        coders.leave(hash(0), Told::LookAgain);
+        assert_eq!(coders.enter(hash(JOBS_MAX), None), Err(PoolFull));
+        coders.leave(hash(0), DecodeReply::LookAgain);
         assert_eq!(coders.enter(hash(0), None), Ok(true));
         drop(pool);
     }
@@ -501,9 +501,9 @@ mod tests {
         let mut all: Vec<_> = (0..WAITING_MAX).map(|number| wait(number % JOBS_MAX)).collect();
         assert_eq!(all.iter().filter(|(entered, _)| *entered == Ok(true)).count(), JOBS_MAX);
         let (entered, mut told) = wait(1);
-        assert_eq!((entered, told.try_recv()), (Err(Refused), Ok(Told::Refused)));
+        assert_eq!((entered, told.try_recv()), (Err(PoolFull), Ok(DecodeReply::Refused)));
         assert_eq!(coders.enter(hash(1), None), Ok(false), "who does not wait takes no place");
-        coders.leave(hash(1), Told::LookAgain);
+        coders.leave(hash(1), DecodeReply::LookAgain);
         for (number, (_, told)) in all.iter_mut().enumerate() {
             assert_eq!(told.try_recv().is_ok(), number % JOBS_MAX == 1, "{number}");
         }
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn results_that_nobody_takes_are_bounded() {
-        let used = Used::of(&Compress { bytes_max: 6 << 20, ..Compress::default() });
+        let used = PoolUsage::of(&Compress { bytes_max: 6 << 20, ..Compress::default() });
         let job = |sent, content: &[u8]| Job {
             hash: Hash::seeded(b"o", 0),
             key: b"o".to_vec(),

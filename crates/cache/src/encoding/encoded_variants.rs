@@ -36,11 +36,14 @@ use crate::{
     core::{Core, Message, ToCode, with_core},
     counters::Counter,
     encoding::{
-        codec_pool::{COPIED_BYTES_MAX, CodecOutcome, Content, Job, Made, Refused, Told, Word, copied, tell},
+        codec_pool::{
+            COPIED_BYTES_MAX, CodecOutcome, Content, DecodeReply, Job, JobResult, PoolFull, Word, copied,
+            tell,
+        },
         decoders::decoded_bytes_max,
     },
     head::response_head::{Flags, StoredMeta},
-    policy::{self, accept::Accepted},
+    policy::{self, accept::AcceptedCodings},
     request::{Request, key},
 };
 
@@ -93,12 +96,12 @@ pub(crate) fn is_decodable(core: &Core, object: &Object<'_>, meta: &StoredMeta) 
 /// wants everything as the origin made it, gets that.
 #[inline]
 pub(crate) fn wants_decoded(headers: &Headers<'_, '_>, sent: Coding) -> bool {
-    let accepted = Accepted::of(headers);
+    let accepted = AcceptedCodings::of(headers);
     !accepted.accepts(sent) && accepted.accepts(Coding::Decoded) && !says_no_transform(headers)
 }
 
 /// What is asked for, and how.
-enum Wanted {
+enum VariantRequest {
     /// The object as it is.
     Plain,
     /// A twin, which is made if it is not there.
@@ -120,19 +123,19 @@ fn wanted(
     core: &Core,
     headers: &Headers<'_, '_>,
     etag: Option<EntityTag<'_>>,
-    accepted: &Accepted,
-) -> Wanted {
+    accepted: &AcceptedCodings,
+) -> VariantRequest {
     if headers.has(KnownHeader::Range) {
         // What is not coded can be read from anywhere, so a part is one of that unless the client has another.
         let of_part = etag.and_then(|etag| policy::coding_of_part(headers, &etag));
         return match of_part.filter(|coding| accepted.accepts(*coding)) {
-            None | Some(Coding::AsSent) => Wanted::Plain,
-            Some(coding) => Wanted::PartOf(coding),
+            None | Some(Coding::AsSent) => VariantRequest::Plain,
+            Some(coding) => VariantRequest::PartOf(coding),
         };
     }
     match accepted.best(&core.config.compress.codings) {
-        Some(coding) if !says_no_transform(headers) => Wanted::Twin(coding),
-        Some(_) | None => Wanted::Plain,
+        Some(coding) if !says_no_transform(headers) => VariantRequest::Twin(coding),
+        Some(_) | None => VariantRequest::Plain,
     }
 }
 
@@ -151,7 +154,7 @@ pub(crate) fn choose<'t>(
     if meta.flags.has(Flags::MAY_BE_DECODED) {
         return choose_decoded(core, turn, found, headers, stored_head, key);
     }
-    let accepted = Accepted::of(headers);
+    let accepted = AcceptedCodings::of(headers);
     let etag = meta.etag_of(stored_head).and_then(EntityTag::parse);
     if let Some(etag) = &etag
         && let Some(had) = policy::coding_had(headers, etag, &accepted)
@@ -162,9 +165,9 @@ pub(crate) fn choose<'t>(
         return Representation::Stored;
     }
     let (coding, is_made) = match wanted(core, headers, etag, &accepted) {
-        Wanted::Plain => return Representation::Stored,
-        Wanted::Twin(coding) => (coding, true),
-        Wanted::PartOf(coding) => (coding, false),
+        VariantRequest::Plain => return Representation::Stored,
+        VariantRequest::Twin(coding) => (coding, true),
+        VariantRequest::PartOf(coding) => (coding, false),
     };
     let (twin, found) = lookup(turn, (object, hash), coding, key);
     match found {
@@ -206,7 +209,7 @@ fn choose_decoded<'t>(
         return Representation::Stored;
     }
     let etag = || meta.etag_of(stored_head).and_then(EntityTag::parse);
-    let accepts = |coding| Accepted::of(headers).accepts(coding);
+    let accepts = |coding| AcceptedCodings::of(headers).accepts(coding);
     if headers.has(KnownHeader::IfNoneMatch)
         && accepts(Coding::Decoded)
         && etag().is_some_and(|etag| policy::has_decoded(headers, &etag))
@@ -240,7 +243,7 @@ fn coding_of(twin: &Object<'_>) -> Option<Coding> {
 
 /// What is there of a twin, for who only looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum VariantState {
     /// So many bytes.
     There(u64),
     /// It would not shrink, or cannot be decoded.
@@ -250,14 +253,19 @@ pub(crate) enum Seen {
 }
 
 /// What a hit would find. Runs on the owner's core.
-pub(crate) fn peek(core: &Core, shard: &Shard, (object, hash): (&Object<'_>, Hash), coding: Coding) -> Seen {
+pub(crate) fn peek(
+    core: &Core,
+    shard: &Shard,
+    (object, hash): (&Object<'_>, Hash),
+    coding: Coding,
+) -> VariantState {
     let mut key = Vec::new();
     object.key().copy_to(&mut key);
     let twin = place(&mut key, hash, object.sequence(), coding, |key| core.store.hash(key));
     match shard.peek(twin, &key) {
-        Some(twin) if coding_of(&twin) == Some(coding) => Seen::There(twin.body_bytes()),
-        Some(_) => Seen::NotToBeHad,
-        None => Seen::NotThere,
+        Some(twin) if coding_of(&twin) == Some(coding) => VariantState::There(twin.body_bytes()),
+        Some(_) => VariantState::NotToBeHad,
+        None => VariantState::NotThere,
     }
 }
 
@@ -290,7 +298,7 @@ pub(crate) async fn decode(request: &Request) -> bool {
         hand_over(core, ToCode { hash, key, coding: Coding::Decoded, reply: Some(reply) });
     });
     // Nobody says anything where the ring is full, or the thread has ended.
-    timeout(DECODE_WAIT_MAX, told).await == Ok(Ok(Told::LookAgain))
+    timeout(DECODE_WAIT_MAX, told).await == Ok(Ok(DecodeReply::LookAgain))
 }
 
 /// Has a twin made, or read from the file, unless that is so already; tells who waits. Runs on the owner's core.
@@ -299,20 +307,20 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
     let shard = core.shard.borrow();
     let object = shard.peek(hash, &key);
     let meta = object.as_ref().and_then(|object| StoredMeta::unpack(&object.meta()));
-    let (Some(object), Some(meta)) = (object, meta) else { return tell(reply, Told::LookAgain) };
+    let (Some(object), Some(meta)) = (object, meta) else { return tell(reply, DecodeReply::LookAgain) };
     let is_decoded = coding == Coding::Decoded;
     if !(if is_decoded { is_decodable(core, &object, &meta) } else { has_twins(core, &object, &meta) }) {
-        return tell(reply, Told::LookAgain);
+        return tell(reply, DecodeReply::LookAgain);
     }
     let mut twin_key = key.clone();
     let twin = place(&mut twin_key, hash, object.sequence(), coding, |key| core.store.hash(key));
     if shard.peek(twin, &twin_key).is_some() {
-        return tell(reply, Told::LookAgain);
+        return tell(reply, DecodeReply::LookAgain);
     }
     match coders.enter(twin, reply) {
         Ok(true) => {}
         Ok(false) => return,
-        Err(Refused) => return count_refused(core, coding),
+        Err(PoolFull) => return count_refused(core, coding),
     }
     let (bytes, sequence) = (object.body_bytes(), object.sequence());
     let content = if bytes <= COPIED_BYTES_MAX {
@@ -321,11 +329,11 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
         object.pin().map(Content::Pinned)
     };
     drop(shard);
-    let Some(content) = content else { return coders.leave(twin, Told::LookAgain) };
+    let Some(content) = content else { return coders.leave(twin, DecodeReply::LookAgain) };
     if let Some(cold) = core.shard_mut().cold(twin, core.store_now_s()) {
         tokio::spawn(async move {
             cold::restore(twin, &twin_key, cold).await;
-            with_core(|core| leave(core, twin, Told::LookAgain));
+            with_core(|core| leave(core, twin, DecodeReply::LookAgain));
         });
         return;
     }
@@ -333,7 +341,7 @@ pub(crate) fn begin(core: &Core, ToCode { hash, key, coding, reply }: ToCode) {
     let sent = meta.coding;
     if coders.give(Job { hash, key, twin, coding, sent, sequence, content, decoded_bytes_max }).is_err() {
         count_refused(core, coding);
-        coders.leave(twin, Told::Refused);
+        coders.leave(twin, DecodeReply::Refused);
     }
 }
 
@@ -344,7 +352,7 @@ fn count_refused(core: &Core, coding: Coding) {
     }
 }
 
-fn leave(core: &Core, twin: Hash, told: Told) {
+fn leave(core: &Core, twin: Hash, told: DecodeReply) {
     if let Some(coders) = &core.coders {
         coders.leave(twin, told);
     }
@@ -365,14 +373,14 @@ pub(crate) async fn settle(mut results: engine::cores::mesh::Receiver<Word>) {
 }
 
 /// Stores a twin, if its object is still there; what who waits for it is told.
-async fn keep(made: Made) -> Told {
-    let Made { hash, ref key, coding, sequence, ref came, bytes, .. } = made;
+async fn keep(made: JobResult) -> DecodeReply {
+    let JobResult { hash, ref key, coding, sequence, ref came, bytes, .. } = made;
     let content = match came {
         CodecOutcome::Content(content) => Some(&content[..]),
         CodecOutcome::Nothing => None,
         CodecOutcome::Refused => {
             with_core(|core| count_refused(core, coding));
-            return Told::Refused;
+            return DecodeReply::Refused;
         }
     };
     let object = with_core(|core| {
@@ -386,7 +394,7 @@ async fn keep(made: Made) -> Told {
         let object = shard.peek(hash, key).filter(|object| object.sequence() == sequence)?;
         Some((StoredMeta::unpack(&object.meta())?, object.expires_s()))
     });
-    let Some((meta, expires_s)) = object else { return Told::LookAgain };
+    let Some((meta, expires_s)) = object else { return DecodeReply::LookAgain };
     let is_made = content.is_some();
     let content = content.unwrap_or_default();
     assert!(coding == Coding::Decoded || content.len() as u64 <= bytes, "what is kept is shorter");
@@ -408,10 +416,10 @@ async fn keep(made: Made) -> Told {
         core.shard_mut().begin(NewObject { hash: twin, key, head, extra, meta, body, expires_s, now_s })
     });
     match fill(begun, content).await {
-        Ok(()) => Told::LookAgain,
+        Ok(()) => DecodeReply::LookAgain,
         Err(refused) => {
             with_core(|core| core.count(Counter::of_refusal(refused)));
-            Told::Refused
+            DecodeReply::Refused
         }
     }
 }

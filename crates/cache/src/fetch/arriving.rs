@@ -1,7 +1,7 @@
 //! An origin's answer as it arrives: where its bytes are kept, and who may read them meanwhile.
 //!
 //! ```text
-//!  Arrived ─▶ judge ─▶ Sink::Stored   into the segment that keeps it, read from there by all
+//!  AnswerHead ─▶ judge ─▶ Sink::Stored   into the segment that keeps it, read from there by all
 //!                      Sink::Large    through a window of chunks to who asked, and to the file in parts
 //!                      Sink::Passing  through a window of chunks to who asked
 //! ```
@@ -19,7 +19,7 @@ use engine::{
 use crate::{
     admin::cookie_leak_check,
     body::{
-        growing::{Chunk, Cursor, End, Growing, PASSING_CHUNK_BYTES, Window},
+        growing::{Chunk, Cursor, End, GrowingState, PASSING_CHUNK_BYTES, Window},
         large::Large,
         slice::{self, Block},
     },
@@ -29,13 +29,13 @@ use crate::{
     fetch::{
         fetch_entry::Entry,
         hit_for_miss,
-        in_flight::{FetchOutcome, Reply, Shared, answer},
-        judge::{Judged, Storing, judge},
-        response::{Response, Standing, TOO_LARGE},
+        in_flight::{FetchOutcome, Reply, SharedAnswer, answer},
+        judge::{Judgement, StorePlan, judge},
+        response::{Response, ResponseRole, TOO_LARGE},
         revalidate,
     },
     head::response_head::{Flags, StoredMeta},
-    origin::{Arrived, OriginError, Read},
+    origin::{AnswerHead, BodyRead, OriginError},
     peers,
     request::Request,
 };
@@ -51,17 +51,17 @@ enum Sink {
 }
 
 /// Takes an answer to a fetch: decides where it goes, tells who asked and who waits, and moves its body there.
-pub(crate) async fn receive(request: &Request, mut arrived: Box<Arrived>, reply: Reply, entry: Entry) {
-    let growing = Arc::new(Growing::new(lasts(&mut arrived)));
+pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, reply: Reply, entry: Entry) {
+    let growing = Arc::new(GrowingState::new(lasts(&mut arrived)));
     let begun = with_core_of(request, |core| begin(core, request, &mut arrived, &entry));
-    let Some(Receiving { response, own, sink, first, compared }) = begun else {
+    let Some(AnswerTarget { response, own, sink, first, compared }) = begun else {
         // The connection is closed with the content in it, which is asked for in blocks.
         entry.end(|| FetchOutcome::Again);
         return answer(reply, FetchOutcome::Again);
     };
     let may_be_shared = response.may_be_late || response.is_fresh(clock::unix_s());
-    let shared = Shared { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
-    let leader = Shared { response: own, ..shared.clone() }.join(false);
+    let shared = SharedAnswer { response, growing: Arc::clone(&growing), first: Arc::clone(&first) };
+    let leader = SharedAnswer { response: own, ..shared.clone() }.join(false);
     if matches!(sink, Sink::Stored(_)) && !may_be_shared {
         // No request that waited, and none that comes meanwhile, may use this answer: each asks the origin, all at once
         // and not in turn.
@@ -108,7 +108,7 @@ fn note_refusal(core: &Core, request: &Request, refused: Refused, bans: u64) {
 }
 
 /// Where an answer goes.
-struct Receiving {
+struct AnswerTarget {
     response: Arc<Response>,
     /// As the one who asked gets it.
     own: Arc<Response>,
@@ -119,18 +119,18 @@ struct Receiving {
 }
 
 /// `None`: the object is stored without its content, which is fetched in blocks.
-fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -> Option<Receiving> {
+fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry) -> Option<AnswerTarget> {
     let bans = entry.bans();
-    let Judged { mut response, mut own, storing } = match &request.block {
+    let Judgement { mut response, mut own, storing } = match &request.block {
         Some(block) => of_block(core, request, block, bans),
         None => judge(core, request, arrived, bans),
     };
     // What a peer has said is for one, it has not stored either.
-    let is_wanted = |storing: &Storing| storing.is_kept || entry.is_waited_for(core);
+    let is_wanted = |storing: &StorePlan| storing.is_kept || entry.is_waited_for(core);
     let storing = storing.filter(|storing| !arrived.is_for_one && is_wanted(storing));
     let is_for_waiters = storing.as_ref().is_some_and(|storing| !storing.is_kept);
     if arrived.is_for_one && response.is_stored() {
-        response.standing = Standing::Refused { too_large: false };
+        response.standing = ResponseRole::Refused { too_large: false };
     }
     // Where it is to be decoded, that is done with what is stored.
     arrived.is_kept |= response.meta.flags.has(Flags::MAY_BE_DECODED);
@@ -151,7 +151,7 @@ fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -
             if !arrived.is_kept {
                 core.count(Counter::PeerNotKept);
                 for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
-                    response.standing = Standing::Refused { too_large: false };
+                    response.standing = ResponseRole::Refused { too_large: false };
                 }
             }
             if is_for_waiters {
@@ -168,7 +168,7 @@ fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -
                 }
                 for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
                     if !is_for_waiters {
-                        response.standing = Standing::Refused { too_large: refused == Refused::TooLarge };
+                        response.standing = ResponseRole::Refused { too_large: refused == Refused::TooLarge };
                     }
                 }
             }
@@ -179,7 +179,7 @@ fn begin(core: &Core, request: &Request, arrived: &mut Arrived, entry: &Entry) -
     };
     let response = Arc::new(response);
     let own = own.map_or_else(|| Arc::clone(&response), Arc::new);
-    Some(Receiving { response, own, sink, first, compared })
+    Some(AnswerTarget { response, own, sink, first, compared })
 }
 
 /// How long an answer is, at least, of which the content is fetched in blocks. What is larger than an object may be is
@@ -192,31 +192,31 @@ fn blocks_from(core: &Core) -> u64 {
     core.config.blocks_from.map_or(u64::MAX, |bytes| bytes.min(object_bytes_max + 1))
 }
 
-fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judged {
+fn of_block(core: &Core, request: &Request, block: &Block, bans: u64) -> Judgement {
     let expires_s = block.kept_until_s(core.store_now_s());
     let key = request.key.clone();
-    let storing = Storing { hash: request.hash, key, expires_s, is_kept: true, is_shared_by_age: false };
+    let storing = StorePlan { hash: request.hash, key, expires_s, is_kept: true, is_shared_by_age: false };
     let meta = block.meta(bans);
     let response = Response {
         head: Vec::new(),
         length: meta.body_bytes,
         meta,
-        standing: Standing::Stored,
+        standing: ResponseRole::Stored,
         tags: Vec::new(),
         tag_words: Vec::new(),
         variant: None,
         may_be_late: false,
     };
-    Judged { response, own: None, storing: Some(storing) }
+    Judgement { response, own: None, storing: Some(storing) }
 }
 
 /// Stores an answer without its content.
 fn store_head(
     core: &Core,
     request: &Request,
-    arrived: &Arrived,
+    arrived: &AnswerHead,
     response: &Response,
-    object: &Storing,
+    object: &StorePlan,
     entry: &Entry,
 ) -> bool {
     if entry.is_forgotten(core) || !response.meta.fits() {
@@ -241,7 +241,7 @@ fn store_head(
 fn new_object<'o>(
     core: &Core,
     response: &'o Response,
-    object: &'o Storing,
+    object: &'o StorePlan,
     meta: StoredMeta,
     extra: &'o [u8],
     body: BodyLength,
@@ -260,7 +260,7 @@ fn new_object<'o>(
 
 /// Returns whether an answer is an event stream, which lasts for as long as its client likes; it is then allowed to be
 /// quiet for as long as a WebSocket.
-fn lasts(arrived: &mut Arrived) -> bool {
+fn lasts(arrived: &mut AnswerHead) -> bool {
     let is_event_stream = arrived.is_event_stream();
     if is_event_stream {
         arrived.wait_between_bytes(with_core(|core| {
@@ -281,7 +281,7 @@ pub(crate) enum Content {
 
 /// The answer to a request that is only passed: its body as it arrives, for this one reader. What has arrived by now
 /// goes out with the head; a small body is complete, and nobody has to wait for the rest.
-pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>) -> Content {
+pub(crate) fn pass(mut arrived: Box<AnswerHead>, length: Option<u64>) -> Content {
     if let Some(whole) = arrived.take_whole() {
         with_core(|core| {
             core.add(Counter::BytesFetched, whole.len() as u64);
@@ -289,12 +289,12 @@ pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>) -> Content {
         });
         return Content::Whole(whole);
     }
-    let growing = Arc::new(Growing::new(lasts(&mut arrived)));
+    let growing = Arc::new(GrowingState::new(lasts(&mut arrived)));
     let window = with_core(Core::window);
     let first = passing_chunk(&window, length);
     let cursor = Cursor::new(Arc::clone(&growing), Arc::clone(&first));
     while let Some(vacant) = first.vacant()
-        && let Some(Ok(Read::Bytes(bytes))) = arrived.read_now(vacant)
+        && let Some(Ok(BodyRead::Bytes(bytes))) = arrived.read_now(vacant)
     {
         with_core(|core| core.add(Counter::BytesFetched, bytes as u64));
         first.publish(bytes);
@@ -311,10 +311,10 @@ pub(crate) fn pass(mut arrived: Box<Arrived>, length: Option<u64>) -> Content {
 
 /// Moves a body from the origin to where it is kept, and ends the fetch.
 async fn pump(
-    mut arrived: Box<Arrived>,
+    mut arrived: Box<AnswerHead>,
     mut sink: Sink,
     first: Arc<Chunk>,
-    growing: Arc<Growing>,
+    growing: Arc<GrowingState>,
     fetch: Option<(&Request, Entry)>,
 ) {
     let (request, entry) = fetch.unzip();
@@ -342,8 +342,8 @@ async fn pump(
             arrived.read(vacant).await
         };
         let bytes = match read {
-            Ok(Read::Bytes(bytes)) => bytes,
-            Ok(Read::End) => break Ok(()),
+            Ok(BodyRead::Bytes(bytes)) => bytes,
+            Ok(BodyRead::End) => break Ok(()),
             Err(error) => {
                 // On the heap: it is rare.
                 match Box::pin(rest(request, &mut arrived, came, &error)).await {
@@ -409,16 +409,16 @@ fn give_up() {
 /// What an origin goes on with where a peer has broken off.
 async fn rest(
     request: Option<&Request>,
-    broken: &mut Arrived,
+    broken: &mut AnswerHead,
     came: u64,
     error: &OriginError,
-) -> Option<Box<Arrived>> {
+) -> Option<Box<AnswerHead>> {
     broken.broke_off(error);
     peers::resume(request?, broken, came, error).await
 }
 
 /// The origin broke off in the middle of a body.
-fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &Growing) {
+fn broken(error: &OriginError, sink: Sink, entry: Option<&Entry>, growing: &GrowingState) {
     tracing::warn!(%error, "origin closed the connection in the middle of a body");
     with_core(|core| {
         core.count(Counter::of_origin_error(error));
@@ -446,7 +446,7 @@ fn passing_bytes(left: u64) -> usize {
 }
 
 /// Reserves room in the store, and the first of it; on the file alone where it is larger than memory takes.
-fn reserve(core: &Core, response: &Response, object: &Storing) -> Result<(Sink, Arc<Chunk>), Refused> {
+fn reserve(core: &Core, response: &Response, object: &StorePlan) -> Result<(Sink, Arc<Chunk>), Refused> {
     if !response.meta.fits() {
         return Err(Refused::TooLarge);
     }
@@ -512,9 +512,9 @@ async fn more_space(sink: &mut Sink, request: Option<&Request>, entry: Option<&E
 /// The whole body is there: it is linked, unless it was purged while it arrived; then `publish` shows the last of it.
 fn complete(
     entry: Option<&Entry>,
-    growing: &Growing,
+    growing: &GrowingState,
     sink: Sink,
-    arrived: Box<Arrived>,
+    arrived: Box<AnswerHead>,
     publish: impl FnOnce(),
 ) {
     let trailers = match arrived.trailers() {

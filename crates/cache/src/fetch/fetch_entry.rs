@@ -2,7 +2,7 @@
 
 use crate::{
     core::{Core, with_core},
-    fetch::in_flight::{FetchOutcome, Number, Shared, answer},
+    fetch::in_flight::{FetchOutcome, Number, SharedAnswer, answer},
 };
 
 /// A fetch's place in the table; it is taken out however the fetch ends.
@@ -28,7 +28,7 @@ impl Entry {
     }
 
     /// Leaves the answer for all who wait and for those to come.
-    pub(crate) fn announce(&self, shared: &Shared) {
+    pub(crate) fn announce(&self, shared: &SharedAnswer) {
         with_core(|core| core.in_flight.borrow_mut().announce(self.number, shared));
     }
 

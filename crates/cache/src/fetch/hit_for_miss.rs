@@ -43,14 +43,14 @@ const VARIES: &[u8] = b"vary:";
 
 /// What a request shows of its visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum VisitorSigns {
     Nothing = 0,
     Cookie = 1,
     Credentials = 2,
     Certificate = 3,
 }
 
-impl Shown {
+impl VisitorSigns {
     const ALL: [Self; 4] = [Self::Nothing, Self::Cookie, Self::Credentials, Self::Certificate];
 
     fn by(facts: &RequestFacts) -> Self {
@@ -113,7 +113,7 @@ pub(crate) fn leave(
         return;
     }
     let mut key = Vec::new();
-    let hash = Shown::by(facts).place(primary, |key| core.store.hash(key), &mut key);
+    let hash = VisitorSigns::by(facts).place(primary, |key| core.store.hash(key), &mut key);
     let Some((spec, fields)) = varies.filter(|(spec, _)| !spec.is_empty()) else {
         return insert(core, hash, &key, reason.as_bytes(), now_s, bans);
     };
@@ -219,7 +219,7 @@ fn find<'o>(
     key: &mut Vec<u8>,
 ) -> Option<Note> {
     let address = hash_of(primary);
-    let mut hash = Shown::by(facts).place(primary, &hash_of, key);
+    let mut hash = VisitorSigns::by(facts).place(primary, &hash_of, key);
     let mut note = look(hash, key)?;
     let (mut says, mut until_s) = read(core, &note, (hash, address), now_s)?;
     if let Some(spec) = says.strip_prefix(VARIES) {
@@ -253,7 +253,7 @@ fn read(core: &Core, note: &Object<'_>, hashes: (Hash, Hash), now_s: u64) -> Opt
 /// Drops the notes of an address. Runs on the owner's core.
 pub(crate) fn forget(core: &Core, primary: &[u8]) {
     let mut key = Vec::new();
-    for shown in Shown::ALL {
+    for shown in VisitorSigns::ALL {
         let hash = shown.place(primary, |key| core.store.hash(key), &mut key);
         core.shard_mut().unlink(hash, &key);
     }

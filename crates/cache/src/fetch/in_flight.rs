@@ -6,7 +6,7 @@ use engine::store::Hash;
 use tokio::sync::oneshot;
 
 use crate::{
-    body::growing::{Chunk, Cursor, Growing},
+    body::growing::{Chunk, Cursor, GrowingState},
     core::identity_hasher::IdentityHasher,
     fetch::response::Response,
     log::transaction::Trace,
@@ -78,7 +78,7 @@ pub(crate) fn tell_interim(reply: &mut Reply, head: Vec<u8>) {
 }
 
 /// A fetch under way, as its owner sees it.
-struct Fetching {
+struct FetchEntry {
     /// Whose key it is; a purge names the part of it that all variants share.
     request: Arc<Request>,
     /// Only the client that asked first gets this response body: it is being stored in parts, or will hardly be stored.
@@ -91,18 +91,18 @@ struct Fetching {
     /// Who asked before the origin had answered.
     waiting: Vec<Reply>,
     /// The answer, once its head is there and if it may be shared; keeps the first chunk for those who join later.
-    started: Option<Shared>,
+    started: Option<SharedAnswer>,
 }
 
 /// An answer that others may join.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedAnswer {
     pub(crate) response: Arc<Response>,
-    pub(crate) growing: Arc<Growing>,
+    pub(crate) growing: Arc<GrowingState>,
     pub(crate) first: Arc<Chunk>,
 }
 
-impl Shared {
+impl SharedAnswer {
     /// A reader of it from its first byte.
     pub(crate) fn join(&self, collapsed: bool) -> FetchOutcome {
         let cursor = Cursor::new(Arc::clone(&self.growing), Arc::clone(&self.first));
@@ -132,7 +132,7 @@ pub(crate) enum Place {
 /// The table.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    fetches: HashMap<Hash, Fetching, BuildHasherDefault<IdentityHasher>>,
+    fetches: HashMap<Hash, FetchEntry, BuildHasherDefault<IdentityHasher>>,
     begun: u64,
 }
 
@@ -184,7 +184,7 @@ impl InFlight {
     pub(crate) fn begin(&mut self, FetchRequest { request, alone, .. }: &FetchRequest) -> Number {
         let number = self.begun;
         self.begun += 1;
-        let under_way = Fetching {
+        let under_way = FetchEntry {
             request: Arc::clone(request),
             waiting: Vec::new(),
             is_alone: *alone,
@@ -196,7 +196,7 @@ impl InFlight {
         Number { hash: request.hash, number }
     }
 
-    fn of(&mut self, number: Number) -> Option<&mut Fetching> {
+    fn of(&mut self, number: Number) -> Option<&mut FetchEntry> {
         self.fetches.get_mut(&number.hash).filter(|under_way| under_way.number == number.number)
     }
 
@@ -240,7 +240,7 @@ impl InFlight {
 
     /// The answer may be shared: tells who waited, and leaves it for those to come. (Who waited when it was purged has
     /// asked again, and nobody may join.)
-    pub(crate) fn announce(&mut self, number: Number, shared: &Shared) {
+    pub(crate) fn announce(&mut self, number: Number, shared: &SharedAnswer) {
         let Some(under_way) = self.of(number) else { return };
         under_way.started = Some(shared.clone());
         for other in std::mem::take(&mut under_way.waiting) {

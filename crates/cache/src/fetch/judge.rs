@@ -10,13 +10,13 @@ use crate::{
     fetch::{
         hit_for_miss,
         query_shares::QueryAdmission,
-        response::{Response, Standing, Variant},
+        response::{Response, ResponseRole, Variant},
     },
     head::{
         response_head::{Flags, For, LeftOut, ORIGIN_MS_MAX, StoredMeta, append_origin_head, stored_values},
         sent_fields::SentFields,
     },
-    origin::Arrived,
+    origin::AnswerHead,
     policy::{
         self, Freshness, RequestFacts, ResponseFacts, Storable, StoreRules, Times, Why, request::Method,
         vary::Vary,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Under which key and until when an answer is stored.
-pub(crate) struct Storing {
+pub(crate) struct StorePlan {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) expires_s: u32,
@@ -38,13 +38,13 @@ pub(crate) struct Storing {
 }
 
 /// An answer and what becomes of it.
-pub(crate) struct Judged {
+pub(crate) struct Judgement {
     pub(crate) response: Response,
     /// For the client that is fetched for, where it differs: with the fields that nobody else may have
     /// (`private="…"`, `no-cache="…"`; RFC 9111 §5.2.2.4, §5.2.2.7).
     pub(crate) own: Option<Response>,
     /// `None`: it is not stored.
-    pub(crate) storing: Option<Storing>,
+    pub(crate) storing: Option<StorePlan>,
 }
 
 fn length_of(framing: Framing) -> Option<u64> {
@@ -84,7 +84,7 @@ fn rules(core: &Core, site: SiteId) -> StoreRules {
 
 /// *backend_response*: decides whether the answer to a fetch is stored, and makes what is kept of its head.
 /// `bans` is the youngest purge that was known when the fetch began.
-pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64) -> Judged {
+pub(crate) fn judge(core: &Core, request: &Request, answer: &AnswerHead, bans: u64) -> Judgement {
     let times = times(answer.requested_ms);
     let length = length_of(answer.framing);
     let head = &answer.head.head();
@@ -139,7 +139,7 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
                     varies,
                 );
             }
-            let standing = Standing::NotStorable(Some(why));
+            let standing = ResponseRole::NotStorable(Some(why));
             let late = (why == Why::Expired).then(at_once).flatten();
             let tags = || tags::of(head.headers.iter(), &core.config.tags, |tag| core.store.hash(tag)).ok();
             if let Some((freshness, tags)) = late.and_then(|freshness| Some((freshness, tags()?))) {
@@ -160,12 +160,12 @@ pub(crate) fn judge(core: &Core, request: &Request, answer: &Arrived, bans: u64)
                 let own = staying(core, request, answer, forwarded(core, head, times, length, standing));
                 let (hash, key) = (request.hash, request.key.clone());
                 let expires_s = store_s(times.response_s);
-                let storing = Storing { hash, key, expires_s, is_kept: false, is_shared_by_age: false };
-                return Judged { response, own: Some(own), storing: Some(storing) };
+                let storing = StorePlan { hash, key, expires_s, is_kept: false, is_shared_by_age: false };
+                return Judgement { response, own: Some(own), storing: Some(storing) };
             }
             let response = forwarded(core, head, times, length, standing);
             let response = staying(core, request, answer, response);
-            Judged { response, own: None, storing: None }
+            Judgement { response, own: None, storing: None }
         }
     }
 }
@@ -318,7 +318,12 @@ fn names_certificate(core: &Core, facts: &ResponseFacts) -> bool {
 /// The answer to POST, if it says that it is what GET would bring of the same address, and for how long (RFC 9110 §9.3.3);
 /// and until when it is kept. One that varies is left to GET. `bans` is the youngest purge that was known when it was
 /// asked.
-pub(crate) fn as_get(core: &Core, request: &Request, answer: &Arrived, bans: u64) -> Option<(Response, u32)> {
+pub(crate) fn as_get(
+    core: &Core,
+    request: &Request,
+    answer: &AnswerHead,
+    bans: u64,
+) -> Option<(Response, u32)> {
     let head = &answer.head.head();
     if request.head().method != "POST" || !names_itself(core, request, head) {
         return None;
@@ -363,18 +368,18 @@ fn names_itself(core: &Core, request: &Request, answer: &ResponseHead<'_, '_>) -
 }
 
 /// The answer to a request that was passed.
-pub(crate) fn passed(core: &Core, request: &Request, answer: &Arrived) -> Response {
+pub(crate) fn passed(core: &Core, request: &Request, answer: &AnswerHead) -> Response {
     let head = &answer.head.head();
     let length = match request.head().method {
         "HEAD" => length_told(head),
         _ => length_of(answer.framing),
     };
-    let response = forwarded(core, head, times(answer.requested_ms), length, Standing::Passed);
+    let response = forwarded(core, head, times(answer.requested_ms), length, ResponseRole::Passed);
     staying(core, request, answer, response)
 }
 
 /// An answer that is for one visitor alone, who may stay with the server that gave it.
-fn staying(core: &Core, request: &Request, answer: &Arrived, mut response: Response) -> Response {
+fn staying(core: &Core, request: &Request, answer: &AnswerHead, mut response: Response) -> Response {
     let group = core.sites.group(request.site);
     if let Some(cookie) = group.cookie(&request.head(), answer.member()) {
         append_field(&mut response.head, "Set-Cookie", cookie.as_bytes());
@@ -387,7 +392,7 @@ fn forwarded(
     head: &ResponseHead<'_, '_>,
     times: Times,
     length: Option<u64>,
-    standing: Standing,
+    standing: ResponseRole,
 ) -> Response {
     with_freshness(core, head, times, length, standing, &NO_FRESHNESS)
 }
@@ -397,7 +402,7 @@ fn with_freshness(
     head: &ResponseHead<'_, '_>,
     times: Times,
     length: Option<u64>,
-    standing: Standing,
+    standing: ResponseRole,
     freshness: &Freshness,
 ) -> Response {
     let mut bytes = Vec::with_capacity(1024);
@@ -443,7 +448,7 @@ pub(crate) fn kept(
         head: bytes,
         meta,
         length,
-        standing: Standing::Stored,
+        standing: ResponseRole::Stored,
         tags: Vec::new(),
         tag_words: Vec::new(),
         variant: None,
@@ -487,7 +492,7 @@ fn keep(
     freshness: &Freshness,
     times: Times,
     length: Option<u64>,
-) -> Judged {
+) -> Judgement {
     let omit = omitted(core, request.site, &facts.directives.omit);
     let response = kept(core, head, &omit, freshness, times, length);
     let expires_s = kept_until_s(core, freshness, times);
@@ -509,28 +514,28 @@ fn keep(
                 if is_new && !core.variants.may_add(primary, hash, times.response_s) {
                     core.count(Counter::VariantsTooMany);
                     // Without a note: the variants that are stored are still found.
-                    let standing = Standing::NotStorable(Some(Why::TooManyVariants));
+                    let standing = ResponseRole::NotStorable(Some(Why::TooManyVariants));
                     let response = forwarded(core, head, times, length, standing);
-                    return Judged { response, own: None, storing: None };
+                    return Judgement { response, own: None, storing: None };
                 }
                 (hash, Some(Variant { spec: spec.to_vec(), generation, key: key.clone() }))
             }
             Err(refused) => {
                 core.count(Counter::of_refusal(refused));
-                let response = forwarded(core, head, times, length, Standing::NotStorable(None));
-                return Judged { response, own: None, storing: None };
+                let response = forwarded(core, head, times, length, ResponseRole::NotStorable(None));
+                return Judgement { response, own: None, storing: None };
             }
         }
     };
     if !has_room_for_query(core, request, &response, (hash, &key), times.response_s) {
         core.count(Counter::QueriesTooMany);
-        let standing = Standing::NotStorable(Some(Why::TooManyQueries));
+        let standing = ResponseRole::NotStorable(Some(Why::TooManyQueries));
         let response = forwarded(core, head, times, length, standing);
-        return Judged { response, own: None, storing: None };
+        return Judgement { response, own: None, storing: None };
     }
     let response = Response { variant, ..response };
     core.book.ports.note(request.primary());
     let is_shared_by_age = core.config.cookies == CookieRule::Safe && !freshness.said_for_all && asked.cookie;
-    let storing = Storing { hash, key, expires_s, is_kept: true, is_shared_by_age };
-    Judged { response, own: None, storing: Some(storing) }
+    let storing = StorePlan { hash, key, expires_s, is_kept: true, is_shared_by_age };
+    Judgement { response, own: None, storing: Some(storing) }
 }

@@ -47,11 +47,11 @@ use crate::{
         fetch_entry::Entry,
         in_flight::{FetchOutcome, FetchReply, FetchRequest, Place, Reply, answer, tell_interim},
         response::Response,
-        revalidate::{Freshened, Known, Stored},
+        revalidate::{FreshenOutcome, OwnerReply, StaleObject},
     },
-    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, RequestSender, SendError},
-    peers::{self, Asking},
-    request::{Request, Wanted},
+    origin::{self, AnswerHead, Exchange, OriginError, OriginRequest, RequestSender, SendError, SendResult},
+    peers::{self, PeerQuery},
+    request::{OriginNeed, Request},
 };
 
 /// Asks the owner of the request's key for the object. With `alone`, the fetch is for this client only, because the
@@ -116,15 +116,15 @@ pub(crate) fn begin(core: &Core, want: FetchRequest) {
         }
         Place::Vacant(want) => want,
     };
-    let known = match Stored::of(core, &want.request, want.anew) {
-        Stored::Usable => return answer(want.reply, FetchOutcome::Again),
-        Stored::Known(known) => Some(known),
-        Stored::Nothing => None,
+    let known = match OwnerReply::of(core, &want.request, want.anew) {
+        OwnerReply::Usable => return answer(want.reply, FetchOutcome::Again),
+        OwnerReply::Known(known) => Some(known),
+        OwnerReply::Nothing => None,
     };
     let number = in_flight.begin(&want);
     let entry = Entry::new(core, number);
     // Whoever comes from now on finds the fetch in the table, purges too.
-    let asking = Asking::of(core, &want);
+    let asking = PeerQuery::of(core, &want);
     in_flight.asks_peer(number, asking.is_some());
     drop(in_flight);
     let is_looked_for = !want.anew && known.is_none();
@@ -162,26 +162,31 @@ pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
 
 /// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
 /// is asked.
-async fn load(want: FetchRequest, entry: Entry, cold: Cold, asking: Option<Asking>) {
+async fn load(want: FetchRequest, entry: Entry, cold: Cold, asking: Option<PeerQuery>) {
     cold::restore(want.request.hash, &want.request.key, cold).await;
-    match with_core_of(&want.request, |core| Stored::of(core, &want.request, want.anew)) {
-        Stored::Usable => {
+    match with_core_of(&want.request, |core| OwnerReply::of(core, &want.request, want.anew)) {
+        OwnerReply::Usable => {
             entry.end(|| FetchOutcome::Again);
             answer(want.reply, FetchOutcome::Again);
         }
-        Stored::Known(known) => fetch(want, entry, Some(known), asking).await,
-        Stored::Nothing => fetch(want, entry, None, asking).await,
+        OwnerReply::Known(known) => fetch(want, entry, Some(known), asking).await,
+        OwnerReply::Nothing => fetch(want, entry, None, asking).await,
     }
 }
 
-/// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
-async fn fetch(want: FetchRequest, entry: Entry, mut known: Option<Known>, mut asking: Option<Asking>) {
+/// PeerQuery is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
+async fn fetch(
+    want: FetchRequest,
+    entry: Entry,
+    mut known: Option<StaleObject>,
+    mut asking: Option<PeerQuery>,
+) {
     let FetchRequest { request, mut reply, .. } = want;
     let tell = |start: fn() -> FetchOutcome| {
         entry.end(start);
         start()
     };
-    let stands_in = |known: &Option<Known>| known.as_ref().is_some_and(|known| known.may_stand_in);
+    let stands_in = |known: &Option<StaleObject>| known.as_ref().is_some_and(|known| known.may_stand_in);
     if stands_in(&known)
         && !with_core_of(&request, |core| core.sites.group(request.site).may_try(clock::monotonic_ms()))
     {
@@ -201,7 +206,7 @@ async fn fetch(want: FetchRequest, entry: Entry, mut known: Option<Known>, mut a
         };
         let arrived = match arrived {
             Ok(arrived) => arrived,
-            Err(SendError::Ours(Left)) => return with_core(|core| core.count(Counter::FetchesGivenUp)),
+            Err(SendError::Ours(Abandoned)) => return with_core(|core| core.count(Counter::FetchesGivenUp)),
             Err(SendError::Origin(error)) => {
                 // Silence to what it answered before is the origin's; to anything else, perhaps the request's: nobody may
                 // have a whole site shown stale by asking for what the origin fails at.
@@ -224,7 +229,7 @@ async fn fetch(want: FetchRequest, entry: Entry, mut known: Option<Known>, mut a
         }
         let status = arrived.head.head().status;
         // A 304 to a request without conditions is none, either.
-        let is_unasked = |known: &Known| status == 304 && !known.has_validator();
+        let is_unasked = |known: &StaleObject| status == 304 && !known.has_validator();
         let is_failure = matches!(status, 500 | 502..=504) || known.as_ref().is_some_and(is_unasked);
         if stands_in(&known) && is_failure {
             // RFC 5861 §4. Its page is nobody's.
@@ -248,17 +253,17 @@ async fn fetch(want: FetchRequest, entry: Entry, mut known: Option<Known>, mut a
             Some(known) => {
                 let freshened = with_core_of(&request, |core| {
                     let freshened = if entry.is_forgotten(core) {
-                        Freshened::No
+                        FreshenOutcome::No
                     } else {
                         revalidate::freshen(core, &request, &known, &arrived, entry.bans())
                     };
                     arrived.finish(&OfCore, &core.config.limits);
-                    if matches!(freshened, Freshened::Yes { .. }) {
+                    if matches!(freshened, FreshenOutcome::Yes { .. }) {
                         core.vain.forget(request.hash);
                     }
                     freshened
                 });
-                if let Freshened::Yes { set_cookie } = freshened {
+                if let FreshenOutcome::Yes { set_cookie } = freshened {
                     // A 304 with `Set-Cookie` is for the client that asked; the others ask the origin themselves.
                     entry.end(|| match set_cookie[..] {
                         [] => FetchOutcome::Validated { set_cookie: Vec::new() },
@@ -274,11 +279,11 @@ async fn fetch(want: FetchRequest, entry: Entry, mut known: Option<Known>, mut a
 /// Asks the peer whose key it is, once; `None`: the origin is to be asked.
 async fn ask_before_origin(
     request: &Request,
-    known: Option<&Known>,
-    asking: &mut Option<Asking>,
+    known: Option<&StaleObject>,
+    asking: &mut Option<PeerQuery>,
     reply: &mut Reply,
     entry: &Entry,
-) -> Option<Box<Arrived>> {
+) -> Option<Box<AnswerHead>> {
     let asked = asking.take()?;
     // On the heap: every fetch would be larger by it.
     let arrived = Box::pin(peers::ask(request, known, &asked, reply)).await;
@@ -294,7 +299,7 @@ fn unfit(
     core: &Core,
     request: &Request,
     block: &Block,
-    arrived: &Arrived,
+    arrived: &AnswerHead,
     bans: u64,
 ) -> Option<fn() -> FetchOutcome> {
     let fit = block.fit(&arrived.head.head(), arrived.framing);
@@ -342,12 +347,12 @@ fn unfit(
 }
 
 /// Asks the origin for a block for one client.
-pub(crate) async fn alone(request: &Request) -> Result<Box<Arrived>, OriginError> {
+pub(crate) async fn alone(request: &Request) -> Result<Box<AnswerHead>, OriginError> {
     let (mut reply, _) = oneshot::channel();
     let arrived = exchange(request, None, &mut reply, None).await.map_err(|error| match error {
         SendError::Origin(error) => error,
         // The client is not watched here: there is no entry.
-        SendError::Ours(Left) => OriginError::Closed,
+        SendError::Ours(Abandoned) => OriginError::Closed,
     });
     if let Err(error) = &arrived {
         with_core(|core| core.count(Counter::of_origin_error(error)));
@@ -368,13 +373,13 @@ async fn behind_hits() {
 /// other request waits for the answer.
 async fn exchange(
     request: &Request,
-    known: Option<&Known>,
+    known: Option<&StaleObject>,
     reply: &mut Reply,
     entry: Option<&Entry>,
-) -> Result<Box<Arrived>, SendError<Left>> {
+) -> Result<Box<AnswerHead>, SendError<Abandoned>> {
     let conditions = match &request.block {
         Some(block) => block.conditions(),
-        None => known.map(Known::conditions).unwrap_or_default(),
+        None => known.map(StaleObject::conditions).unwrap_or_default(),
     };
     let (config, head) = with_core_of(request, |core| {
         core.count(Counter::Fetches);
@@ -385,9 +390,9 @@ async fn exchange(
         (None, Some(known)) if known.has_validator() => "revalidate",
         (None, _) => "fetch",
     };
-    let asked = Asked {
+    let asked = OriginRequest {
         head: &head,
-        wanted: Wanted::Storing,
+        wanted: OriginNeed::Storing,
         client: request.client(),
         answered: Answered::Other,
         is_idempotent: true,
@@ -401,13 +406,13 @@ async fn exchange(
         is_of_peer: false,
         entry: entry.filter(|_| fin::ends_exchange(request)),
     };
-    let of_site = SiteUpstreams::of(request).with_member_of(known.map_or(0, Known::member));
+    let of_site = SiteUpstreams::of(request).with_member_of(known.map_or(0, StaleObject::member));
     origin::ask(&of_site, &config.limits, &asked, &mut leader, connected).await
 }
 
 /// The client that a fetch was begun for has gone, and no other request waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Left;
+pub(crate) struct Abandoned;
 
 /// The client that a fetch is begun for, perhaps on another core; none where all is told that there is to tell before an
 /// answer.
@@ -421,7 +426,7 @@ pub(crate) struct Leader<'a> {
 }
 
 impl RequestSender for Leader<'_> {
-    type Error = Left;
+    type Error = Abandoned;
 
     fn has_body(&self) -> bool {
         false
@@ -435,11 +440,11 @@ impl RequestSender for Leader<'_> {
         self.is_of_peer
     }
 
-    async fn send(&mut self, _: &mut Exchange) -> Result<Handed, SendError<Self::Error>> {
-        Ok(Handed::Over)
+    async fn send(&mut self, _: &mut Exchange) -> Result<SendResult, SendError<Self::Error>> {
+        Ok(SendResult::Over)
     }
 
-    async fn gone(&mut self) -> Left {
+    async fn gone(&mut self) -> Abandoned {
         let (Some(reply), Some(entry)) = (self.reply.as_deref_mut(), self.entry) else {
             return std::future::pending().await;
         };
@@ -447,7 +452,7 @@ impl RequestSender for Leader<'_> {
         if with_core(|core| entry.is_waited_for(core)) {
             return std::future::pending().await;
         }
-        Left
+        Abandoned
     }
 
     async fn interim(&mut self, head: Vec<u8>) {

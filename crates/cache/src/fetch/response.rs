@@ -19,7 +19,7 @@ pub(crate) struct Response {
     pub(crate) meta: StoredMeta,
     /// Bytes of the body, where the origin said so.
     pub(crate) length: Option<u64>,
-    pub(crate) standing: Standing,
+    pub(crate) standing: ResponseRole,
     /// By which it may be purged: hashes, sorted.
     pub(crate) tags: Vec<u64>,
     /// The same as words, where there are peers, whose hashes are not ours.
@@ -45,7 +45,7 @@ pub(crate) const TOO_LARGE: &str = "too-large";
 
 /// What a response is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ResponseRole {
     /// The answer to a pass: the origin has applied the client's conditions and ranges.
     Passed,
     /// The answer to a fetch that is not stored: policy forbids it, or (no reason) there was no room for its variants.
@@ -70,20 +70,20 @@ impl Response {
     /// Whether it came through a fetch for the store (and not through a pass): then conditions and ranges of the client
     /// were kept from the origin, and are ours to apply.
     pub(crate) fn is_fetched(&self) -> bool {
-        self.standing != Standing::Passed
+        self.standing != ResponseRole::Passed
     }
 
     /// Whether it is stored, or on its way into the store.
     pub(crate) fn is_stored(&self) -> bool {
-        self.standing == Standing::Stored
+        self.standing == ResponseRole::Stored
     }
 
     /// Why it is not stored, in a word.
     pub(crate) fn not_stored(&self) -> Option<&'static str> {
         match self.standing {
-            Standing::NotStorable(why) => why.map(Why::name),
-            Standing::Refused { too_large: true } => Some(TOO_LARGE),
-            Standing::Passed | Standing::Stored | Standing::Refused { .. } => None,
+            ResponseRole::NotStorable(why) => why.map(Why::name),
+            ResponseRole::Refused { too_large: true } => Some(TOO_LARGE),
+            ResponseRole::Passed | ResponseRole::Stored | ResponseRole::Refused { .. } => None,
         }
     }
 
@@ -95,7 +95,8 @@ impl Response {
     /// Its age where it must be stated (RFC 9111 §5.1): of what the store keeps, not of what is only passed on, in
     /// whose head an origin's `Age` still stands.
     pub(crate) fn age_s(&self, now_s: u64) -> Option<u64> {
-        matches!(self.standing, Standing::Stored | Standing::Refused { .. }).then(|| self.meta.age_s(now_s))
+        matches!(self.standing, ResponseRole::Stored | ResponseRole::Refused { .. })
+            .then(|| self.meta.age_s(now_s))
     }
 
     /// Whether it is fresh still, which the beginning of a slow body may not be.
@@ -110,7 +111,7 @@ impl Response {
 
     /// Returns whether only the requests that waited for this response read it, and no later ones.
     pub(crate) fn is_for_waiters(&self) -> bool {
-        self.may_be_late && self.standing == Standing::NotStorable(Some(Why::Expired))
+        self.may_be_late && self.standing == ResponseRole::NotStorable(Some(Why::Expired))
     }
 
     /// Checks that this response also answers a request that joined the fetch before the response came.

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//!  stored, stale ─ Stored::of ▶ If-None-Match, If-Modified-Since ─▶ origin ─┬ 304: freshen ─▶ younger head, same body
+//!  stored, stale ─ OwnerReply::of ▶ If-None-Match, If-Modified-Since ─▶ origin ─┬ 304: freshen ─▶ younger head, same body
 //!                                                                           ├ 2xx … : stored in its place
 //!                                                                           └ fails: shown stale, where it may be
 //! ```
@@ -25,7 +25,7 @@ use crate::{
     counters::Counter,
     fetch::judge,
     head::response_head::{Flags, StoredMeta, append_updated, stored_values},
-    origin::Arrived,
+    origin::AnswerHead,
     policy::{self, ResponseFacts, Reuse, directives::RequestDirectives, vary::Vary},
     purging::invalidations::Verdict,
     request::Request,
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// What is stored of an object that is asked for anew.
-pub(crate) struct Known {
+pub(crate) struct StaleObject {
     /// Its head, as it is stored.
     head: Vec<u8>,
     extra: Vec<u8>,
@@ -43,16 +43,16 @@ pub(crate) struct Known {
 }
 
 /// What the owner of a key has for a request.
-pub(crate) enum Stored {
+pub(crate) enum OwnerReply {
     /// What answers it: by now it is fresh, or says where to look on (the names in `Vary`).
     Usable,
     /// What the origin is asked about, or what may stand in for its answer.
-    Known(Known),
+    Known(StaleObject),
     /// Nothing that is of use.
     Nothing,
 }
 
-impl Stored {
+impl OwnerReply {
     /// Looks; `anew`: what is fresh does not answer it. What was purged with others is dropped.
     pub(crate) fn of(core: &Core, request: &Request, anew: bool) -> Self {
         let turn = core.reader.turn();
@@ -88,11 +88,11 @@ impl Stored {
         let (mut head, mut extra) = (Vec::new(), Vec::new());
         object.head().copy_to(&mut head);
         object.extra().copy_to(&mut extra);
-        Self::Known(Known { head, extra, meta, may_stand_in })
+        Self::Known(StaleObject { head, extra, meta, may_stand_in })
     }
 }
 
-impl Known {
+impl StaleObject {
     /// Whether its fetch has conditions, so that a 304 says something of it.
     pub(crate) fn has_validator(&self) -> bool {
         self.meta.has_validator()
@@ -143,7 +143,7 @@ pub(crate) fn conditions(meta: &StoredMeta, head: &[u8]) -> Vec<u8> {
 
 /// What a 304 came to. It speaks of the object whose validators were sent, whatever else it says: no others were.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Freshened {
+pub(crate) enum FreshenOutcome {
     /// The object has the younger head. The lines are `Set-Cookie` fields of the 304 that are not stored: they are for
     /// the client that asked, and for no other.
     Yes { set_cookie: Vec<u8> },
@@ -156,14 +156,14 @@ pub(crate) enum Freshened {
 pub(crate) fn freshen(
     core: &Core,
     request: &Request,
-    known: &Known,
-    answer: &Arrived,
+    known: &StaleObject,
+    answer: &AnswerHead,
     bans: u64,
-) -> Freshened {
+) -> FreshenOutcome {
     let head = &answer.head.head();
     if names_another(known, head) {
         core.shard_mut().unlink(request.hash, &request.key);
-        return Freshened::No;
+        return FreshenOutcome::No;
     }
     let stores_cookies = core.config.cookies == CookieRule::Rfc;
     if with_updated(known, head, stores_cookies, |head| store(core, request, known, head, (answer, bans))) {
@@ -172,18 +172,18 @@ pub(crate) fn freshen(
         if !stores_cookies && !core.sites.rules(request.site).removes_set_cookie {
             head.headers("set-cookie").for_each(|value| append_field(&mut set_cookie, "Set-Cookie", value));
         }
-        return Freshened::Yes { set_cookie };
+        return FreshenOutcome::Yes { set_cookie };
     }
     // What was stored is not to be asked about in this way again.
     core.shard_mut().unlink(request.hash, &request.key);
-    Freshened::No
+    FreshenOutcome::No
 }
 
 /// Returns whether a 304 speaks of another representation, and so updates nothing (RFC 9111 §4.3.4): its entity tag is
 /// strong and not the stored one, and `If-Modified-Since` was sent, which the 304 may be about. To the tag alone a 304
 /// can only say that the stored representation is still good, whatever tag the 304 has; the public suite for RFC 9111
 /// wants that taken.
-fn names_another(known: &Known, answer: &ResponseHead<'_, '_>) -> bool {
+fn names_another(known: &StaleObject, answer: &ResponseHead<'_, '_>) -> bool {
     let said = answer.headers.known(KnownHeader::Etag).and_then(EntityTag::parse);
     let stored = known.meta.etag_of(&known.head).and_then(EntityTag::parse);
     known.meta.last_modified_s.is_some()
@@ -192,7 +192,7 @@ fn names_another(known: &Known, answer: &ResponseHead<'_, '_>) -> bool {
 
 /// Calls `then` with the stored head as the answer updates it.
 fn with_updated(
-    known: &Known,
+    known: &StaleObject,
     answer: &ResponseHead<'_, '_>,
     takes_cookies: bool,
     then: impl FnOnce(&ResponseHead<'_, '_>) -> bool,
@@ -209,16 +209,16 @@ fn with_updated(
 }
 
 /// The tag of the member that answered; `None`: a peer answered.
-pub(crate) fn member_of(core: &Core, request: &Request, answer: &Arrived) -> Option<u32> {
+pub(crate) fn member_of(core: &Core, request: &Request, answer: &AnswerHead) -> Option<u32> {
     answer.peer.is_none().then(|| core.sites.group(request.site).tag(answer.member()))
 }
 
 fn store(
     core: &Core,
     request: &Request,
-    known: &Known,
+    known: &StaleObject,
     head: &ResponseHead<'_, '_>,
-    (answer, bans): (&Arrived, u64),
+    (answer, bans): (&AnswerHead, u64),
 ) -> bool {
     let times = judge::times(answer.requested_ms);
     let facts = ResponseFacts::of(head, core.config.cdn_cache_control);
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::{head::response_head::BLANK, policy::test_heads::with_response};
 
-    fn known(head: &str) -> Known {
+    fn known(head: &str) -> StaleObject {
         let head = head.replace('\n', "\r\n").into_bytes();
         let text = String::from_utf8_lossy(&head).to_ascii_lowercase();
         let etag = text.find("etag: ").map(|at| at + 6);
@@ -287,7 +287,7 @@ mod tests {
             status: 200,
             ..BLANK
         };
-        Known { head, extra: Vec::new(), meta, may_stand_in: false }
+        StaleObject { head, extra: Vec::new(), meta, may_stand_in: false }
     }
 
     #[test]

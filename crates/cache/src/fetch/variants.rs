@@ -18,7 +18,7 @@ const NEW_EVERY_S: u64 = 15;
 
 /// The new variants of an address.
 #[derive(Debug, Clone, Copy, Default)]
-struct Added {
+struct NewVariants {
     left: u32,
     /// Of the last that was added to `left`.
     at_s: u64,
@@ -26,7 +26,7 @@ struct Added {
 
 /// The variants of each address.
 pub(crate) struct Variants {
-    added: DirectMappedTable<Added>,
+    added: DirectMappedTable<NewVariants>,
     refused: RefusedKeys,
 }
 
@@ -39,7 +39,7 @@ impl Default for Variants {
 impl Variants {
     /// Leave to store a variant of an address that is not there yet.
     pub(crate) fn may_add(&self, address: Hash, variant: Hash, now_s: u64) -> bool {
-        let mut added = self.added.get(address).unwrap_or(Added { left: VARIANTS_MAX, at_s: now_s });
+        let mut added = self.added.get(address).unwrap_or(NewVariants { left: VARIANTS_MAX, at_s: now_s });
         let more = now_s.saturating_sub(added.at_s) / NEW_EVERY_S;
         added.left = u64::from(added.left).saturating_add(more).min(u64::from(VARIANTS_MAX)) as u32;
         added.at_s += more * NEW_EVERY_S;

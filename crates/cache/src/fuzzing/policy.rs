@@ -19,7 +19,7 @@ use crate::{
     policy::{
         Freshness, PassReason, Recv, RequestFacts, ResponseFacts, Reuse, Storable, StoreRules, Times,
         Validators, Verdict,
-        accept::Accepted,
+        accept::AcceptedCodings,
         codable,
         conditional::{RANGES_MAX, several_ranges},
         decodable,
@@ -74,7 +74,7 @@ pub fn cache_policy(bytes: &[u8]) {
 
 /// Who gets a coding accepts it; and of what may be coded, or decoded, the head is one, with another entity tag.
 fn check_codings(headers: &Headers<'_, '_>, response: &ResponseHead<'_, '_>, body_bytes: Option<u64>) {
-    let accepted = Accepted::of(headers);
+    let accepted = AcceptedCodings::of(headers);
     let best = accepted.best(&Coding::MADE);
     assert!(best.is_none_or(|coding| accepted.accepts(coding)));
     let is_codable = codable(response, body_bytes, &Compress::default()).is_ok();

@@ -27,7 +27,7 @@ use crate::{
         ruled,
         vary::{SelectingFields, Values},
     },
-    request::{Wanted, client_ip::Visitor, key},
+    request::{OriginNeed, client_ip::Visitor, key},
 };
 
 /// The settings by which requests of a site are written for its origin.
@@ -106,7 +106,7 @@ pub(crate) struct SentFields<'a> {
 
 impl SentFields<'_> {
     /// Appends the client's fields that go on, and our own but for `Host`.
-    pub(crate) fn append(&self, out: &mut Vec<u8>, wanted: Wanted, max_forwards: Option<u64>) {
+    pub(crate) fn append(&self, out: &mut Vec<u8>, wanted: OriginNeed, max_forwards: Option<u64>) {
         self.append_clients(out, wanted, max_forwards.is_some());
         if let Some(left) = max_forwards {
             out.extend_from_slice(b"Max-Forwards: ");
@@ -132,11 +132,11 @@ impl SentFields<'_> {
         out.extend_from_slice(b"\r\n");
     }
 
-    fn append_clients(&self, out: &mut Vec<u8>, wanted: Wanted, is_counted_down: bool) {
+    fn append_clients(&self, out: &mut Vec<u8>, wanted: OriginNeed, is_counted_down: bool) {
         let headers = &self.head.headers;
         // Where the answer may be stored for everybody, these two fields are written by their meaning, as in the key.
         let mut meant = |known: KnownHeader, name: &str| {
-            let is_meant = wanted == Wanted::Storing
+            let is_meant = wanted == OriginNeed::Storing
                 && !is_hop_by_hop(name, headers)
                 && append_meaning(known, headers, &[name.as_bytes(), b": "].concat(), out);
             if is_meant {
@@ -156,7 +156,7 @@ impl SentFields<'_> {
             match known {
                 _ if skip => {}
                 Some(KnownHeader::IfMatch | KnownHeader::IfNoneMatch) => append_tags(out, name, value),
-                Some(KnownHeader::Cookie) if wanted == Wanted::Storing => {
+                Some(KnownHeader::Cookie) if wanted == OriginNeed::Storing => {
                     let begin = out.len();
                     out.extend_from_slice(name.as_bytes());
                     out.extend_from_slice(b": ");
@@ -172,8 +172,8 @@ impl SentFields<'_> {
     }
 
     /// Returns whether the client's lines of a field go on to the origin.
-    fn goes_on(&self, known: Option<KnownHeader>, name: &str, wanted: Wanted) -> bool {
-        let is_storing = wanted == Wanted::Storing;
+    fn goes_on(&self, known: Option<KnownHeader>, name: &str, wanted: OriginNeed) -> bool {
+        let is_storing = wanted == OriginNeed::Storing;
         let is_kept_here = match known {
             Some(
                 KnownHeader::Host
@@ -300,7 +300,7 @@ impl SelectingFields for SentFields<'_> {
 
     fn append_values(&self, known: Option<KnownHeader>, name: &str, values: &mut Values<'_>) {
         let headers = &self.head.headers;
-        if self.goes_on(known, name, Wanted::Storing) {
+        if self.goes_on(known, name, OriginNeed::Storing) {
             match known {
                 Some(known @ KnownHeader::Cookie) => headers
                     .known_all(known)

@@ -90,9 +90,9 @@ mod tests {
     }
 
     /// A request, who it is for, and by which of two tables of sites.
-    type Asked = (&'static str, &'static str, &'static str, u8, usize);
+    type RequestKey = (&'static str, &'static str, &'static str, u8, usize);
 
-    fn asked() -> impl Strategy<Value = Asked> {
+    fn asked() -> impl Strategy<Value = RequestKey> {
         let method = prop::sample::select(&["GET", "GET", "HEAD", "G"][..]);
         let target = prop::sample::select(&["/", "/a", "/a?b=c", "http://site/a", "*"][..]);
         let after = prop::sample::select(

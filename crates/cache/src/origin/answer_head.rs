@@ -11,29 +11,38 @@ use super::OriginError;
 use crate::{config::Limits, error_page::Rule};
 
 /// What the beginning of an answer is.
-pub(super) enum Parsed {
+pub(super) enum HeadProgress {
     Final { head: KeptResponse, head_bytes: usize, framing: Framing, persists: bool },
     Interim { head_bytes: usize, told_on: Option<Vec<u8>> },
     Switched { head: KeptResponse, head_bytes: usize },
     NeedMore,
 }
 
-pub(super) fn final_head(bytes: &[u8], answered: Answered, limits: &Limits) -> Result<Parsed, OriginError> {
+pub(super) fn final_head(
+    bytes: &[u8],
+    answered: Answered,
+    limits: &Limits,
+) -> Result<HeadProgress, OriginError> {
     match parse_response(bytes, &mut HeaderSlots::new(), &head_limits(limits)) {
-        Ok(Progress::NeedMore) => Ok(Parsed::NeedMore),
+        Ok(Progress::NeedMore) => Ok(HeadProgress::NeedMore),
         Ok(Progress::Complete((head, head_bytes))) if head.status == 101 => {
-            Ok(Parsed::Switched { head: KeptResponse::new(&head, head_bytes), head_bytes })
+            Ok(HeadProgress::Switched { head: KeptResponse::new(&head, head_bytes), head_bytes })
         }
         Ok(Progress::Complete((head, head_bytes))) if head.is_interim() => {
             // The client has its own `100 Continue` of us.
             let told_on = (head.status != 100).then(|| interim(&head));
-            Ok(Parsed::Interim { head_bytes, told_on })
+            Ok(HeadProgress::Interim { head_bytes, told_on })
         }
         Ok(Progress::Complete((head, head_bytes))) => {
             let framing = response_framing(&head, answered)
                 .map_err(|error| OriginError::Invalid(Rule::Framing(error)))?;
             let persists = persists(head.version, &head.headers) && !announces_in_vain(&head);
-            Ok(Parsed::Final { head: KeptResponse::new(&head, head_bytes), head_bytes, framing, persists })
+            Ok(HeadProgress::Final {
+                head: KeptResponse::new(&head, head_bytes),
+                head_bytes,
+                framing,
+                persists,
+            })
         }
         Err(error)
             if matches!(

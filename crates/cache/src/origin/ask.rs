@@ -6,17 +6,17 @@ use tokio::time::timeout;
 use wire::http1::framing;
 
 use super::{
-    OriginError, Told,
+    OriginError, OriginEvent,
     begin::{Over, begin},
-    exchange::{Arrived, Exchange, Handed, Heard, Patience, Switched},
-    group::{MemberId, Tried},
+    exchange::{AnswerHead, Exchange, ExchangeResult, Patience, SendResult, UpgradedConnection},
+    group::{MemberId, TriedMembers},
     shares::Client,
     upstream::Upstreams,
 };
 use crate::{
     config::Limits,
     log::transaction::{Draft, Trace},
-    request::Wanted,
+    request::OriginNeed,
 };
 
 /// Bytes of the heads of interim responses that are told on, for one answer; what comes beyond is not.
@@ -40,7 +40,7 @@ pub(crate) trait RequestSender: Send {
     fn send(
         &mut self,
         exchange: &mut Exchange,
-    ) -> impl Future<Output = Result<Handed, SendError<Self::Error>>> + Send;
+    ) -> impl Future<Output = Result<SendResult, SendError<Self::Error>>> + Send;
 
     /// Whether each interim response says that another as long wait is worth it.
     fn is_patient(&self) -> bool {
@@ -65,10 +65,10 @@ pub(crate) enum SendError<E> {
 }
 
 /// What is asked.
-pub(crate) struct Asked<'a> {
+pub(crate) struct OriginRequest<'a> {
     /// The head as it is sent.
     pub(crate) head: &'a [u8],
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: OriginNeed,
     /// The client that the exchange counts for.
     pub(crate) client: Client,
     /// What decides whether the answer has a body.
@@ -82,9 +82,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) server: Option<&'a str>,
 }
 
-impl Asked<'_> {
+impl OriginRequest<'_> {
     /// The kind of answer and the client for which a permit is acquired.
-    fn by(&self) -> (Wanted, Client) {
+    fn by(&self) -> (OriginNeed, Client) {
         (self.wanted, self.client)
     }
 
@@ -104,10 +104,10 @@ impl Asked<'_> {
 pub(crate) async fn ask<S: RequestSender>(
     upstreams: &impl Upstreams,
     limits: &Limits,
-    asked: &Asked<'_>,
+    asked: &OriginRequest<'_>,
     body: &mut S,
     connected: impl Fn(),
-) -> Result<Box<Arrived>, SendError<S::Error>> {
+) -> Result<Box<AnswerHead>, SendError<S::Error>> {
     let patience = Patience::of(limits);
     let Some((_, within)) = patience.whole else {
         return ask_members(upstreams, limits, asked, body, connected, patience).await;
@@ -120,26 +120,26 @@ pub(crate) async fn ask<S: RequestSender>(
 async fn ask_members<S: RequestSender>(
     upstreams: &impl Upstreams,
     limits: &Limits,
-    asked: &Asked<'_>,
+    asked: &OriginRequest<'_>,
     body: &mut S,
     connected: impl Fn(),
     patience: Patience,
-) -> Result<Box<Arrived>, SendError<S::Error>> {
-    let mut tried = Tried::default();
+) -> Result<Box<AnswerHead>, SendError<S::Error>> {
+    let mut tried = TriedMembers::default();
     let mut failed = None;
     while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
         let attempt = Attempt { upstreams, limits, asked, member, patience };
         match attempt.run(body, &connected).await {
             Ok(arrived) => return Ok(arrived),
-            Err(Failed { error: SendError::Origin(error), may_go_on: true }) => failed = Some(error),
-            Err(Failed { error, .. }) => return Err(error),
+            Err(MemberFailure { error: SendError::Origin(error), may_go_on: true }) => failed = Some(error),
+            Err(MemberFailure { error, .. }) => return Err(error),
         }
     }
     Err(SendError::Origin(failed.unwrap_or(OriginError::NobodyUp)))
 }
 
 /// The member that is asked next.
-fn next(upstreams: &impl Upstreams, tried: &mut Tried, is_again: bool) -> Option<MemberId> {
+fn next(upstreams: &impl Upstreams, tried: &mut TriedMembers, is_again: bool) -> Option<MemberId> {
     let member = upstreams.choose(tried)?;
     if is_again {
         upstreams.asks_again();
@@ -148,7 +148,7 @@ fn next(upstreams: &impl Upstreams, tried: &mut Tried, is_again: bool) -> Option
 }
 
 /// Why a member did not answer.
-struct Failed<E> {
+struct MemberFailure<E> {
     error: SendError<E>,
     /// Another one can be asked.
     may_go_on: bool,
@@ -158,7 +158,7 @@ struct Failed<E> {
 struct Attempt<'a, U> {
     upstreams: &'a U,
     limits: &'a Limits,
-    asked: &'a Asked<'a>,
+    asked: &'a OriginRequest<'a>,
     member: MemberId,
     patience: Patience,
 }
@@ -171,7 +171,7 @@ impl<U: Upstreams> Attempt<'_, U> {
         &self,
         body: &mut S,
         connected: &impl Fn(),
-    ) -> Result<Box<Arrived>, Failed<S::Error>> {
+    ) -> Result<Box<AnswerHead>, MemberFailure<S::Error>> {
         let Self { upstreams, limits, asked, member, patience } = self;
         let is_repeatable = !body.has_body() && asked.is_idempotent;
         let mut over = if is_repeatable { Over::Any } else { Over::Fresh };
@@ -181,11 +181,11 @@ impl<U: Upstreams> Attempt<'_, U> {
             let begun = tokio::select! {
                 biased;
                 begun = begin(*upstreams, *member, limits, asked.by(), over, *patience) => begun,
-                gone = body.gone() => return Err(Failed { error: SendError::Ours(gone), may_go_on: false }),
+                gone = body.gone() => return Err(MemberFailure { error: SendError::Ours(gone), may_go_on: false }),
             };
             let mut exchange = begun.map_err(|error| {
                 draft.failed(&error);
-                Failed::before(error)
+                MemberFailure::before(error)
             })?;
             let reused = exchange.reused;
             draft.over(reused);
@@ -196,20 +196,22 @@ impl<U: Upstreams> Attempt<'_, U> {
             if sent.is_ok() && body.has_body() {
                 // The origin may answer before it has read all, and close: its answer counts.
                 match body.send(&mut exchange).await {
-                    Ok(Handed::Over | Handed::Answered) => {}
+                    Ok(SendResult::Over | SendResult::Answered) => {}
                     Err(SendError::Origin(error)) => sent = Err(error),
-                    Err(ours @ SendError::Ours(_)) => return Err(Failed { error: ours, may_go_on: false }),
+                    Err(ours @ SendError::Ours(_)) => {
+                        return Err(MemberFailure { error: ours, may_go_on: false });
+                    }
                 }
             }
             let mut is_told = false;
             let answered = match sent {
                 Err(error) if !error.is_end() => Err(error),
                 Ok(()) | Err(_) => match answer(exchange, asked.answered, limits, body, &mut is_told).await {
-                    Ok(Answered::Here(arrived)) => Ok(arrived),
+                    Ok(UpgradeOutcome::Here(arrived)) => Ok(arrived),
                     // Nobody asked for that.
-                    Ok(Answered::Switched(_)) => Err(OriginError::Switched),
+                    Ok(UpgradeOutcome::Switched(_)) => Err(OriginError::Switched),
                     Err(SendError::Origin(error)) => Err(error),
-                    Err(error @ SendError::Ours(_)) => return Err(Failed { error, may_go_on: false }),
+                    Err(error @ SendError::Ours(_)) => return Err(MemberFailure { error, may_go_on: false }),
                 },
             };
             match answered {
@@ -232,10 +234,10 @@ impl<U: Upstreams> Attempt<'_, U> {
                     draft.failed(&error);
                     let may_go_on = !body.has_begun() && !is_told;
                     if !may_go_on || unprocessed == UNPROCESSED_MAX {
-                        return Err(Failed { error: SendError::Origin(error), may_go_on });
+                        return Err(MemberFailure { error: SendError::Origin(error), may_go_on });
                     }
                     unprocessed += 1;
-                    upstreams.upstream(*member, |upstream| (upstream.tell)(Told::Unprocessed));
+                    upstreams.upstream(*member, |upstream| (upstream.tell)(OriginEvent::Unprocessed));
                 }
                 Err(error) => {
                     draft.failed(&error);
@@ -244,14 +246,14 @@ impl<U: Upstreams> Attempt<'_, U> {
                         upstreams.fared(*member, false);
                     }
                     let may_go_on = is_repeatable && is_cut && !is_told;
-                    return Err(Failed { error: SendError::Origin(error), may_go_on });
+                    return Err(MemberFailure { error: SendError::Origin(error), may_go_on });
                 }
             }
         }
     }
 }
 
-impl<E> Failed<E> {
+impl<E> MemberFailure<E> {
     /// Nothing was sent.
     fn before(error: OriginError) -> Self {
         Self { error: SendError::Origin(error), may_go_on: true }
@@ -259,11 +261,11 @@ impl<E> Failed<E> {
 }
 
 /// What came of asking for another protocol.
-pub(crate) enum Answered {
+pub(crate) enum UpgradeOutcome {
     /// An answer as to any request.
-    Here(Box<Arrived>),
+    Here(Box<AnswerHead>),
     /// The connection, on which that protocol is spoken now.
-    Switched(Box<Switched>),
+    Switched(Box<UpgradedConnection>),
 }
 
 /// Sends a request that asks for another protocol, over a connection of its own, and once: what was said there is not
@@ -271,11 +273,11 @@ pub(crate) enum Answered {
 pub(crate) async fn switch<S: RequestSender>(
     upstreams: &impl Upstreams,
     limits: &Limits,
-    asked: &Asked<'_>,
+    asked: &OriginRequest<'_>,
     asker: &mut S,
     connected: impl Fn(),
-) -> Result<Answered, SendError<S::Error>> {
-    let mut tried = Tried::default();
+) -> Result<UpgradeOutcome, SendError<S::Error>> {
+    let mut tried = TriedMembers::default();
     let mut failed = None;
     while let Some(member) = next(upstreams, &mut tried, failed.is_some()) {
         let mut draft = asked.draft(upstreams, member);
@@ -295,8 +297,8 @@ pub(crate) async fn switch<S: RequestSender>(
         exchange.send(asked.head, limits.origin_first_byte_time_max).await.map_err(SendError::Origin)?;
         let mut answered = answer(exchange, asked.answered, limits, asker, &mut false).await;
         match &mut answered {
-            Ok(Answered::Here(arrived)) => arrived.is_logged_by(draft),
-            Ok(Answered::Switched(_)) => {
+            Ok(UpgradeOutcome::Here(arrived)) => arrived.is_logged_by(draft),
+            Ok(UpgradeOutcome::Switched(_)) => {
                 draft.heard(101);
                 draft.came(0, true);
             }
@@ -318,7 +320,7 @@ async fn answer<S: RequestSender>(
     limits: &Limits,
     asker: &mut S,
     is_told: &mut bool,
-) -> Result<Answered, SendError<S::Error>> {
+) -> Result<UpgradeOutcome, SendError<S::Error>> {
     let mut deadline = tokio::time::Instant::now() + limits.origin_first_byte_time_max;
     let mut told_bytes = 0;
     loop {
@@ -328,9 +330,9 @@ async fn answer<S: RequestSender>(
             gone = asker.gone() => return Err(SendError::Ours(gone)),
         };
         match heard {
-            Heard::Final(arrived) => return Ok(Answered::Here(arrived)),
-            Heard::Switched(switched) => return Ok(Answered::Switched(switched)),
-            Heard::Interim(waiting, head) => {
+            ExchangeResult::Final(arrived) => return Ok(UpgradeOutcome::Here(arrived)),
+            ExchangeResult::Switched(switched) => return Ok(UpgradeOutcome::Switched(switched)),
+            ExchangeResult::Interim(waiting, head) => {
                 exchange = *waiting;
                 told_bytes += head.len();
                 *is_told = true;

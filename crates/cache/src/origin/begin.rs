@@ -14,16 +14,16 @@ use std::sync::Arc;
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
-    OriginError, Told,
+    OriginError, OriginEvent,
     exchange::{Exchange, Patience, Talk},
     group::MemberId,
     http1, http2,
     line::Line,
-    member::{Member, Spoken},
+    member::{Member, MemberProtocol},
     shares::Client,
     upstream::{Permit, StreamLeave, Upstream, Upstreams},
 };
-use crate::{config::Limits, request::Wanted};
+use crate::{config::Limits, request::OriginNeed};
 
 /// Over which connections an exchange may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) async fn begin(
     upstreams: &impl Upstreams,
     id: MemberId,
     limits: &Limits,
-    (wanted, client): (Wanted, Client),
+    (wanted, client): (OriginNeed, Client),
     over: Over,
     patience: Patience,
 ) -> Result<Exchange, OriginError> {
@@ -52,7 +52,7 @@ pub(super) async fn begin(
     let mut permit = permits.acquire(wanted, client, at_most, (&member, tell)).await?;
     permit.busy = Some(member.begin());
     if over != Over::Http1 && member.may_speak_http2() {
-        let shared = Shared { upstreams, id, member: &member, limits, wanted, over, patience };
+        let shared = SharedBegin { upstreams, id, member: &member, limits, wanted, over, patience };
         // On the heap: others would be larger by it.
         return Box::pin(shared.begin(permit)).await;
     }
@@ -61,7 +61,7 @@ pub(super) async fn begin(
     {
         return Ok(of_line(line, id, permit, true, patience));
     }
-    let offered = if over == Over::Http1 { Spoken::Http1 } else { Spoken::Any };
+    let offered = if over == Over::Http1 { MemberProtocol::Http1 } else { MemberProtocol::Any };
     // On the heap: nearly all requests take a connection that was kept, and would be larger by it.
     match Box::pin(connect(&member, offered, limits)).await {
         Ok((line, false)) => Ok(of_line(line, id, permit, false, patience)),
@@ -97,7 +97,11 @@ fn of<R>(
 }
 
 /// A new connection, and whether HTTP/2 is spoken there.
-async fn connect(member: &Member, offered: Spoken, limits: &Limits) -> Result<(Line, bool), OriginError> {
+async fn connect(
+    member: &Member,
+    offered: MemberProtocol,
+    limits: &Limits,
+) -> Result<(Line, bool), OriginError> {
     let at_most = limits.origin_connect_time_max;
     let connected = timeout(at_most, member.connect(offered, at_most)).await;
     connected.unwrap_or(Err(OriginError::ConnectTimeout(at_most)))
@@ -121,7 +125,7 @@ async fn share(
 ) -> Result<http2::Place, OriginError> {
     let tell = of(upstreams, id, |upstream| upstream.tell)?;
     let connection = http2::open(line, limits, tell).await?;
-    tell(Told::Request);
+    tell(OriginEvent::Request);
     of(upstreams, id, |upstream| {
         let place = connection.place(leave);
         upstream.share(connection);
@@ -130,33 +134,33 @@ async fn share(
 }
 
 /// Beginning where HTTP/2 may be spoken.
-struct Shared<'a, U> {
+struct SharedBegin<'a, U> {
     upstreams: &'a U,
     id: MemberId,
     member: &'a Member,
     limits: &'a Limits,
-    wanted: Wanted,
+    wanted: OriginNeed,
     over: Over,
     patience: Patience,
 }
 
 /// What the pool has.
-enum Found {
+enum PoolResult {
     Place(http2::Place),
     Line(Line),
     /// Nothing; so many attempts to connect have ended by now.
     Nothing(StreamLeave, u64, Arc<Semaphore>),
 }
 
-impl<U: Upstreams> Shared<'_, U> {
+impl<U: Upstreams> SharedBegin<'_, U> {
     async fn begin(self, permit: Permit) -> Result<Exchange, OriginError> {
         let Self { upstreams, id, member, limits, wanted, patience, .. } = self;
         let streams = of(upstreams, id, |upstream| upstream.streams.clone())?;
         let leave = streams.acquire(wanted, limits.origin_first_byte_time_max).await?;
         let (leave, seen, connecting) = match self.find(leave)? {
-            Found::Place(place) => return Ok(of_place(place, id, permit, true, patience)),
-            Found::Line(line) => return Ok(of_line(line, id, permit, true, patience)),
-            Found::Nothing(leave, seen, connecting) => (leave, seen, connecting),
+            PoolResult::Place(place) => return Ok(of_place(place, id, permit, true, patience)),
+            PoolResult::Line(line) => return Ok(of_line(line, id, permit, true, patience)),
+            PoolResult::Nothing(leave, seen, connecting) => (leave, seen, connecting),
         };
         let at_most = limits.origin_connect_time_max;
         let Ok(Ok(turn)) = timeout(at_most, connecting.acquire_owned()).await else {
@@ -168,14 +172,14 @@ impl<U: Upstreams> Shared<'_, U> {
             return Err(error);
         }
         let leave = match self.find(leave)? {
-            Found::Place(place) => return Ok(of_place(place, id, permit, true, patience)),
-            Found::Line(line) => return Ok(of_line(line, id, permit, true, patience)),
-            Found::Nothing(leave, ..) => leave,
+            PoolResult::Place(place) => return Ok(of_place(place, id, permit, true, patience)),
+            PoolResult::Line(line) => return Ok(of_line(line, id, permit, true, patience)),
+            PoolResult::Nothing(leave, ..) => leave,
         };
-        let is_known = member.spoken() == Spoken::Http1;
+        let is_known = member.spoken() == MemberProtocol::Http1;
         // One that speaks HTTP/1 after all: each connects for itself.
         let turn = (!is_known).then_some(turn);
-        let connected = connect(member, Spoken::Any, limits).await;
+        let connected = connect(member, MemberProtocol::Any, limits).await;
         of(upstreams, id, |upstream| {
             upstream.attempts.count += 1;
             if let Err(error) = &connected {
@@ -197,15 +201,15 @@ impl<U: Upstreams> Shared<'_, U> {
     }
 
     /// What can be had at once.
-    fn find(&self, leave: StreamLeave) -> Result<Found, OriginError> {
+    fn find(&self, leave: StreamLeave) -> Result<PoolResult, OriginError> {
         of(self.upstreams, self.id, |upstream| match upstream.place(leave) {
             Ok(place) => {
-                (upstream.tell)(Told::Request);
-                Found::Place(place)
+                (upstream.tell)(OriginEvent::Request);
+                PoolResult::Place(place)
             }
             Err(leave) => match (self.over == Over::Any).then(|| upstream.take()).flatten() {
-                Some(line) => Found::Line(line),
-                None => Found::Nothing(leave, upstream.attempts.count, Arc::clone(&upstream.connecting)),
+                Some(line) => PoolResult::Line(line),
+                None => PoolResult::Nothing(leave, upstream.attempts.count, Arc::clone(&upstream.connecting)),
             },
         })
     }

@@ -2,7 +2,7 @@
 //! beyond this file knows.
 //!
 //! ```text
-//!             Exchange ── answer ──▶ Arrived          who asks: fetch, pass          Talk, Body: probe, too
+//!             Exchange ── answer ──▶ AnswerHead          who asks: fetch, pass          Talk, Body: probe, too
 //!  Talk::Http1 (http1)               Body::Http1       a connection of its own
 //!  Talk::Http2 (http2::talk)         Body::Http2       a stream of one that many share
 //! ```
@@ -29,7 +29,7 @@ use crate::{config::Limits, log::transaction::Draft, peers::Peer};
 
 /// What came of sending a part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Handed {
+pub(crate) enum SendResult {
     /// The origin has it, or its kernel has.
     Over,
     /// The origin answered instead of reading on.
@@ -37,7 +37,7 @@ pub(crate) enum Handed {
 }
 
 /// What a read of the body brought.
-pub(crate) enum Read {
+pub(crate) enum BodyRead {
     /// So many bytes were written to the span.
     Bytes(usize),
     /// The body is complete.
@@ -91,7 +91,7 @@ pub(super) enum Talk {
 }
 
 /// What an origin says to it.
-pub(super) enum Said {
+pub(super) enum OriginReply {
     /// The answer's head.
     Final {
         head: KeptResponse,
@@ -127,7 +127,7 @@ impl Talk {
         answered: Answered,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Said, OriginError> {
+    ) -> Result<OriginReply, OriginError> {
         match self {
             Self::Http1(talk) => talk.answer(answered, limits, deadline).await,
             Self::Http2(talk) => talk.answer(answered, limits, deadline).await,
@@ -137,7 +137,11 @@ impl Talk {
 
 impl Body {
     /// Reads body bytes into `into`, as many as there are; waits for at least one.
-    pub(super) async fn read(&mut self, into: Span<'_>, patience: &Patience) -> Result<Read, OriginError> {
+    pub(super) async fn read(
+        &mut self,
+        into: Span<'_>,
+        patience: &Patience,
+    ) -> Result<BodyRead, OriginError> {
         patience.is_time_left()?;
         match self {
             Self::Http1(body) => body.read(into, patience).await,
@@ -160,17 +164,17 @@ pub(crate) struct Exchange {
 }
 
 /// What came back.
-pub(super) enum Heard {
+pub(super) enum ExchangeResult {
     /// The answer.
-    Final(Box<Arrived>),
+    Final(Box<AnswerHead>),
     /// What the origin says before it, as it is told on; the answer is still to come.
     Interim(Box<Exchange>, Vec<u8>),
     /// It speaks another protocol from here on.
-    Switched(Box<Switched>),
+    Switched(Box<UpgradedConnection>),
 }
 
 /// A connection on which the origin speaks another protocol.
-pub(crate) struct Switched {
+pub(crate) struct UpgradedConnection {
     pub(crate) line: Line,
     pub(crate) permit: Permit,
     /// The head of its 101, as it was parsed.
@@ -180,7 +184,7 @@ pub(crate) struct Switched {
 }
 
 /// An answer whose head was read.
-pub(crate) struct Arrived {
+pub(crate) struct AnswerHead {
     /// When the request was sent, in milliseconds since 1970.
     pub(crate) requested_ms: u64,
     /// Its head, as it was parsed; that of HTTP/2 as one of HTTP/1.
@@ -226,7 +230,7 @@ impl Exchange {
         part: Part<'_>,
         is_chunked: bool,
         limits: &Limits,
-    ) -> Result<Handed, OriginError> {
+    ) -> Result<SendResult, OriginError> {
         match &mut self.talk {
             Talk::Http1(talk) => talk.send_body(part, is_chunked, limits).await,
             Talk::Http2(talk) => talk.send_body(part, limits).await,
@@ -275,11 +279,11 @@ impl Exchange {
         answered: Answered,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Heard, OriginError> {
+    ) -> Result<ExchangeResult, OriginError> {
         let Self { talk, permit, member, reused, requested_ms, patience } = self;
         Ok(match talk.answer(answered, limits, deadline).await? {
             // Moved through many hands from here on, so on the heap.
-            Said::Final { head, framing, body, half } => Heard::Final(Box::new(Arrived {
+            OriginReply::Final { head, framing, body, half } => ExchangeResult::Final(Box::new(AnswerHead {
                 requested_ms,
                 head,
                 framing,
@@ -293,18 +297,18 @@ impl Exchange {
                 is_kept: true,
                 is_for_one: false,
             })),
-            Said::Interim(talk, head) => {
+            OriginReply::Interim(talk, head) => {
                 let waiting = Self { talk, permit, member, reused, requested_ms, patience };
-                Heard::Interim(Box::new(waiting), head)
+                ExchangeResult::Interim(Box::new(waiting), head)
             }
-            Said::Switched { line, head, early } => {
-                Heard::Switched(Box::new(Switched { line, permit, head, early }))
+            OriginReply::Switched { line, head, early } => {
+                ExchangeResult::Switched(Box::new(UpgradedConnection { line, permit, head, early }))
             }
         })
     }
 }
 
-impl Arrived {
+impl AnswerHead {
     /// Each next part of the body is waited for this long and no longer.
     pub(crate) fn wait_between_bytes(&mut self, at_most: Duration) {
         self.patience.between_bytes = at_most;
@@ -327,14 +331,14 @@ impl Arrived {
     }
 
     /// Reads body bytes into `into`, as many as there are; waits for at least one.
-    pub(crate) async fn read(&mut self, into: Span<'_>) -> Result<Read, OriginError> {
+    pub(crate) async fn read(&mut self, into: Span<'_>) -> Result<BodyRead, OriginError> {
         let read = self.body.read(into, &self.patience).await?;
         self.note(&read);
         Ok(read)
     }
 
     /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
-    pub(crate) fn read_now(&mut self, into: Span<'_>) -> Option<Result<Read, OriginError>> {
+    pub(crate) fn read_now(&mut self, into: Span<'_>) -> Option<Result<BodyRead, OriginError>> {
         let read = match &mut self.body {
             Body::Http1(body) => body.read_now(into),
             Body::Http2(body) => body.read_now(into),
@@ -346,10 +350,10 @@ impl Arrived {
     }
 
     /// Tells the log what came.
-    fn note(&mut self, read: &Read) {
+    fn note(&mut self, read: &BodyRead) {
         match read {
-            Read::Bytes(bytes) => self.log.came(*bytes, self.is_complete()),
-            Read::End => self.log.came(0, true),
+            BodyRead::Bytes(bytes) => self.log.came(*bytes, self.is_complete()),
+            BodyRead::End => self.log.came(0, true),
         }
     }
 

@@ -19,7 +19,7 @@ use wire::http1::{head::RequestHead, known::KnownHeader};
 
 use super::{
     balance::{Candidate, Candidates, by_hash, least_busy, random, round_robin},
-    health::{Standing, WARMING_STEPS},
+    health::{HealthState, WARMING_STEPS},
     member::Member,
 };
 use crate::config::{Balance, Origin, OriginRules, Server};
@@ -40,7 +40,7 @@ impl MemberId {
 
 /// Members of a group that were asked already; a bit for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tried {
+pub(crate) struct TriedMembers {
     members: u64,
     pub(super) count: u32,
 }
@@ -133,7 +133,7 @@ impl Group {
     pub(crate) fn choose(
         &self,
         wish: Wish,
-        tried: &mut Tried,
+        tried: &mut TriedMembers,
         turns: &mut [i64],
         now_ms: u64,
     ) -> Option<MemberId> {
@@ -151,7 +151,7 @@ impl Group {
         self.places.iter().map(|place| &place.member).find(|member| member.id == id)
     }
 
-    fn place_of(&self, wish: Wish, tried: Tried, turns: &mut [i64], now_ms: u64) -> Option<usize> {
+    fn place_of(&self, wish: Wish, tried: TriedMembers, turns: &mut [i64], now_ms: u64) -> Option<usize> {
         let is_left = |at: usize| tried.members >> at & 1 == 0;
         if wish.block_of > 0 || wish.stays_with.is_some() {
             // Another member may have another version: the member of the block goes before the member of the visitor.
@@ -162,7 +162,8 @@ impl Group {
             let its = self.places.iter().position(is_its);
             let can = |at: &usize| {
                 let standing = self.places[*at].member.standing(now_ms);
-                is_left(*at) && matches!(standing, Standing::Up | Standing::Warming(_) | Standing::Drained)
+                is_left(*at)
+                    && matches!(standing, HealthState::Up | HealthState::Warming(_) | HealthState::Drained)
             };
             if let Some(at) = its.filter(can) {
                 return Some(at);
@@ -172,11 +173,11 @@ impl Group {
         for (at, place) in self.places.iter().enumerate().filter(|(at, _)| is_left(*at)) {
             let Place { member, is_backup, seed, .. } = place;
             let (weight, of) = match (member.standing(now_ms), is_backup) {
-                (Standing::Up, false) => (place.weight, &mut up),
-                (Standing::Warming(steps), false) => (place.weight * steps / WARMING_STEPS, &mut up),
-                (Standing::Up | Standing::Warming(_), true) => (place.weight, &mut backups),
-                (Standing::Ejected, _) => (place.weight, &mut ejected),
-                (Standing::Sick | Standing::Drained | Standing::Down, _) => continue,
+                (HealthState::Up, false) => (place.weight, &mut up),
+                (HealthState::Warming(steps), false) => (place.weight * steps / WARMING_STEPS, &mut up),
+                (HealthState::Up | HealthState::Warming(_), true) => (place.weight, &mut backups),
+                (HealthState::Ejected, _) => (place.weight, &mut ejected),
+                (HealthState::Sick | HealthState::Drained | HealthState::Down, _) => continue,
             };
             of.push(Candidate { at, weight: weight.max(1), busy: member.busy(), seed: *seed });
         }

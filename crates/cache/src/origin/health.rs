@@ -44,7 +44,7 @@ impl ByHand {
 
 /// Whether a server can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum HealthState {
     /// It can.
     Up,
     /// It is back, and gets so many sixteenths of its part.
@@ -126,26 +126,26 @@ impl Health {
         ByHand::from_u8(self.by_hand.load(Relaxed))
     }
 
-    pub(super) fn standing(&self, now_ms: u64) -> Standing {
+    pub(super) fn standing(&self, now_ms: u64) -> HealthState {
         match self.by_hand() {
-            ByHand::Drain => return Standing::Drained,
-            ByHand::Down => return Standing::Down,
+            ByHand::Drain => return HealthState::Drained,
+            ByHand::Down => return HealthState::Down,
             ByHand::Auto => {}
         }
         if self.is_sick.load(Relaxed) {
-            return Standing::Sick;
+            return HealthState::Sick;
         }
         let until_ms = self.ejected_until_ms.load(Relaxed);
         if now_ms < until_ms {
-            return Standing::Ejected;
+            return HealthState::Ejected;
         }
         let back_ms = self.back_ms.load(Relaxed).max(until_ms);
         let away_ms = now_ms.saturating_sub(back_ms);
         if back_ms == 0 || away_ms >= self.rules.slow_start_ms {
-            return Standing::Up;
+            return HealthState::Up;
         }
         let step = away_ms * u64::from(WARMING_STEPS) / self.rules.slow_start_ms;
-        Standing::Warming(u32::try_from(step).unwrap_or(WARMING_STEPS).max(1))
+        HealthState::Warming(u32::try_from(step).unwrap_or(WARMING_STEPS).max(1))
     }
 
     /// It answered, whatever that was.
@@ -153,7 +153,7 @@ impl Health {
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
         }
-        if self.ejections.load(Relaxed) != 0 && self.standing(now_ms) == Standing::Up {
+        if self.ejections.load(Relaxed) != 0 && self.standing(now_ms) == HealthState::Up {
             self.ejections.store(0, Relaxed);
         }
     }
@@ -209,25 +209,25 @@ mod tests {
     #[test]
     fn who_fails_again_and_again_is_left_alone_and_comes_back_gently() {
         let health = Health::new(RULES);
-        assert_eq!(health.standing(5), Standing::Up);
+        assert_eq!(health.standing(5), HealthState::Up);
         assert!(!health.failed(10) && !health.failed(20));
         health.succeeded(30);
         assert!(!health.failed(40) && !health.failed(50));
         assert!(health.failed(100));
         assert!(!health.failed(101), "of what was asked before");
-        assert_eq!(health.standing(1099), Standing::Ejected);
-        assert_eq!(health.standing(1100), Standing::Warming(1));
-        assert_eq!(health.standing(1900), Standing::Warming(8));
+        assert_eq!(health.standing(1099), HealthState::Ejected);
+        assert_eq!(health.standing(1100), HealthState::Warming(1));
+        assert_eq!(health.standing(1900), HealthState::Warming(8));
         // The first failure after it, and for twice as long.
         assert!(health.failed(2000));
-        assert_eq!(health.standing(3999), Standing::Ejected);
+        assert_eq!(health.standing(3999), HealthState::Ejected);
         health.succeeded(4000);
-        assert_eq!(health.standing(5599), Standing::Warming(15));
-        assert_eq!(health.standing(5600), Standing::Up);
+        assert_eq!(health.standing(5599), HealthState::Warming(15));
+        assert_eq!(health.standing(5600), HealthState::Up);
         // Up for good: all is as at first.
         health.succeeded(5600);
         assert!(!health.failed(5700) && !health.failed(5701) && health.failed(5702));
-        assert_eq!(health.standing(6702), Standing::Warming(1));
+        assert_eq!(health.standing(6702), HealthState::Warming(1));
     }
 
     #[test]
@@ -235,22 +235,23 @@ mod tests {
         let health = Health::new(RULES);
         assert!(!health.probed(false, 1) && !health.probed(false, 2));
         assert!(health.probed(false, 3));
-        assert_eq!((health.standing(3), health.good_probes()), (Standing::Sick, 1));
+        assert_eq!((health.standing(3), health.good_probes()), (HealthState::Sick, 1));
         assert!(!health.probed(false, 4) && !health.probed(true, 5));
         assert!(health.probed(true, 100));
-        assert_eq!(health.standing(100), Standing::Warming(1));
-        assert_eq!(health.standing(1700), Standing::Up);
+        assert_eq!(health.standing(100), HealthState::Warming(1));
+        assert_eq!(health.standing(1700), HealthState::Up);
     }
 
     #[test]
     fn an_operator_decides() {
         let health = Health::new(RULES);
-        for (by_hand, standing) in [(ByHand::Drain, Standing::Drained), (ByHand::Down, Standing::Down)] {
+        for (by_hand, standing) in [(ByHand::Drain, HealthState::Drained), (ByHand::Down, HealthState::Down)]
+        {
             health.set(by_hand);
             assert_eq!((health.by_hand(), health.standing(1)), (by_hand, standing));
         }
         health.set(ByHand::Auto);
-        assert_eq!(health.standing(1), Standing::Up);
+        assert_eq!(health.standing(1), HealthState::Up);
     }
 
     proptest! {

@@ -21,14 +21,14 @@ use wire::http1::{
 
 use super::{
     OriginError,
-    answer_head::{Parsed, final_head, head_limits},
-    exchange::{self, Handed, Patience, Read, Said},
+    answer_head::{HeadProgress, final_head, head_limits},
+    exchange::{self, BodyRead, OriginReply, Patience, SendResult},
     line::Line,
     request_half::{Part, RequestHalf, Way, append_framed},
 };
 use crate::{config::Limits, error_page::Rule};
 
-/// Read at once while a head is waited for: nearly all heads, and a small body with them.
+/// BodyRead at once while a head is waited for: nearly all heads, and a small body with them.
 const READ_BYTES: usize = 8 * 1024;
 
 thread_local! {
@@ -119,7 +119,7 @@ impl Talk {
         part: Part<'_>,
         is_chunked: bool,
         limits: &Limits,
-    ) -> Result<Handed, OriginError> {
+    ) -> Result<SendResult, OriginError> {
         let at_most = limits.origin_between_bytes_time_max;
         self.is_last = true;
         self.has_ended = matches!(part, Part::End(_));
@@ -135,7 +135,7 @@ impl Talk {
         // Where the socket takes it, an answer that has come already is seen before the next part.
         let mut at = line.try_write(bytes);
         if at == bytes.len() {
-            return Ok(Handed::Over);
+            return Ok(SendResult::Over);
         }
         let (mut reader, mut writer) = split(line);
         let writing = async {
@@ -150,13 +150,13 @@ impl Talk {
         };
         let handed = tokio::select! {
             biased;
-            heard = hear(&mut reader, received, limits) => heard.map(|()| Handed::Answered),
+            heard = hear(&mut reader, received, limits) => heard.map(|()| SendResult::Answered),
             sent = timeout(at_most, writing) => match sent {
-                Ok(sent) => sent.map(|()| Handed::Over).map_err(|error| OriginError::of_exchange(&error)),
+                Ok(sent) => sent.map(|()| SendResult::Over).map_err(|error| OriginError::of_exchange(&error)),
                 Err(_) => Err(OriginError::FirstByteTimeout(at_most)),
             }
         };
-        if let Ok(Handed::Answered) = handed {
+        if let Ok(SendResult::Answered) = handed {
             unsent.extend_from_slice(&bytes[at..]);
         }
         handed
@@ -186,14 +186,14 @@ impl Talk {
         answered: Answered,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Said, OriginError> {
+    ) -> Result<OriginReply, OriginError> {
         let mut buffer = std::mem::take(&mut self.received);
         // Bytes that were parsed and are no whole head: it is parsed again when one may end in what came since.
         let mut seen = 0;
         loop {
             if !buffer.is_empty() && (seen == 0 || may_end_in(&buffer, seen, &head_limits(limits))) {
                 match final_head(&buffer, answered, limits)? {
-                    Parsed::Final { head, head_bytes, framing, persists } => {
+                    HeadProgress::Final { head, head_bytes, framing, persists } => {
                         let reusable = persists && framing != Framing::UntilClose && !self.is_last;
                         let (line, half) = self.halves();
                         let body = Body {
@@ -204,22 +204,27 @@ impl Talk {
                             reusable,
                             ended: false,
                         };
-                        return Ok(Said::Final { head, framing, body: exchange::Body::Http1(body), half });
+                        return Ok(OriginReply::Final {
+                            head,
+                            framing,
+                            body: exchange::Body::Http1(body),
+                            half,
+                        });
                     }
-                    Parsed::Interim { head_bytes, told_on } => {
+                    HeadProgress::Interim { head_bytes, told_on } => {
                         buffer.drain(..head_bytes);
                         if let Some(head) = told_on {
                             self.received = buffer;
-                            return Ok(Said::Interim(exchange::Talk::Http1(self), head));
+                            return Ok(OriginReply::Interim(exchange::Talk::Http1(self), head));
                         }
                         seen = 0;
                         continue;
                     }
-                    Parsed::Switched { head, head_bytes } => {
+                    HeadProgress::Switched { head, head_bytes } => {
                         let early = buffer.split_off(head_bytes);
-                        return Ok(Said::Switched { line: self.line, head, early });
+                        return Ok(OriginReply::Switched { line: self.line, head, early });
                     }
-                    Parsed::NeedMore => seen = buffer.len(),
+                    HeadProgress::NeedMore => seen = buffer.len(),
                 }
             }
             match timeout_at(deadline, append(&mut self.line, &mut buffer)).await {
@@ -263,10 +268,14 @@ async fn hear(
 
 impl Body {
     /// Reads body bytes into `into`, as many as there are; waits for at least one.
-    pub(super) async fn read(&mut self, into: Span<'_>, patience: &Patience) -> Result<Read, OriginError> {
+    pub(super) async fn read(
+        &mut self,
+        into: Span<'_>,
+        patience: &Patience,
+    ) -> Result<BodyRead, OriginError> {
         loop {
             if self.is_complete() {
-                return Ok(Read::End);
+                return Ok(BodyRead::End);
             }
             if let Some(target) = self.raw_room(into) {
                 let received = self.receive(target, patience).await?;
@@ -295,9 +304,9 @@ impl Body {
     }
 
     /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
-    pub(super) fn read_now(&mut self, into: Span<'_>) -> Option<Result<Read, OriginError>> {
+    pub(super) fn read_now(&mut self, into: Span<'_>) -> Option<Result<BodyRead, OriginError>> {
         if self.is_complete() {
-            return Some(Ok(Read::End));
+            return Some(Ok(BodyRead::End));
         }
         match self.decode(into) {
             Ok(None) => {}
@@ -319,16 +328,16 @@ impl Body {
     }
 
     /// Accounts for what was received where it is kept.
-    fn took_raw(&mut self, bytes: usize) -> Result<Read, OriginError> {
+    fn took_raw(&mut self, bytes: usize) -> Result<BodyRead, OriginError> {
         if bytes == 0 {
             return self.end_of_stream();
         }
         self.decoder.take_raw(bytes as u64);
-        Ok(Read::Bytes(bytes))
+        Ok(BodyRead::Bytes(bytes))
     }
 
     /// Moves decoded bytes from `early` to `into`; `None` if more must be read first.
-    fn decode(&mut self, into: Span<'_>) -> Result<Option<Read>, OriginError> {
+    fn decode(&mut self, into: Span<'_>) -> Result<Option<BodyRead>, OriginError> {
         while self.early_at < self.early.len() {
             let rest = &self.early[self.early_at..];
             // Payload is never longer than what carries it, so what fits in `into` bounds what we decode.
@@ -339,10 +348,10 @@ impl Body {
             self.early_at += step.consumed;
             if !data.is_empty() {
                 into.slice(0..data.len()).write_from(data);
-                return Ok(Some(Read::Bytes(data.len())));
+                return Ok(Some(BodyRead::Bytes(data.len())));
             }
             if self.decoder.is_done() {
-                return Ok(Some(Read::End));
+                return Ok(Some(BodyRead::End));
             }
             if step.consumed == 0 {
                 break;
@@ -377,13 +386,13 @@ impl Body {
         self.line.receive_now(target).map_err(|_| OriginError::BodyShort)
     }
 
-    fn end_of_stream(&mut self) -> Result<Read, OriginError> {
+    fn end_of_stream(&mut self) -> Result<BodyRead, OriginError> {
         self.reusable = false;
         if self.decoder.at_eof().is_err() {
             return Err(OriginError::BodyShort);
         }
         self.ended = true;
-        Ok(Read::End)
+        Ok(BodyRead::End)
     }
 
     /// Whether all of the body was read.

@@ -18,7 +18,7 @@ use super::{
     OriginError,
     connect::connect_any,
     group::MemberId,
-    health::{ByHand, Health, HealthRules, Standing},
+    health::{ByHand, Health, HealthRules, HealthState},
     line::Line,
     resolve::{Names, Resolver},
 };
@@ -55,7 +55,7 @@ struct Tls {
 /// What is spoken with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Spoken {
+pub(super) enum MemberProtocol {
     /// Whichever it chooses; or nobody knows yet.
     Any,
     Http1,
@@ -95,7 +95,7 @@ pub(crate) struct Member {
     resolver: Arc<Resolver>,
     tls: Option<Tls>,
     protocol: Protocol,
-    /// A [`Spoken`]: what it chose the last time that it had the choice.
+    /// A [`MemberProtocol`]: what it chose the last time that it had the choice.
     spoken: AtomicU8,
     pub(super) probe: Probe,
     /// What it is probed by.
@@ -124,7 +124,7 @@ pub struct MemberSaid {
     /// Where it listens, as it was configured.
     pub server: String,
     /// Whether it can be asked.
-    pub standing: Standing,
+    pub standing: HealthState,
     /// What an operator has decided.
     pub by_hand: ByHand,
     /// Exchanges under way.
@@ -163,7 +163,7 @@ impl Member {
             resolver,
             tls,
             protocol: rules.protocol,
-            spoken: AtomicU8::new(Spoken::Any as u8),
+            spoken: AtomicU8::new(MemberProtocol::Any as u8),
             probe: rules.probe.clone(),
             probe_head: probe_head.into_bytes(),
             health: Health::new(HealthRules::of(rules)),
@@ -174,7 +174,7 @@ impl Member {
         })
     }
 
-    pub(super) fn standing(&self, now_ms: u64) -> Standing {
+    pub(super) fn standing(&self, now_ms: u64) -> HealthState {
         self.health.standing(now_ms)
     }
 
@@ -250,30 +250,30 @@ impl Member {
     }
 
     /// What it spoke the last time that it had the choice.
-    pub(super) fn spoken(&self) -> Spoken {
+    pub(super) fn spoken(&self) -> MemberProtocol {
         match self.spoken.load(Relaxed) {
-            spoken if spoken == Spoken::Http1 as u8 => Spoken::Http1,
-            spoken if spoken == Spoken::Http2 as u8 => Spoken::Http2,
-            _ => Spoken::Any,
+            spoken if spoken == MemberProtocol::Http1 as u8 => MemberProtocol::Http1,
+            spoken if spoken == MemberProtocol::Http2 as u8 => MemberProtocol::Http2,
+            _ => MemberProtocol::Any,
         }
     }
 
     /// Whether a connection may be one that exchanges share.
     pub(super) fn may_speak_http2(&self) -> bool {
         match self.protocol {
-            Protocol::Auto => self.tls.is_some() && self.spoken() != Spoken::Http1,
+            Protocol::Auto => self.tls.is_some() && self.spoken() != MemberProtocol::Http1,
             Protocol::Http1 => false,
             Protocol::Http2 => true,
         }
     }
 
-    /// A new connection to it, and whether HTTP/2 is spoken there; `offered` is [`Spoken::Any`], or HTTP/1 alone.
+    /// A new connection to it, and whether HTTP/2 is spoken there; `offered` is [`MemberProtocol::Any`], or HTTP/1 alone.
     pub(super) async fn connect(
         &self,
-        offered: Spoken,
+        offered: MemberProtocol,
         at_most: Duration,
     ) -> Result<(Line, bool), OriginError> {
-        let is_agreed = self.protocol == Protocol::Http2 && offered == Spoken::Any;
+        let is_agreed = self.protocol == Protocol::Http2 && offered == MemberProtocol::Any;
         if let Server::Unix(path) = &self.server {
             let connected = UnixStream::connect(path).await;
             let line = connected.map(Line::Unix).map_err(|error| OriginError::of_connect(&error));
@@ -305,17 +305,17 @@ impl Member {
         &self,
         tls: &Tls,
         stream: TcpStream,
-        offered: Spoken,
+        offered: MemberProtocol,
     ) -> Result<(Line, bool), OriginError> {
-        let connector = if offered == Spoken::Http1 { &tls.http1 } else { &tls.connector };
+        let connector = if offered == MemberProtocol::Http1 { &tls.http1 } else { &tls.connector };
         let stream = connector.connect(tls.name.clone(), stream).await;
         let stream = Box::new(stream.map_err(|error| OriginError::Tls(error.to_string()))?);
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        if offered == Spoken::Any {
+        if offered == MemberProtocol::Any {
             if self.protocol == Protocol::Http2 && !is_http2 {
                 return Err(OriginError::Tls("it does not offer HTTP/2 (ALPN)".to_owned()));
             }
-            let spoken = if is_http2 { Spoken::Http2 } else { Spoken::Http1 };
+            let spoken = if is_http2 { MemberProtocol::Http2 } else { MemberProtocol::Http1 };
             if self.spoken() != spoken {
                 self.spoken.store(spoken as u8, Relaxed);
             }

@@ -2,7 +2,7 @@
 //! connection of HTTP/1, many on one of HTTP/2.
 //!
 //! ```text
-//!  ask: member ─▶ permit ─▶ a connection of the pool, or addresses ─▶ connect ─▶ head, body out ─▶ the answer's head ─▶ Arrived
+//!  ask: member ─▶ permit ─▶ a connection of the pool, or addresses ─▶ connect ─▶ head, body out ─▶ the answer's head ─▶ AnswerHead
 //!   (group,   ▲   (upstream) (begin)             (resolve)  (connect, line)  (exchange: http1, http2)  │ on a kept connection
 //!    balance) │      └◀────────────── once more, where that is safe ◀──────────────────────────────────┤ that had ended
 //!             └◀───── another member, where that is safe ◀─────────────────────────────────────────────┘ it failed
@@ -39,11 +39,11 @@ use std::{io, time::Duration};
 use crate::error_page::Rule;
 
 pub(crate) use answer_head::interim;
-pub(crate) use ask::{Answered, Asked, RequestSender, SendError, ask, switch};
+pub(crate) use ask::{OriginRequest, RequestSender, SendError, UpgradeOutcome, ask, switch};
 pub(crate) use balance::mixed;
-pub(crate) use exchange::{Arrived, Exchange, Handed, Read, Switched};
-pub(crate) use group::{Group, MemberId, Tried, Wish};
-pub use health::{ByHand, Standing};
+pub(crate) use exchange::{AnswerHead, BodyRead, Exchange, SendResult, UpgradedConnection};
+pub(crate) use group::{Group, MemberId, TriedMembers, Wish};
+pub use health::{ByHand, HealthState};
 pub(crate) use line::Line;
 pub(crate) use member::Member;
 pub use member::{MemberSaid, SetUpError};
@@ -57,7 +57,7 @@ pub(crate) use upstream::{Permit, Pools, Upstream, Upstreams};
 
 /// Events on connections of HTTP/2, and of requests that wait, for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum OriginEvent {
     /// One is there.
     Begun,
     /// It has ended.
@@ -73,7 +73,7 @@ pub(crate) enum Told {
 }
 
 /// Who is told.
-pub(crate) type Tell = fn(Told);
+pub(crate) type Tell = fn(OriginEvent);
 
 /// What went wrong on the origin's side.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

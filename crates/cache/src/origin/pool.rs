@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     Tell,
-    group::{Group, MemberId, Tried, Wish},
+    group::{Group, MemberId, TriedMembers, Wish},
     member::Member,
     upstream::{Streams, Upstream},
 };
@@ -50,7 +50,7 @@ impl Pool {
         &mut self,
         group: &Arc<Group>,
         wish: Wish,
-        tried: &mut Tried,
+        tried: &mut TriedMembers,
         now_ms: u64,
     ) -> Option<MemberId> {
         let turns = self

@@ -11,19 +11,19 @@ use wire::http1::framing::Answered;
 
 use super::{
     Tell,
-    exchange::{Body, Patience, Read, Said, Talk},
+    exchange::{Body, BodyRead, OriginReply, Patience, Talk},
     http1, http2,
-    member::{Member, Spoken},
+    member::{Member, MemberProtocol},
     upstream::Streams,
 };
 use crate::{
     config::{Limits, Probe},
-    request::Wanted,
+    request::OriginNeed,
 };
 
 /// What is read of an answer's head, and of its content; what is looked for has to be in it.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Read of it at once.
+/// BodyRead of it at once.
 const READ_BYTES: usize = 4 << 10;
 
 /// Probes a server for as long as its core runs.
@@ -40,12 +40,12 @@ pub(crate) async fn probe(member: Arc<Member>, tell: Tell, count: impl Fn(bool))
 
 /// Asks once; or says why the answer is not good.
 async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
-    let connected = member.connect(Spoken::Any, member.probe.time_max).await;
+    let connected = member.connect(MemberProtocol::Any, member.probe.time_max).await;
     let (line, is_http2) = connected.map_err(|error| error.to_string())?;
     let limits = limits(&member.probe);
     let mut talk = if is_http2 {
         let connection = http2::open(line, &limits, tell).await.map_err(|error| error.to_string())?;
-        let leave = Streams::new(&limits).acquire(Wanted::Passing, member.probe.time_max).await;
+        let leave = Streams::new(&limits).acquire(OriginNeed::Passing, member.probe.time_max).await;
         let leave = leave.map_err(|error| error.to_string())?;
         Talk::Http2(Box::new(http2::Talk::over(connection.place(leave))))
     } else {
@@ -56,11 +56,11 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     let deadline = Instant::now() + member.probe.time_max;
     loop {
         match talk.answer(Answered::Other, &limits, deadline).await {
-            Ok(Said::Interim(waiting, _)) => talk = waiting,
-            Ok(Said::Final { head, body, .. }) => {
+            Ok(OriginReply::Interim(waiting, _)) => talk = waiting,
+            Ok(OriginReply::Final { head, body, .. }) => {
                 return judge(head.head().status, body, &member.probe).await;
             }
-            Ok(Said::Switched { .. }) => return Err("it answered a probe with status 101".to_owned()),
+            Ok(OriginReply::Switched { .. }) => return Err("it answered a probe with status 101".to_owned()),
             Err(error) => return Err(format!("its answer to a probe is none: {error}")),
         }
     }
@@ -88,8 +88,8 @@ async fn judge(status: u16, mut body: Body, probe: &Probe) -> Result<(), String>
     let mut text = Vec::new();
     while text.len() < ANSWER_BYTES_MAX {
         match body.read(room, &patience).await {
-            Ok(Read::Bytes(bytes)) => room.slice(0..bytes).copy_to(&mut text),
-            Ok(Read::End) => break,
+            Ok(BodyRead::Bytes(bytes)) => room.slice(0..bytes).copy_to(&mut text),
+            Ok(BodyRead::End) => break,
             Err(error) => return Err(format!("its answer to a probe broke off: {error}")),
         }
         if memchr::memmem::find(&text, wanted.as_bytes()).is_some() {

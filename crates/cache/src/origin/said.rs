@@ -12,7 +12,7 @@ use engine::{
     meter::{Family, Point, Source, Unit, Value},
 };
 
-use super::health::Standing;
+use super::health::HealthState;
 use crate::site::Sites;
 
 /// The servers of all origins that are in force.
@@ -45,7 +45,7 @@ impl Source for Servers {
         // A server that two sites ask by different rules is up where it is for both.
         let mut servers: BTreeMap<String, (bool, usize)> = BTreeMap::new();
         for member in &self.sites().members.all {
-            let is_up = matches!(member.standing(now_ms), Standing::Up | Standing::Warming(_));
+            let is_up = matches!(member.standing(now_ms), HealthState::Up | HealthState::Warming(_));
             let server = servers.entry(member.server.to_string()).or_insert((true, 0));
             *server = (server.0 && is_up, server.1 + member.busy());
         }

@@ -163,12 +163,12 @@ impl Drop for Share {
 }
 
 /// A request that waits for its client's share, while it does.
-struct Waiting<'a> {
+struct ShareWaiter<'a> {
     used: &'a Lock<Usage>,
     client: Client,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for ShareWaiter<'_> {
     fn drop(&mut self) {
         with(self.used, |used| used.change(self.client, |of| of.waiting -= 1));
     }
@@ -201,7 +201,7 @@ impl Shares {
                 Arc::clone(&of.freed)
             })
         });
-        let _waiting = Waiting { used: &self.used, client };
+        let _waiting = ShareWaiter { used: &self.used, client };
         loop {
             match (self.take(client), &freed) {
                 (Some(share), _) => return share,

@@ -15,14 +15,14 @@ use tokio::{
 };
 
 use super::{
-    OriginError, Tell, Told,
-    group::{MemberId, Tried},
+    OriginError, OriginEvent, Tell,
+    group::{MemberId, TriedMembers},
     http2::{Connection, Place},
     line::Line,
     member::{Busy, Member},
     shares::{Client, Share, Shares},
 };
-use crate::{config::Limits, request::Wanted};
+use crate::{config::Limits, request::OriginNeed};
 
 /// An idle connection and since when.
 struct Idle {
@@ -74,20 +74,20 @@ impl Places {
     }
 
     /// A place, if there is one now.
-    fn take_now(&self, wanted: Wanted) -> Option<OwnedSemaphorePermit> {
+    fn take_now(&self, wanted: OriginNeed) -> Option<OwnedSemaphorePermit> {
         let kinds: &[&Arc<Semaphore>] = match wanted {
-            Wanted::Storing => &[&self.common, &self.for_store],
-            Wanted::Passing | Wanted::Switching => &[&self.common],
+            OriginNeed::Storing => &[&self.common, &self.for_store],
+            OriginNeed::Passing | OriginNeed::Switching => &[&self.common],
         };
         kinds.iter().find_map(|kind| Arc::clone(kind).try_acquire_owned().ok())
     }
 
     /// Waits for one; `None`: its time is up.
-    async fn take(&self, wanted: Wanted, at_most: Duration) -> Option<OwnedSemaphorePermit> {
+    async fn take(&self, wanted: OriginNeed, at_most: Duration) -> Option<OwnedSemaphorePermit> {
         let waiting = async {
             match wanted {
-                Wanted::Passing | Wanted::Switching => Arc::clone(&self.common).acquire_owned().await,
-                Wanted::Storing => tokio::select! {
+                OriginNeed::Passing | OriginNeed::Switching => Arc::clone(&self.common).acquire_owned().await,
+                OriginNeed::Storing => tokio::select! {
                     held = Arc::clone(&self.common).acquire_owned() => held,
                     held = Arc::clone(&self.for_store).acquire_owned() => held,
                 },
@@ -111,7 +111,7 @@ impl Streams {
     /// Leave for one more.
     pub(super) async fn acquire(
         &self,
-        wanted: Wanted,
+        wanted: OriginNeed,
         at_most: Duration,
     ) -> Result<StreamLeave, OriginError> {
         let mut leave = StreamLeave { held: None, streams: self.clone(), wanted };
@@ -125,7 +125,7 @@ pub(super) struct StreamLeave {
     /// `None` while the client of an upload is silent: nothing comes from the origin then.
     held: Option<OwnedSemaphorePermit>,
     streams: Streams,
-    wanted: Wanted,
+    wanted: OriginNeed,
 }
 
 impl StreamLeave {
@@ -182,16 +182,16 @@ const SAID_EVERY_MS: u64 = 10_000;
 /// Leave to talk to the origin, while it is held.
 pub(crate) struct Permit {
     /// The place of an exchange, or of a silent upload while its client sends nothing.
-    held: Held,
+    held: PermitHold,
     is_silent: bool,
     permits: Arc<Permits>,
-    wanted: Wanted,
+    wanted: OriginNeed,
     client: Client,
     /// What is counted as the server's work.
     pub(super) busy: Option<Busy>,
 }
 
-struct Held {
+struct PermitHold {
     _place: OwnedSemaphorePermit,
     _share: Share,
 }
@@ -204,7 +204,7 @@ impl Permit {
         let place = Arc::clone(&permits.lasting).try_acquire_owned();
         let is_room = place.is_ok();
         if let Ok(place) = place {
-            (self.held, self.is_silent) = (Held { _place: place, _share: share }, false);
+            (self.held, self.is_silent) = (PermitHold { _place: place, _share: share }, false);
         }
         is_room
     }
@@ -219,7 +219,7 @@ impl Permit {
         if let Some(share) = permits.of_silent.take(self.client)
             && let Ok(place) = Arc::clone(&permits.silent).try_acquire_owned()
         {
-            (self.held, self.is_silent) = (Held { _place: place, _share: share }, true);
+            (self.held, self.is_silent) = (PermitHold { _place: place, _share: share }, true);
         }
     }
 
@@ -251,7 +251,7 @@ impl Permits {
     /// Waits for a permit, in a queue of bounded length. The log names `member`; `tell` is told of a long wait.
     pub(super) async fn acquire(
         self: &Arc<Self>,
-        wanted: Wanted,
+        wanted: OriginNeed,
         client: Client,
         at_most: Duration,
         (member, tell): (&Member, Tell),
@@ -266,7 +266,7 @@ impl Permits {
         let held = Box::pin(self.wait(wanted, client, at_most)).await;
         let waited = since.elapsed();
         if waited >= LONG_WAIT {
-            tell(Told::LongWait);
+            tell(OriginEvent::LongWait);
             let now_ms = clock::monotonic_ms();
             if now_ms >= self.said_ms.load(Ordering::Relaxed) {
                 self.said_ms.store(now_ms + SAID_EVERY_MS, Ordering::Relaxed);
@@ -282,13 +282,18 @@ impl Permits {
         held.map(permit)
     }
 
-    fn held_now(&self, wanted: Wanted, client: Client) -> Option<Held> {
+    fn held_now(&self, wanted: OriginNeed, client: Client) -> Option<PermitHold> {
         let share = self.of_exchanges.take(client)?;
         let place = self.places.take_now(wanted)?;
-        Some(Held { _place: place, _share: share })
+        Some(PermitHold { _place: place, _share: share })
     }
 
-    async fn held(&self, wanted: Wanted, client: Client, at_most: Duration) -> Result<Held, OriginError> {
+    async fn held(
+        &self,
+        wanted: OriginNeed,
+        client: Client,
+        at_most: Duration,
+    ) -> Result<PermitHold, OriginError> {
         match self.held_now(wanted, client) {
             Some(held) => Ok(held),
             None => Box::pin(self.wait(wanted, client, at_most)).await,
@@ -296,7 +301,12 @@ impl Permits {
     }
 
     /// Waits in the queue: first for the client's share, for which other clients need not wait, then for a place.
-    async fn wait(&self, wanted: Wanted, client: Client, at_most: Duration) -> Result<Held, OriginError> {
+    async fn wait(
+        &self,
+        wanted: OriginNeed,
+        client: Client,
+        at_most: Duration,
+    ) -> Result<PermitHold, OriginError> {
         let Some(_queued) = self.of_queue.take(client).filter(|_| self.of_queue.used() <= self.of_queue.max)
         else {
             return Err(OriginError::Queue(self.of_queue.max));
@@ -306,7 +316,7 @@ impl Permits {
         let share = share.map_err(|_| OriginError::Busy(at_most))?;
         let left = until.saturating_duration_since(clock::now());
         let place = self.places.take(wanted, left).await.ok_or(OriginError::Busy(at_most))?;
-        Ok(Held { _place: place, _share: share })
+        Ok(PermitHold { _place: place, _share: share })
     }
 }
 
@@ -387,7 +397,7 @@ pub(crate) trait Pools {
 /// Gives access to the servers of an origin.
 pub(crate) trait Upstreams: Pools {
     /// The member that is asked next, of those that have not been; `None`: nobody is left, or enough were asked.
-    fn choose(&self, tried: &mut Tried) -> Option<MemberId>;
+    fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId>;
 
     /// Another member is asked because the one before did not answer.
     fn asks_again(&self);

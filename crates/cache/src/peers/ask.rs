@@ -1,4 +1,4 @@
-//! Asking a peer: as an origin is asked, with a pool of its own; but whatever is not a good answer is the origin's to give.
+//! PeerQuery a peer: as an origin is asked, with a pool of its own; but whatever is not a good answer is the origin's to give.
 
 use std::sync::{
     Arc,
@@ -19,12 +19,13 @@ use crate::{
     fetch::{
         Leader,
         in_flight::{FetchRequest, Reply},
-        revalidate::Known,
+        revalidate::StaleObject,
     },
     origin::{
-        self, Arrived, Asked, Client, MemberId, OriginError, Pools, SendError, Tried, Upstream, Upstreams,
+        self, AnswerHead, Client, MemberId, OriginError, OriginRequest, Pools, SendError, TriedMembers,
+        Upstream, Upstreams,
     },
-    request::{Request, Wanted},
+    request::{OriginNeed, Request},
 };
 use engine::cores::clock;
 
@@ -34,7 +35,7 @@ use engine::cores::clock;
 /// table of fetches already; the peer says the youngest that it had carried out *wholly* before it looked. Its answer is used
 /// only if that is no older. A purge up to `sequence` was therefore carried out by the peer before it answered; a younger one
 /// is carried out here while the fetch is in the table, which sees to it as to any fetch.
-pub(crate) struct Asking {
+pub(crate) struct PeerQuery {
     pub(crate) peer: Arc<Peer>,
     sequence: u64,
     /// What it has stored is older than what a visitor of ours has changed (RFC 9111 §4.4).
@@ -42,7 +43,7 @@ pub(crate) struct Asking {
     _load: Load,
 }
 
-impl Asking {
+impl PeerQuery {
     /// Who is asked for what somebody wants; `None`: the origin. To be called when its fetch is in the table.
     pub(crate) fn of(core: &Core, want: &FetchRequest) -> Option<Self> {
         let peers = core.peers.as_ref()?;
@@ -71,7 +72,7 @@ fn may_be_asked(core: &Core, request: &Request) -> bool {
 
 /// What came of it.
 enum PeerOutcome {
-    Answer(Box<Arrived>),
+    Answer(Box<AnswerHead>),
     /// It is another process than we thought.
     Anew,
     Nothing,
@@ -80,10 +81,10 @@ enum PeerOutcome {
 /// Asks it; `None`: the origin has to be asked.
 pub(crate) async fn ask(
     request: &Request,
-    known: Option<&Known>,
-    asking: &Asking,
+    known: Option<&StaleObject>,
+    asking: &PeerQuery,
     reply: &mut Reply,
-) -> Option<Box<Arrived>> {
+) -> Option<Box<AnswerHead>> {
     let peers = with_core(|core| core.peers.clone())?;
     // The first time, nobody knows which process it is.
     for _ in 0..2 {
@@ -116,13 +117,13 @@ fn is_asked_again(core: &Core, request: &Request) -> bool {
 async fn once(
     peers: &Arc<Peers>,
     request: &Request,
-    known: Option<&Known>,
-    Asking { peer, sequence, is_anew, .. }: &Asking,
+    known: Option<&StaleObject>,
+    PeerQuery { peer, sequence, is_anew, .. }: &PeerQuery,
     reply: &mut Reply,
 ) -> PeerOutcome {
     let conditions = match &request.block {
         Some(block) => block.conditions(),
-        None => known.map(Known::conditions).unwrap_or_default(),
+        None => known.map(StaleObject::conditions).unwrap_or_default(),
     };
     let (within, head) = with_core_of(request, |core| {
         core.count(Counter::PeerAsks);
@@ -130,9 +131,9 @@ async fn once(
         (core.config.limits.origin_first_byte_time_max, request.for_store(&conditions, manner))
     });
     let (head, mac) = peers.marked(head, peer, *sequence, *is_anew);
-    let asked = Asked {
+    let asked = OriginRequest {
         head: &head,
-        wanted: Wanted::Storing,
+        wanted: OriginNeed::Storing,
         client: Client::NOBODY,
         answered: Answered::Other,
         is_idempotent: true,
@@ -155,13 +156,13 @@ async fn once(
     }
 }
 
-/// Whether an answer of who had carried out so much is for who had begun with so much when its fetch began: see [`Asking`].
+/// Whether an answer of who had carried out so much is for who had begun with so much when its fetch began: see [`PeerQuery`].
 pub(super) const fn is_usable(carried_out: u64, begun: u64) -> bool {
     carried_out >= begun
 }
 
 /// What an answer is worth.
-fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box<Arrived>) -> PeerOutcome {
+fn judged(peers: &Peers, peer: &Peer, sequence: u64, mac: &Mac, mut arrived: Box<AnswerHead>) -> PeerOutcome {
     let told = {
         let head = arrived.head.head();
         let mut marks = head.headers(FIELD);
@@ -226,7 +227,7 @@ struct OfPeer<'a> {
 }
 
 impl Upstreams for OfPeer<'_> {
-    fn choose(&self, _: &mut Tried) -> Option<MemberId> {
+    fn choose(&self, _: &mut TriedMembers) -> Option<MemberId> {
         let is_again = self.is_asked.swap(true, Relaxed);
         self.peer.member.as_ref().filter(|_| !is_again).map(|member| member.id)
     }

@@ -81,7 +81,7 @@ impl How {
 
 /// What an answer of a peer says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct PeerAnswerMark {
     pub(crate) how: How,
     /// The purge that it had come to before it looked.
     pub(crate) sequence: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Told {
 
 /// Why a request is none of a peer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum MarkError {
     /// It has no mark, or one that somebody without the secret has made, or it was for somebody else.
     Forged,
     /// It has come before.
@@ -103,9 +103,9 @@ pub(crate) enum Refused {
 }
 
 /// What both sides sign with.
-pub(crate) struct Signing(hmac::Key);
+pub(crate) struct SigningInput(hmac::Key);
 
-impl Signing {
+impl SigningInput {
     pub(crate) fn new(secret: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
@@ -166,8 +166,8 @@ impl Signing {
     }
 
     /// The lines that an answer is marked with; `of` is the mac of its request.
-    pub(crate) fn tell(&self, told: &Told, of: &Mac) -> String {
-        let Told { how, sequence, load, epoch } = told;
+    pub(crate) fn tell(&self, told: &PeerAnswerMark, of: &Mac) -> String {
+        let PeerAnswerMark { how, sequence, load, epoch } = told;
         let mut lines = format!("Connection: {FIELD}\r\n{FIELD}: ");
         let said = format!("{VERSION}how={};sequence={sequence};load={load};epoch={epoch:x}", how.word());
         let mac = BASE64_URL_SAFE_NO_PAD.encode(self.mac(&[of, said.as_bytes()]));
@@ -177,14 +177,14 @@ impl Signing {
     }
 
     /// What the answer to a request of this mac says of itself; `None`: it is none of a peer's.
-    pub(crate) fn told(&self, value: &[u8], of: &Mac) -> Option<Told> {
+    pub(crate) fn told(&self, value: &[u8], of: &Mac) -> Option<PeerAnswerMark> {
         let (said, theirs) = split(str::from_utf8(value).ok()?)?;
         if !bool::from(self.mac(&[of, said.as_bytes()]).ct_eq(&theirs)) {
             return None;
         }
         let mut words = said.strip_prefix(VERSION)?.split(';');
         let how = word(&mut words, "how")?;
-        let told = Told {
+        let told = PeerAnswerMark {
             how: How::ALL.iter().find(|(_, word)| *word == how)?.0,
             sequence: word(&mut words, "sequence")?.parse().ok()?,
             load: word(&mut words, "load")?.parse().ok()?,
@@ -224,12 +224,12 @@ impl Numbers {
     /// Takes in a request to this process, which is `epoch`.
     ///
     /// # Errors
-    /// [`Refused::Epoch`]: the request was for another process. [`Refused::Replayed`]: the request has come before.
-    pub(crate) fn take(&mut self, ask: &Ask<'_>, mac: &Mac, epoch: u64) -> Result<(), Refused> {
+    /// [`MarkError::Epoch`]: the request was for another process. [`MarkError::Replayed`]: the request has come before.
+    pub(crate) fn take(&mut self, ask: &Ask<'_>, mac: &Mac, epoch: u64) -> Result<(), MarkError> {
         if ask.epoch != epoch {
-            return Err(Refused::Epoch(*mac));
+            return Err(MarkError::Epoch(*mac));
         }
-        if self.is_new(ask.id, ask.number) { Ok(()) } else { Err(Refused::Replayed) }
+        if self.is_new(ask.id, ask.number) { Ok(()) } else { Err(MarkError::Replayed) }
     }
 
     /// Takes in a number; whether it has not come before.
@@ -282,41 +282,41 @@ mod tests {
     }
 
     fn asked<'h>(
-        signing: &Signing,
+        signing: &SigningInput,
         head: &'h [u8],
         owner: &str,
         epoch: u64,
         numbers: &mut Numbers,
-    ) -> Result<(Ask<'h>, Mac), Refused> {
-        let (ask, mac) = signing.asked_by(head, owner).ok_or(Refused::Forged)?;
+    ) -> Result<(Ask<'h>, Mac), MarkError> {
+        let (ask, mac) = signing.asked_by(head, owner).ok_or(MarkError::Forged)?;
         numbers.take(&ask, &mac, epoch).map(|()| (ask, mac))
     }
 
     fn signed(number: u64) -> (Vec<u8>, Mac) {
-        Signing::new(b"secret").ask(HEAD.to_vec(), "web2", &ask(number))
+        SigningInput::new(b"secret").ask(HEAD.to_vec(), "web2", &ask(number))
     }
 
     #[test]
     fn what_was_asked_is_known_again_and_once() {
-        let (signing, mut numbers) = (Signing::new(b"secret"), Numbers::default());
+        let (signing, mut numbers) = (SigningInput::new(b"secret"), Numbers::default());
         let (head, mac) = signed(7);
         assert!(head.starts_with(&HEAD[..HEAD.len() - 2]) && head.ends_with(b"\r\n\r\n"));
         assert_eq!(asked(&signing, &head, "web2", 0xe, &mut numbers), Ok((ask(7), mac)));
-        assert_eq!(asked(&signing, &head, "web2", 0xe, &mut numbers), Err(Refused::Replayed));
+        assert_eq!(asked(&signing, &head, "web2", 0xe, &mut numbers), Err(MarkError::Replayed));
         let (next, next_mac) = signed(8);
         assert_eq!(asked(&signing, &next, "web2", 0xe, &mut numbers), Ok((ask(8), next_mac)));
-        assert_eq!(asked(&signing, &next, "web2", 0xf, &mut numbers), Err(Refused::Epoch(next_mac)));
+        assert_eq!(asked(&signing, &next, "web2", 0xf, &mut numbers), Err(MarkError::Epoch(next_mac)));
     }
 
     #[test]
     fn no_byte_of_it_can_be_another_and_nothing_can_follow() {
-        let (signing, mut numbers) = (Signing::new(b"secret"), Numbers::default());
+        let (signing, mut numbers) = (SigningInput::new(b"secret"), Numbers::default());
         let (head, _) = signed(7);
         for at in 0..head.len() {
             let mut other = head.clone();
             other[at] ^= 1;
             let refused = asked(&signing, &other, "web2", 0xe, &mut numbers);
-            assert_eq!(refused.err(), Some(Refused::Forged), "byte {at}");
+            assert_eq!(refused.err(), Some(MarkError::Forged), "byte {at}");
         }
         let longer = [&head[..head.len() - 2], b"X: y\r\n\r\n"].concat();
         for (head, owner, secret) in [
@@ -325,23 +325,23 @@ mod tests {
             (&head, "web3", "secret"),
             (&head, "web2", "Secret"),
         ] {
-            let asked = asked(&Signing::new(secret.as_bytes()), head, owner, 0xe, &mut numbers);
-            assert_eq!(asked.err(), Some(Refused::Forged));
+            let asked = asked(&SigningInput::new(secret.as_bytes()), head, owner, 0xe, &mut numbers);
+            assert_eq!(asked.err(), Some(MarkError::Forged));
         }
     }
 
     #[test]
     fn an_answer_is_to_its_request_alone() {
-        let signing = Signing::new(b"secret");
+        let signing = SigningInput::new(b"secret");
         let (of, other) = (signed(7).1, signed(8).1);
         for (how, _) in How::ALL {
-            let told = Told { how, sequence: 9, load: 3, epoch: 0xe };
+            let told = PeerAnswerMark { how, sequence: 9, load: 3, epoch: 0xe };
             let lines = signing.tell(&told, &of);
             let value = lines.split_once("Nighttrain-Peer: ").expect("the field").1.trim_end();
             assert_eq!(signing.told(value.as_bytes(), &of), Some(told));
             assert_eq!(signing.told(value.as_bytes(), &other), None);
             assert_eq!(signing.told(value.replace("sequence=9", "sequence=8").as_bytes(), &of), None);
-            assert_eq!(Signing::new(b"other").told(value.as_bytes(), &of), None);
+            assert_eq!(SigningInput::new(b"other").told(value.as_bytes(), &of), None);
         }
     }
 

@@ -11,7 +11,7 @@
 //! ```
 //! *Where the data live:* the table of peers is replaced as a whole; what is counted of each is atomic words that misses
 //! write. A hit does not look here. *No loops:* a request of a peer is answered from the store, a fetch of ours, or the
-//! origin; it does not join a fetch that waits for a peer ([`in_flight`](crate::fetch::in_flight)). *Purges:* see [`Asking`].
+//! origin; it does not join a fetch that waits for a peer ([`in_flight`](crate::fetch::in_flight)). *Purges:* see [`PeerQuery`].
 //!
 //! *Bounds:* [`PEERS_MAX`](crate::config::PEERS_MAX) peers; to each of them a core's connections (`connections_max`), with no
 //! queue; requests of theirs that are answered at once (`requests_max`); processes that we remember
@@ -41,13 +41,13 @@ use engine::{cores::clock, store::Hash};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::{
-    ask::{Asking, ask},
+    ask::{PeerQuery, ask},
     peer::{Load, Peer},
     resume::resume,
 };
 use self::{
     choice::{Candidate, owner},
-    mark::{Ask, Mac, Numbers, Refused, Signing, Told},
+    mark::{Ask, Mac, MarkError, Numbers, PeerAnswerMark, SigningInput},
 };
 pub use self::{peer::PeerSeen, peer::PeerStanding};
 use crate::{
@@ -76,7 +76,7 @@ pub(crate) const HEAD_BYTES_MORE: usize = 4 << 10;
 /// All that the cores share of their peers.
 pub(crate) struct Peers {
     pub(crate) rules: PeerRules,
-    signing: Signing,
+    signing: SigningInput,
     /// Which process we are, to those whom we ask.
     id: u64,
     numbers: AtomicU64,
@@ -117,7 +117,7 @@ impl Peers {
         };
         let number = || engine::random::number().map_err(SetUpError::Thread);
         let peers = Self {
-            signing: Signing::new(rules.secret.bytes()),
+            signing: SigningInput::new(rules.secret.bytes()),
             id: number()?,
             numbers: AtomicU64::new(0),
             table: Lock::default(),
@@ -214,9 +214,9 @@ impl Peers {
     ///
     /// # Errors
     /// None has.
-    pub(crate) fn asked<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), Refused> {
+    pub(crate) fn asked<'h>(&self, head: &'h [u8]) -> Result<(Ask<'h>, Mac), MarkError> {
         // The MAC is compared before the lock is taken, so that a stranger's requests hold no core up.
-        let (ask, mac) = self.signing.asked_by(head, &self.rules.name).ok_or(Refused::Forged)?;
+        let (ask, mac) = self.signing.asked_by(head, &self.rules.name).ok_or(MarkError::Forged)?;
         let mut numbers = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         if numbers.is_full() {
             // Who asked before learns of it, and asks again.
@@ -231,7 +231,7 @@ impl Peers {
     /// The lines by which a peer knows our answer.
     pub(crate) fn tell(&self, how: mark::How, sequence: u64, of: &Mac) -> String {
         let epoch = self.epoch.load(Relaxed);
-        self.signing.tell(&Told { how, sequence, load: self.fetching(), epoch }, of)
+        self.signing.tell(&PeerAnswerMark { how, sequence, load: self.fetching(), epoch }, of)
     }
 
     /// How they are, for people.

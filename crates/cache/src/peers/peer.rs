@@ -13,7 +13,7 @@ use std::sync::{
 
 use engine::{cores::clock, store::Hash};
 
-use super::{BACK_OFF_MAX, BACK_OFF_MIN, mark::Told};
+use super::{BACK_OFF_MAX, BACK_OFF_MIN, mark::PeerAnswerMark};
 use crate::{
     config::{OriginRules, PeerAt, Protocol, Server, ServerRules},
     origin::{Member, Names, SetUpError},
@@ -175,7 +175,7 @@ impl Peer {
     }
 
     /// It has answered.
-    pub(super) fn answered(&self, told: &Told, is_hit: bool) {
+    pub(super) fn answered(&self, told: &PeerAnswerMark, is_hit: bool) {
         self.told.store(told.load, Relaxed);
         self.told_ms.store(clock::monotonic_ms(), Relaxed);
         self.epoch.store(told.epoch, Release);

@@ -31,11 +31,11 @@ pub trait PurgeBroadcast: Send + Sync {
     ///
     /// # Errors
     /// Why they will not.
-    fn tell(&self, what: Invalidate, is_soft: bool) -> Telling;
+    fn tell(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture;
 }
 
 /// Being told.
-pub type Telling = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub type BroadcastFuture = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// What all cores have of it.
 #[derive(Clone, Default)]

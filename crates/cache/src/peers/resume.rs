@@ -14,17 +14,17 @@ use crate::{
     core::{SiteUpstreams, with_core, with_core_of},
     counters::Counter,
     fetch::Leader,
-    origin::{self, Arrived, Asked, OriginError},
-    request::{Request, Wanted},
+    origin::{self, AnswerHead, OriginError, OriginRequest},
+    request::{OriginNeed, Request},
 };
 
 /// The rest of an answer of which so many bytes have come; `None`: its origin does not give it, or not as what it was.
 pub(crate) async fn resume(
     request: &Request,
-    broken: &Arrived,
+    broken: &AnswerHead,
     came: u64,
     error: &OriginError,
-) -> Option<Box<Arrived>> {
+) -> Option<Box<AnswerHead>> {
     let peer = broken.peer.as_ref()?;
     peer.failed(&error.to_string());
     with_core(|core| core.count(Counter::PeerFailures));
@@ -34,9 +34,9 @@ pub(crate) async fn resume(
         let head = request.for_store(&wanted.conditions(), core.manner(request.site));
         (Arc::clone(&core.config), head)
     });
-    let asked = Asked {
+    let asked = OriginRequest {
         head: &head,
-        wanted: Wanted::Storing,
+        wanted: OriginNeed::Storing,
         client: request.client(),
         answered: Answered::Other,
         is_idempotent: true,
@@ -71,7 +71,7 @@ struct Rest {
 }
 
 impl Rest {
-    fn of(request: &Request, broken: &Arrived, came: u64) -> Option<Self> {
+    fn of(request: &Request, broken: &AnswerHead, came: u64) -> Option<Self> {
         let head = broken.head.head();
         let bytes = request.block.as_ref().map(|block| block.bytes());
         let complete = match (&request.block, broken.framing) {

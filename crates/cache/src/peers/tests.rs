@@ -70,7 +70,7 @@ fn one_that_fails_is_left_out_at_once_and_tried_by_one_request() {
     }
     let most = back_off(&peer, clock::monotonic_ms());
     assert!((29_000..=30_100).contains(&most), "{most}");
-    let told = Told { how: mark::How::Fetched, sequence: 0, load: 0, epoch: 1 };
+    let told = PeerAnswerMark { how: mark::How::Fetched, sequence: 0, load: 0, epoch: 1 };
     peer.answered(&told, false);
     assert_eq!(owner_of(&one, &key), "b");
 }
@@ -84,7 +84,7 @@ fn a_view_that_changes_moves_no_more_than_it_must_and_forgets_nobody_who_stays()
     one.are(&[at("d"), at("c"), at("a")], &mut names()).expect("addresses");
     let again = one.table().peers.iter().find(|peer| &*peer.name == "c").cloned().expect("c");
     assert!(Arc::ptr_eq(&c, &again), "it is still left out");
-    let told = Told { how: mark::How::Hit, sequence: 0, load: 0, epoch: 1 };
+    let told = PeerAnswerMark { how: mark::How::Hit, sequence: 0, load: 0, epoch: 1 };
     c.answered(&told, true);
     for (key, was) in keys().iter().zip(&before) {
         let is = owner_of(&one, key);
@@ -101,7 +101,7 @@ fn a_load_that_is_told_is_believed_for_a_while() {
     let one = peers("a", &["a", "b"]);
     let b = one.table().peers[1].clone();
     let (now_ms, told) =
-        (clock::monotonic_ms(), Told { how: mark::How::Hit, sequence: 0, load: 500, epoch: 1 });
+        (clock::monotonic_ms(), PeerAnswerMark { how: mark::How::Hit, sequence: 0, load: 500, epoch: 1 });
     b.answered(&told, true);
     assert_eq!(b.load(now_ms), 500);
     assert!(keys().iter().all(|key| owner_of(&one, key) == "a"), "the other has its part already");
@@ -132,7 +132,7 @@ fn each_asks_as_itself_and_only_the_one_that_is_asked_answers() {
     let of_b = a.table().peers[1].clone();
     let head = || b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
     let (first, mac) = a.marked(head(), &of_b, 7, false);
-    let Err(Refused::Epoch(of)) = b.asked(&first) else { panic!("which process it is is not known yet") };
+    let Err(MarkError::Epoch(of)) = b.asked(&first) else { panic!("which process it is is not known yet") };
     assert_eq!(of, mac);
     let lines = b.tell(mark::How::Epoch, 0, &of);
     let value = lines.split_once("Nighttrain-Peer: ").expect("a mark").1.trim_end();
@@ -141,11 +141,11 @@ fn each_asks_as_itself_and_only_the_one_that_is_asked_answers() {
     let (second, _) = a.marked(head(), &of_b, 7, true);
     let asked = b.asked(&second).expect("it is a's").0;
     assert_eq!((asked.asker, asked.sequence, asked.is_anew), ("a", 7, true));
-    assert_eq!(b.asked(&second), Err(Refused::Replayed));
-    assert_eq!(a.asked(&second).err(), Some(Refused::Forged), "it was for b");
+    assert_eq!(b.asked(&second), Err(MarkError::Replayed));
+    assert_eq!(a.asked(&second).err(), Some(MarkError::Forged), "it was for b");
     // While another core holds the table of numbers, a stranger's request is refused, and an answer is signed.
     let held = b.heard.lock().expect("nobody has panicked");
-    assert_eq!(b.asked(&head()).err(), Some(Refused::Forged), "no lock is waited for");
+    assert_eq!(b.asked(&head()).err(), Some(MarkError::Forged), "no lock is waited for");
     assert!(b.tell(mark::How::Hit, 0, &of).contains(mark::FIELD));
     drop(held);
 }

@@ -6,7 +6,7 @@
 //! | `Accept-Encoding` | those of `br`, `gzip`, `zstd` that are accepted, in this order; `identity` if none is | RFC 9110 §12.5.3 |
 //! | `Accept-Language` | the ranges by falling quality, those of the same quality by the alphabet, in small letters | §12.5.4 |
 //!
-//! And what a client accepts of what we make, for each answer by itself ([`Accepted`]).
+//! And what a client accepts of what we make, for each answer by itself ([`AcceptedCodings`]).
 //!
 //! So the variants of an address by encoding are eight at most, whatever clients write. What cannot be read, or has more
 //! members than are looked at, stays as it is. Nothing here allocates beyond what `out` has no room for.
@@ -62,14 +62,14 @@ fn quality(weight: &[u8]) -> Option<Quality> {
 
 /// What a client accepts of what we make of content, each with its quality; 0: it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedCodings {
     /// By their numbers.
     of: [Quality; Coding::ALL.len()],
     /// What is not coded is named, by itself or by `*`, and not merely left over.
     is_identity_named: bool,
 }
 
-impl Accepted {
+impl AcceptedCodings {
     /// What is not coded.
     pub const PLAIN: Self = Self { of: [1000, 0, 0, 0, 1000], is_identity_named: false };
 
@@ -273,8 +273,8 @@ mod tests {
         }
     }
 
-    fn accepted(value: &str) -> Accepted {
-        Accepted::of_values(std::iter::once(value.as_bytes()))
+    fn accepted(value: &str) -> AcceptedCodings {
+        AcceptedCodings::of_values(std::iter::once(value.as_bytes()))
     }
 
     #[test]

@@ -16,7 +16,7 @@ use wire::http1::{
     known::KnownHeader,
 };
 
-use super::{accept::Accepted, http_date_s};
+use super::{accept::AcceptedCodings, http_date_s};
 use crate::coding::Coding;
 
 /// What a stored response can be recognised by.
@@ -119,7 +119,11 @@ pub fn has_decoded(headers: &Headers<'_, '_>, etag: &EntityTag<'_>) -> bool {
 
 /// Of content that is sent in several codings: the one that the client has by its `If-None-Match` and may go on to have, by
 /// what it accepts. It is not sent another one in its place.
-pub fn coding_had(headers: &Headers<'_, '_>, etag: &EntityTag<'_>, accepted: &Accepted) -> Option<Coding> {
+pub fn coding_had(
+    headers: &Headers<'_, '_>,
+    etag: &EntityTag<'_>,
+    accepted: &AcceptedCodings,
+) -> Option<Coding> {
     headers
         .known_all(KnownHeader::IfNoneMatch)
         .flat_map(entity_tags)
@@ -164,9 +168,11 @@ fn range(headers: &Headers<'_, '_>, validators: &Validators<'_>, complete: u64) 
     };
     let (Some(asked), None) = (ranges.next(), ranges.next()) else {
         return merged(headers, complete, |_| {}).map_or(Verdict::Whole, |merged| match merged {
-            Merged::None => Verdict::Unsatisfiable { complete },
-            Merged::One(bytes) => Verdict::Partial { first: bytes.start, last: bytes.end - 1, complete },
-            Merged::Several => Verdict::Several { complete },
+            MergedRanges::None => Verdict::Unsatisfiable { complete },
+            MergedRanges::One(bytes) => {
+                Verdict::Partial { first: bytes.start, last: bytes.end - 1, complete }
+            }
+            MergedRanges::Several => Verdict::Several { complete },
         });
     };
     match asked.of_len(complete) {
@@ -184,7 +190,7 @@ pub const RANGES_MAX: usize = 32;
 const GAP_BYTES_MAX: u64 = 80;
 
 /// What ranges come to that were asked for together.
-enum Merged {
+enum MergedRanges {
     /// Nothing that there is.
     None,
     One(std::ops::Range<u64>),
@@ -196,7 +202,7 @@ fn merged(
     headers: &Headers<'_, '_>,
     complete: u64,
     mut each: impl FnMut(std::ops::Range<u64>),
-) -> Option<Merged> {
+) -> Option<MergedRanges> {
     let ranges = headers.known(KnownHeader::Range).and_then(byte_ranges).filter(|_| complete > 0)?;
     let mut current: Option<std::ops::Range<u64>> = None;
     let mut is_several = false;
@@ -219,10 +225,10 @@ fn merged(
         });
     }
     Some(match current {
-        None => Merged::None,
+        None => MergedRanges::None,
         Some(last) => {
             each(last.clone());
-            if is_several { Merged::Several } else { Merged::One(last) }
+            if is_several { MergedRanges::Several } else { MergedRanges::One(last) }
         }
     })
 }
@@ -372,7 +378,7 @@ mod tests {
         ] {
             let headers = format!("If-None-Match: {tags}\nAccept-Encoding: {accepts}");
             with_request("GET /", &headers, |head| {
-                let accepted = Accepted::of(&head.headers);
+                let accepted = AcceptedCodings::of(&head.headers);
                 assert_eq!(coding_had(&head.headers, &etag, &accepted), want, "{headers}");
             });
         }

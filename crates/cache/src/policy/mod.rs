@@ -1,7 +1,7 @@
 //! What RFC 9111 lets a shared cache do, as pure functions: no I/O, no clock (every time is an argument), no state.
 //!
 //! ```text
-//!  request ──Ruled, RequestFacts──> recv ──┬─ Synth(fault) · Purge · Pass(reason)
+//!  request ──RuleResult, RequestFacts──> recv ──┬─ Synth(fault) · Purge · Pass(reason)
 //!                                   └─ Lookup ── secondary_key (vary) ──> a stored response?
 //!                                                    │ yes                        │ no
 //!                                        may_reuse (reuse) ── no ──┐              │
@@ -33,8 +33,8 @@ pub use codable::{LeftAlone, codable, decodable};
 pub use conditional::{Validators, Verdict, coding_had, coding_of_part, evaluate, has_decoded};
 pub use freshness::{Freshness, Source, Times};
 pub use request::{PassReason, Recv, RequestFacts, recv};
-pub use reuse::{NotReused, Reuse, Stored, may_reuse, may_share};
-pub use ruled::Ruled;
+pub use reuse::{NotReused, Reuse, StoredResponse, may_reuse, may_share};
+pub use ruled::RuleResult;
 pub use storable::{ResponseFacts, Storable, StoreRules, Why, storable};
 
 #[cfg(test)]

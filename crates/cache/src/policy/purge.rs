@@ -30,14 +30,14 @@ pub const TAGS_ASKED_MAX: usize = 4096;
 
 /// What is to be purged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct PurgeTarget<'a> {
     /// What.
     pub what: What<'a>,
     /// It is made stale and stays there.
     pub is_soft: bool,
 }
 
-/// See [`Asked`].
+/// See [`PurgeTarget`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What<'a> {
     /// The address that the request is for.
@@ -84,13 +84,13 @@ pub fn asked<'a>(
     head: &RequestHead<'a, '_>,
     host: &[u8],
     tag_fields: &[Box<str>],
-) -> Result<Asked<'a>, NotUnderstood> {
+) -> Result<PurgeTarget<'a>, NotUnderstood> {
     let is_ban = head.method == "BAN";
     let (mut tags, mut is_named, mut is_hard, mut is_narrowed) = (Vec::new(), false, false, false);
     let mut unknown = None;
     let mut is_soft = head.header("fastly-soft-purge").is_some_and(|value| value == b"1");
     if let Some(expression) = head.header("x-ban").filter(|_| is_ban) {
-        return Ok(Asked { what: What::Ban(Cow::Borrowed(expression)), is_soft });
+        return Ok(PurgeTarget { what: What::Ban(Cow::Borrowed(expression)), is_soft });
     }
     for (name, value) in head.headers.iter() {
         let is_softly = name.eq_ignore_ascii_case("xkey-softpurge");
@@ -102,9 +102,9 @@ pub fn asked<'a>(
             is_named = true;
             is_hard = true;
             match pattern(value) {
-                Listed::Tags(mut listed) => tags.append(&mut listed),
-                Listed::All => return Ok(Asked { what: What::All, is_soft }),
-                Listed::Unknown => unknown = Some(text(value.trim_ascii())?),
+                TagPattern::Tags(mut listed) => tags.append(&mut listed),
+                TagPattern::All => return Ok(PurgeTarget { what: What::All, is_soft }),
+                TagPattern::Unknown => unknown = Some(text(value.trim_ascii())?),
             }
         } else if is_list || is_softly {
             is_named = true;
@@ -117,17 +117,17 @@ pub fn asked<'a>(
         return Err(NotUnderstood::Narrowed);
     }
     if let Some(pattern) = unknown {
-        return Ok(Asked { what: What::Tagged(pattern), is_soft: false });
+        return Ok(PurgeTarget { what: What::Tagged(pattern), is_soft: false });
     }
     if !is_named && let Some(what) = banned(head, host)? {
-        return Ok(Asked { what, is_soft });
+        return Ok(PurgeTarget { what, is_soft });
     }
     // Where both are asked for, the harder is done.
     let is_soft = is_soft && !(is_hard && head.header("xkey-softpurge").is_some());
     match tags.len() {
-        0 if !is_named && head.method == "PURGE" => Ok(Asked { what: What::Address, is_soft }),
+        0 if !is_named && head.method == "PURGE" => Ok(PurgeTarget { what: What::Address, is_soft }),
         0 => Err(NotUnderstood::NoTags),
-        1..=TAGS_ASKED_MAX => Ok(Asked { what: What::Tags(tags), is_soft }),
+        1..=TAGS_ASKED_MAX => Ok(PurgeTarget { what: What::Tags(tags), is_soft }),
         _ => Err(NotUnderstood::TooMany),
     }
 }
@@ -205,7 +205,7 @@ fn path(target: &str) -> &str {
 }
 
 /// What a pattern of tags stands for.
-enum Listed<'a> {
+enum TagPattern<'a> {
     All,
     /// These.
     Tags(Vec<Cow<'a, [u8]>>),
@@ -222,11 +222,11 @@ enum Listed<'a> {
 /// node:1|node_list  ·  node:1 node_list      Drupal: varnish_purger, bundled and without configuration
 /// .*                                         Magento 2: FlushAllCacheObserver
 /// ```
-fn pattern(value: &[u8]) -> Listed<'_> {
+fn pattern(value: &[u8]) -> TagPattern<'_> {
     if value.trim_ascii() == b".*" {
-        return Listed::All;
+        return TagPattern::All;
     }
-    listed(value.trim_ascii()).map_or(Listed::Unknown, Listed::Tags)
+    listed(value.trim_ascii()).map_or(TagPattern::Unknown, TagPattern::Tags)
 }
 
 fn listed(value: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
@@ -299,7 +299,7 @@ mod tests {
     fn read(line: &str, headers: &str) -> Result<(Option<Vec<String>>, bool), NotUnderstood> {
         let fields: Vec<Box<str>> = tags::TAG_FIELDS.map(Into::into).to_vec();
         with_request(line, headers, |head| {
-            let Asked { what, is_soft } = asked(head, b"a.example", &fields)?;
+            let PurgeTarget { what, is_soft } = asked(head, b"a.example", &fields)?;
             let text = |tag: Cow<'_, [u8]>| String::from_utf8_lossy(&tag).into_owned();
             Ok(match what {
                 What::Address => (Some(Vec::new()), is_soft),

@@ -5,7 +5,7 @@ use wire::http1::{
     known::KnownHeader,
 };
 
-use super::{directives::RequestDirectives, ruled::Ruled};
+use super::{directives::RequestDirectives, ruled::RuleResult};
 use crate::{config::ClientRule, error_page::Fault};
 
 /// A request's method, as far as a cache treats it differently (RFC 9110 §9).
@@ -67,7 +67,7 @@ pub struct RequestFacts {
     /// What `Cache-Control` and `Pragma` ask for, as far as that counts.
     pub directives: RequestDirectives,
     /// What the rules of its site make of it.
-    pub ruled: Ruled,
+    pub ruled: RuleResult,
 }
 
 impl RequestFacts {
@@ -83,13 +83,13 @@ impl RequestFacts {
             origin_precondition: headers.has(KnownHeader::IfMatch)
                 || headers.has(KnownHeader::IfUnmodifiedSince),
             directives: RequestDirectives::of(headers).by(rule),
-            ruled: Ruled::default(),
+            ruled: RuleResult::default(),
         }
     }
 
     /// The same under the rules of its site.
     #[must_use]
-    pub fn under(self, ruled: Ruled) -> Self {
+    pub fn under(self, ruled: RuleResult) -> Self {
         Self { cookie: self.cookie && !ruled.is_without_cookies, ruled, ..self }
     }
 }

@@ -5,7 +5,7 @@ use crate::config::CookieRule;
 
 /// What is known of a stored response when it is to be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredResponse {
     /// For how long it is fresh, from age 0.
     pub lifetime_s: u32,
     /// Its `current_age` (RFC 9111 §4.2.3).
@@ -102,7 +102,7 @@ pub const fn may_share(for_cookies: bool, has_cookie: bool, rule: CookieRule) ->
 }
 
 /// Decides whether a stored response, selected by address and `Vary`, may be used for a request.
-pub fn may_reuse(stored: Stored, request: &RequestDirectives) -> Reuse {
+pub fn may_reuse(stored: StoredResponse, request: &RequestDirectives) -> Reuse {
     if request.no_cache {
         return Reuse::No(NotReused::RequestNoCache);
     }
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn freshness_and_the_clients_wishes() {
-        let stored = |lifetime_s, age_s| Stored {
+        let stored = |lifetime_s, age_s| StoredResponse {
             lifetime_s,
             age_s,
             must_revalidate: false,
@@ -168,7 +168,7 @@ mod tests {
             stale_if_error_s: 0,
         };
         let lenient =
-            |age_s| Stored { stale_while_revalidate_s: 5, stale_if_error_s: 9, ..stored(60, age_s) };
+            |age_s| StoredResponse { stale_while_revalidate_s: 5, stale_if_error_s: 9, ..stored(60, age_s) };
         let plain = ASKS_NOTHING;
         let max_age = |s| RequestDirectives { max_age_s: Some(s), ..plain };
         let min_fresh = |s| RequestDirectives { min_fresh_s: Some(s), ..plain };
@@ -194,7 +194,11 @@ mod tests {
             (lenient(69), plain, Reuse::No(NotReused::Stale)),
             (lenient(65), max_age(64), Reuse::No(NotReused::RequestMaxAge)),
             (lenient(65), max_stale(5), Reuse::StaleAccepted { stale_s: 5 }),
-            (Stored { must_revalidate: true, ..stored(60, 61) }, max_stale(10), Reuse::No(NotReused::Stale)),
+            (
+                StoredResponse { must_revalidate: true, ..stored(60, 61) },
+                max_stale(10),
+                Reuse::No(NotReused::Stale),
+            ),
             (
                 stored(60, 0),
                 RequestDirectives { no_cache: true, ..plain },

@@ -11,7 +11,7 @@ use crate::config::{Methods, Pattern, SiteRules};
 
 /// What rules say of a request. The default: nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ruled {
+pub struct RuleResult {
     /// It is for a host that no site names, and there is none for such hosts.
     pub is_misdirected: bool,
     /// The methods that are taken, if the request's is not among them.
@@ -31,7 +31,7 @@ pub struct Ruled {
     pub path: Option<usize>,
 }
 
-impl Ruled {
+impl RuleResult {
     /// By the rules of its site, for a path (with its query, as it is keyed).
     pub fn by(rules: &SiteRules, head: &RequestHead<'_, '_>, path_and_query: &[u8]) -> Self {
         let path = &path_and_query[..memchr::memchr(b'?', path_and_query).unwrap_or(path_and_query.len())];
@@ -193,8 +193,8 @@ mod tests {
     use super::*;
     use crate::{config::PathRule, policy::test_heads::with_request};
 
-    fn ruled(rules: &SiteRules, line: &str, headers: &str, path: &str) -> Ruled {
-        with_request(line, headers, |head| Ruled::by(rules, head, path.as_bytes()))
+    fn ruled(rules: &SiteRules, line: &str, headers: &str, path: &str) -> RuleResult {
+        with_request(line, headers, |head| RuleResult::by(rules, head, path.as_bytes()))
     }
 
     #[test]
@@ -218,7 +218,11 @@ mod tests {
         ] {
             let ruled = ruled(&rules, "GET /", cookie, "/");
             let pass = is_known.then_some(PassReason::BypassCookie);
-            assert_eq!(ruled, Ruled { pass, is_without_cookies: true, ..Ruled::default() }, "{cookie}");
+            assert_eq!(
+                ruled,
+                RuleResult { pass, is_without_cookies: true, ..RuleResult::default() },
+                "{cookie}"
+            );
         }
     }
 
@@ -314,19 +318,24 @@ mod tests {
             ],
             ..SiteRules::default()
         };
-        let nothing = Ruled::default();
-        let of_a =
-            Ruled { ttl_s: Some(60), is_ttl_for_cookies: true, is_alone: true, path: Some(1), ..nothing };
-        let passed = |reason| Ruled { pass: Some(reason), ..nothing };
+        let nothing = RuleResult::default();
+        let of_a = RuleResult {
+            ttl_s: Some(60),
+            is_ttl_for_cookies: true,
+            is_alone: true,
+            path: Some(1),
+            ..nothing
+        };
+        let passed = |reason| RuleResult { pass: Some(reason), ..nothing };
         for (line, headers, path, want) in [
             ("GET /", "", "/", nothing),
             ("POST /", "", "/", nothing),
-            ("PUT /", "", "/", Ruled { taken: rules.methods, ..nothing }),
+            ("PUT /", "", "/", RuleResult { taken: rules.methods, ..nothing }),
             ("GET /", "x-preview: 1", "/", passed(PassReason::BypassHeader)),
-            ("GET /", "", "/admin/x?/a", Ruled { path: Some(0), ..passed(PassReason::Path) }),
+            ("GET /", "", "/admin/x?/a", RuleResult { path: Some(0), ..passed(PassReason::Path) }),
             ("GET /", "", "/admin?/admin/", of_a),
-            ("POST /", "", "/a", Ruled { taken: methods, ..of_a }),
-            ("GET /", "", "/a/..%2fb", Ruled { is_ttl_for_cookies: false, ..of_a }),
+            ("POST /", "", "/a", RuleResult { taken: methods, ..of_a }),
+            ("GET /", "", "/a/..%2fb", RuleResult { is_ttl_for_cookies: false, ..of_a }),
         ] {
             assert_eq!(ruled(&rules, line, headers, path), want, "{line} {headers} {path}");
         }

@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     admin::operator_port::Outside,
-    core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, with_core},
+    core::{Core, CoreBusy, Message, RING_PAUSE, RING_WAIT_MAX, with_core},
     counters::Counter,
     purging::{
         invalidations::{Invalidation, Overflow, What},
@@ -30,12 +30,12 @@ pub(crate) const UNLINK_WAIT_MAX: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// The ring to a core stayed full, that core has ended, or too many purges wait for the disk.
-pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, Unasked> {
+pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, CoreBusy> {
     let (invalidation, kept, cores) = with_core(|core| {
         let entered = core.book.enter(what, is_soft, clock::unix_ms());
         let (invalidation, kept) = entered.map_err(|Full| {
             core.count(Counter::PurgesRefused);
-            Unasked
+            CoreBusy
         })?;
         apply(core, &invalidation);
         let others = (0..core.store.cores()).filter(|index| *index != core.index);
@@ -48,7 +48,7 @@ pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, Unasked> {
         while let Err(unsent) = with_core(|core| core.give(index, message)) {
             if Instant::now() >= until {
                 with_core(|core| core.count(Counter::PurgesRefused));
-                return Err(Unasked);
+                return Err(CoreBusy);
             }
             message = unsent;
             tokio::time::sleep(RING_PAUSE).await;
@@ -56,7 +56,7 @@ pub(crate) async fn spread(what: What, is_soft: bool) -> Result<bool, Unasked> {
         answers.push(answer);
     }
     for answer in answers {
-        answer.await.map_err(|_| Unasked)?;
+        answer.await.map_err(|_| CoreBusy)?;
     }
     let Some(kept) = kept else { return Ok(true) };
     Ok(timeout(UNLINK_WAIT_MAX, kept).await.is_ok_and(|kept| kept == Ok(true)))
@@ -72,15 +72,15 @@ pub(crate) fn spread_from_outside(
     what: What,
     is_soft: bool,
     outside: &Outside,
-) -> Result<bool, Unasked> {
-    let (invalidation, kept) = book.enter(what, is_soft, clock::unix_ms()).map_err(|Full| Unasked)?;
+) -> Result<bool, CoreBusy> {
+    let (invalidation, kept) = book.enter(what, is_soft, clock::unix_ms()).map_err(|Full| CoreBusy)?;
     let mut answers = Vec::with_capacity(cores);
     for index in 0..cores {
         let (message, answer) = message(&invalidation, index == 0);
         outside.give(index, message)?;
         answers.push(answer);
     }
-    answers.into_iter().try_for_each(oneshot::Receiver::blocking_recv).map_err(|_| Unasked)?;
+    answers.into_iter().try_for_each(oneshot::Receiver::blocking_recv).map_err(|_| CoreBusy)?;
     Ok(kept.is_none_or(|kept| kept.blocking_recv() == Ok(true)))
 }
 
@@ -149,7 +149,7 @@ mod tests {
 
         // Nobody takes anything out of the last ring any more.
         while with_core(|core| core.give(2, message(&Arc::new(invalidation()), false).0)).is_ok() {}
-        assert_eq!(super::spread(tags(), false).await, Err(Unasked));
+        assert_eq!(super::spread(tags(), false).await, Err(CoreBusy));
         with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  handshake: the name that is asked for ─▶ a site ─▶ its authorities ─▶ ClientAuth: not asked, or asked by those: shown what?
-//!  request:   its host ─▶ a site ─▶ its authorities ─ the same? valid now? ─▶ Standing
+//!  request:   its host ─▶ a site ─▶ its authorities ─ the same? valid now? ─▶ ClientStanding
 //! ```
 //! A connection that was made for one site brings requests for others, too: browsers do so, and so does who would get
 //! past a certificate. So each request is judged by its own site. What was verified by other authorities than the site's
@@ -23,12 +23,12 @@ pub(crate) enum ClientAuth {
     /// Under TLS, without being asked for a certificate.
     Unasked,
     /// Under TLS, and it was asked for one.
-    Asked(Arc<Asked>),
+    Asked(Arc<CertificateResult>),
 }
 
 /// What came of asking for a certificate.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct CertificateResult {
     /// Who had to have signed it.
     authorities: AuthoritiesId,
     /// `None`: the client has none.
@@ -47,7 +47,7 @@ impl ClientAuth {
         // A session that is resumed is not verified anew.
         let valid = |identity: &Identity| identity.is_valid_at(now_s);
         let identity = shown.map(|shown| Identity::of(shown).filter(valid).ok_or(Unusable)).transpose()?;
-        Ok(Self::Asked(Arc::new(Asked { authorities, identity })))
+        Ok(Self::Asked(Arc::new(CertificateResult { authorities, identity })))
     }
 
     /// The identity that was verified.
@@ -61,7 +61,7 @@ impl ClientAuth {
 
 /// What a client is to the site of one of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ClientStanding {
     /// Anybody.
     Anybody,
     /// Somebody whose certificate the site's authorities have signed.
@@ -78,16 +78,16 @@ pub(crate) fn judge(
     authorities: Option<AuthoritiesId>,
     came: &ClientAuth,
     now_s: u64,
-) -> Standing {
-    let unshown = if asks.is_required { Standing::Wanted } else { Standing::Anybody };
+) -> ClientStanding {
+    let unshown = if asks.is_required { ClientStanding::Wanted } else { ClientStanding::Anybody };
     match came {
         ClientAuth::Plain => unshown,
-        ClientAuth::Unasked => Standing::Wanted,
-        ClientAuth::Asked(asked) if Some(asked.authorities) != authorities => Standing::Wanted,
+        ClientAuth::Unasked => ClientStanding::Wanted,
+        ClientAuth::Asked(asked) if Some(asked.authorities) != authorities => ClientStanding::Wanted,
         ClientAuth::Asked(asked) => match &asked.identity {
             None => unshown,
-            Some(identity) if identity.is_valid_at(now_s) => Standing::Known,
-            Some(_) => Standing::Wanted,
+            Some(identity) if identity.is_valid_at(now_s) => ClientStanding::Known,
+            Some(_) => ClientStanding::Wanted,
         },
     }
 }
@@ -118,10 +118,11 @@ mod tests {
             from_s: 100,
             until_s,
         };
-        let asked = |authorities, identity| ClientAuth::Asked(Arc::new(Asked { authorities, identity }));
+        let asked =
+            |authorities, identity| ClientAuth::Asked(Arc::new(CertificateResult { authorities, identity }));
         let required = ClientCertificates::required("ca.pem".into());
         let wished = ClientCertificates { is_required: false, ..required.clone() };
-        use Standing::{Anybody, Known, Wanted};
+        use ClientStanding::{Anybody, Known, Wanted};
         for (came, of_required, of_wished) in [
             (ClientAuth::Plain, Wanted, Anybody),
             (ClientAuth::Unasked, Wanted, Wanted),

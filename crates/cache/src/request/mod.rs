@@ -64,7 +64,7 @@ pub(crate) struct Request {
 
 /// What is asked of the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum OriginNeed {
     /// A whole answer that can be stored: as GET, without conditions and ranges, and without what is not in the key.
     Storing,
     /// The answer to this very request, for this client only.
@@ -199,12 +199,12 @@ impl Request {
 
     /// The head as the origin gets it where an answer is wanted for the store, with conditions of ours (lines).
     pub(crate) fn for_store(&self, conditions: &[u8], manner: Manner<'_>) -> Vec<u8> {
-        with_lines(self.for_origin(Wanted::Storing, manner), conditions)
+        with_lines(self.for_origin(OriginNeed::Storing, manner), conditions)
     }
 
     /// The head as the origin gets it where a WebSocket is wanted, with a key where its client has none.
     pub(crate) fn for_switch(&self, nonce: Option<&str>, manner: Manner<'_>) -> Vec<u8> {
-        let head = self.for_origin(Wanted::Switching, manner);
+        let head = self.for_origin(OriginNeed::Switching, manner);
         match nonce {
             Some(nonce) => with_lines(head, format!("Sec-WebSocket-Key: {nonce}\r\n").as_bytes()),
             None => head,
@@ -212,17 +212,17 @@ impl Request {
     }
 
     /// The head as the origin of its site gets it.
-    pub(crate) fn for_origin(&self, wanted: Wanted, manner: Manner<'_>) -> Vec<u8> {
+    pub(crate) fn for_origin(&self, wanted: OriginNeed, manner: Manner<'_>) -> Vec<u8> {
         let rules = manner.rules;
         let head = self.head();
         let primary = self.primary();
         let mut out = Vec::with_capacity(self.head.head_bytes() + 192);
         match wanted {
-            Wanted::Storing => {
+            OriginNeed::Storing => {
                 out.extend_from_slice(b"GET ");
                 out.extend_from_slice(key::path(primary));
             }
-            Wanted::Passing | Wanted::Switching => {
+            OriginNeed::Passing | OriginNeed::Switching => {
                 out.extend_from_slice(head.method.as_bytes());
                 out.push(b' ');
                 key::append_target(&head, &SiteRules::default(), &mut out);
@@ -243,11 +243,11 @@ impl Request {
     }
 
     /// Appends the fields that frame the body and say what becomes of the connection.
-    fn append_framing(&self, out: &mut Vec<u8>, wanted: Wanted) {
-        if wanted == Wanted::Switching {
+    fn append_framing(&self, out: &mut Vec<u8>, wanted: OriginNeed) {
+        if wanted == OriginNeed::Switching {
             out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
         }
-        if wanted == Wanted::Passing {
+        if wanted == OriginNeed::Passing {
             match self.framing {
                 Framing::Length(bytes) => {
                     out.extend_from_slice(b"Content-Length: ");
@@ -285,15 +285,15 @@ mod tests {
     use super::*;
     use crate::site::SiteTable;
 
-    fn sent(head: &str, wanted: Wanted) -> String {
+    fn sent(head: &str, wanted: OriginNeed) -> String {
         sent_by(head, wanted, SiteRules::default())
     }
 
-    fn sent_by(head: &str, wanted: Wanted, rules: SiteRules) -> String {
+    fn sent_by(head: &str, wanted: OriginNeed, rules: SiteRules) -> String {
         sent_for(head, wanted, rules, Visitor::alone(IpAddr::V4(Ipv4Addr::LOCALHOST)))
     }
 
-    fn sent_for(head: &str, wanted: Wanted, rules: SiteRules, visitor: Visitor) -> String {
+    fn sent_for(head: &str, wanted: OriginNeed, rules: SiteRules, visitor: Visitor) -> String {
         let bytes = format!("{}\r\n\r\n", head.replace('\n', "\r\n"));
         let mut slots = HeaderSlots::new();
         let Ok(Progress::Complete((head, head_bytes))) =
@@ -344,7 +344,7 @@ mod tests {
             ("OPTIONS http://A/", "a", "/", "a"),
         ] {
             let method = line.split(' ').next().unwrap_or_default();
-            let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), Wanted::Passing);
+            let got = sent(&format!("{line} HTTP/1.1\nHost: {host}"), OriginNeed::Passing);
             let ours = own(authority, "http");
             assert_eq!(got, format!("{method} {target} HTTP/1.1\r\nHost: {authority}\r\n{ours}"), "{line}");
         }
@@ -363,10 +363,10 @@ mod tests {
                     X_Forwarded_Host: evil";
         let ours = own("a.example", "http");
         let stored = format!("GET /a?a&b HTTP/1.1\r\nHost: app.internal:81\r\n{ours}");
-        assert_eq!(sent_by(head, Wanted::Storing, rules()), stored);
+        assert_eq!(sent_by(head, OriginNeed::Storing, rules()), stored);
         let passed =
             format!("GET /a?b&utm_x=1&a HTTP/1.1\r\nHost: app.internal:81\r\nCookie: theme=dark\r\n{ours}");
-        assert_eq!(sent_by(head, Wanted::Passing, rules()), passed);
+        assert_eq!(sent_by(head, OriginNeed::Passing, rules()), passed);
     }
 
     #[test]
@@ -380,27 +380,27 @@ mod tests {
             ("If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:37 GMT"),
         ] {
             let head = format!("POST / HTTP/1.1\nHost: a\nConnection: {name}\n{name}: {value}");
-            assert_eq!(sent(&head, Wanted::Passing), format!("POST / HTTP/1.1\r\nHost: a\r\n{OWN}"));
+            assert_eq!(sent(&head, OriginNeed::Passing), format!("POST / HTTP/1.1\r\nHost: a\r\n{OWN}"));
             let head = format!("POST / HTTP/1.1\nHost: a\n{name}: {value}");
-            assert!(sent(&head, Wanted::Passing).contains(&format!("{name}: {value}\r\n")), "{name}");
+            assert!(sent(&head, OriginNeed::Passing).contains(&format!("{name}: {value}\r\n")), "{name}");
         }
     }
 
     #[test]
     fn forwards_are_counted_down_where_they_count() {
-        let got = sent("OPTIONS * HTTP/1.1\nHost: a\nMax-Forwards: 7", Wanted::Passing);
+        let got = sent("OPTIONS * HTTP/1.1\nHost: a\nMax-Forwards: 7", OriginNeed::Passing);
         assert_eq!(got, format!("OPTIONS * HTTP/1.1\r\nHost: a\r\nMax-Forwards: 6\r\n{OWN}"));
         for head in
             ["OPTIONS * HTTP/1.1\nHost: a\nMax-Forwards: x", "POST / HTTP/1.1\nHost: a\nMax-Forwards: 7"]
         {
             let line = head.lines().last().expect("it has one");
-            assert!(sent(head, Wanted::Passing).contains(line), "{head}");
+            assert!(sent(head, OriginNeed::Passing).contains(line), "{head}");
         }
     }
 
     #[test]
     fn the_scheme_is_keyed_and_said() {
-        let got = sent("GET https://a:443/ HTTP/1.1\nHost: a:443", Wanted::Storing);
+        let got = sent("GET https://a:443/ HTTP/1.1\nHost: a:443", OriginNeed::Storing);
         assert_eq!(got, format!("GET / HTTP/1.1\r\nHost: a\r\n{}", own("a", "https")));
     }
 
@@ -409,9 +409,9 @@ mod tests {
         let head = "GET / HTTP/1.1\nHost: a\nForwarded: host=evil\nX-Forwarded-Host: evil\nX-Original-URL: /b\n\
                     X_Forwarded_Host: evil\nX-HTTP-Method-Override: DELETE\nX-Forwarded-Ssl: on\nProxy: evil\n\
                     Trailer: evil\nX-Other: y";
-        let stored = sent(head, Wanted::Storing);
+        let stored = sent(head, OriginNeed::Storing);
         assert_eq!(stored, format!("GET / HTTP/1.1\r\nHost: a\r\nX-Other: y\r\n{OWN}"));
-        let passed = sent(head, Wanted::Passing);
+        let passed = sent(head, OriginNeed::Passing);
         assert!(passed.contains("X-Original-URL: /b") && passed.contains("Proxy: evil"), "{passed}");
     }
 
@@ -421,7 +421,7 @@ mod tests {
                       X-Forwarded-Port: 443\nx_forwarded_ssl: on\nX-Forwarded-Host: evil\nForwarded: for=1.2.3.4\n\
                       X-Real-IP: 1.2.3.4\nX_Real_IP: 1.2.3.4";
         let head = format!("POST / HTTP/1.1\nHost: a\n{claims}");
-        assert_eq!(sent(&head, Wanted::Passing), format!("POST / HTTP/1.1\r\nHost: a\r\n{OWN}"));
+        assert_eq!(sent(&head, OriginNeed::Passing), format!("POST / HTTP/1.1\r\nHost: a\r\n{OWN}"));
     }
 
     #[test]
@@ -435,7 +435,7 @@ mod tests {
                     X-Forwarded-For: 8.8.8.8, 192.0.2.7, 2001:db8::1\r\nX-Forwarded-Proto: http\r\n\
                     X-Forwarded-Host: a\r\n\
                     Forwarded: for=192.0.2.7, for=\"[2001:db8::1]\";host=\"a\";proto=http\r\n\r\n";
-        assert_eq!(sent_for(head, Wanted::Passing, SiteRules::default(), proxy), want);
+        assert_eq!(sent_for(head, OriginNeed::Passing, SiteRules::default(), proxy), want);
     }
 
     #[test]
@@ -443,14 +443,14 @@ mod tests {
         let head = "POST / HTTP/1.1\nHost: a\nContent_Length: 5\nTRANSFER_ENCODING: chunked\nTransfer_encoding: x\n\
                     X_Forwarded-For: 1.2.3.4\nX_Forwarded_Proto: https\nHost_: evil\nX_Other: y";
         let want = "POST / HTTP/1.1\r\nHost: a\r\nHost_: evil\r\nX_Other: y\r\n";
-        assert_eq!(sent(head, Wanted::Passing), format!("{want}{OWN}"));
+        assert_eq!(sent(head, OriginNeed::Passing), format!("{want}{OWN}"));
     }
 
     #[test]
     fn a_request_with_a_body_is_the_last_of_its_connection() {
-        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 5", Wanted::Passing);
+        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 5", OriginNeed::Passing);
         assert!(got.ends_with("Content-Length: 5\r\nConnection: close\r\n\r\n"), "{got}");
-        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 0", Wanted::Passing);
+        let got = sent("POST / HTTP/1.1\nHost: a\nContent-Length: 0", OriginNeed::Passing);
         assert!(got.ends_with("Content-Length: 0\r\n\r\n"), "{got}");
     }
 
@@ -458,8 +458,8 @@ mod tests {
     fn what_a_client_accepts_is_sent_as_it_is_keyed() {
         let head = "GET / HTTP/1.1\nHost: a\nAccept-Encoding: gzip;q=0.9, deflate\nAccept-Language: en, de\nAccept-Encoding: BR";
         let want = "Accept-Encoding: br, gzip\r\nAccept-Language: de, en\r\n";
-        assert_eq!(sent(head, Wanted::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
-        let passed = sent(head, Wanted::Passing);
+        assert_eq!(sent(head, OriginNeed::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
+        let passed = sent(head, OriginNeed::Passing);
         assert!(
             passed.contains("Accept-Encoding: gzip;q=0.9, deflate\r\n")
                 && passed.contains("Accept-Encoding: BR\r\n")
@@ -468,7 +468,7 @@ mod tests {
             ("GET / HTTP/1.1\nHost: a\nAccept-Encoding: identity;q=0", "Accept-Encoding: identity;q=0\r\n"),
             ("GET / HTTP/1.1\nHost: a\nAccept-Encoding: gzip\nConnection: accept-encoding", ""),
         ] {
-            assert_eq!(sent(head, Wanted::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
+            assert_eq!(sent(head, OriginNeed::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{want}{OWN}"));
         }
     }
 
@@ -476,9 +476,9 @@ mod tests {
     fn conditions_and_ranges_stay_here_only_for_the_store() {
         let head =
             "HEAD / HTTP/1.1\nHost: a\nIf-None-Match: \"x\"\nRange: bytes=0-1\nConnection: X-Hop\nX-Hop: 1";
-        assert_eq!(sent(head, Wanted::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{OWN}"));
+        assert_eq!(sent(head, OriginNeed::Storing), format!("GET / HTTP/1.1\r\nHost: a\r\n{OWN}"));
         let passed =
             format!("HEAD / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"x\"\r\nRange: bytes=0-1\r\n{OWN}");
-        assert_eq!(sent(head, Wanted::Passing), passed);
+        assert_eq!(sent(head, OriginNeed::Passing), passed);
     }
 }

@@ -53,11 +53,11 @@ struct OfSite {
     group: Arc<Group>,
     /// Who signs its clients' certificates.
     authorities: Option<AuthoritiesId>,
-    told: Arc<Told>,
+    told: Arc<SiteHints>,
 }
 
 /// What was said of a site, once, as long as it has the same hosts.
-struct Told {
+struct SiteHints {
     of_shared_pages: AtomicBool,
     unfresh: Majority,
     by_cookie: Majority,
@@ -126,7 +126,7 @@ impl Sites {
             groups.insert(key, Arc::clone(&group));
             let site = of_sites.len();
             let told = before.and_then(|before| before.told_of(table.names_at(site))).unwrap_or_else(|| {
-                Arc::new(Told {
+                Arc::new(SiteHints {
                     of_shared_pages: AtomicBool::new(false),
                     unfresh: Majority::new(cores),
                     by_cookie: Majority::new(cores),
@@ -137,7 +137,7 @@ impl Sites {
         Ok(Self { table, members, groups, of_sites: of_sites.into() })
     }
 
-    fn told_of(&self, names: &str) -> Option<Arc<Told>> {
+    fn told_of(&self, names: &str) -> Option<Arc<SiteHints>> {
         let site = (0..self.of_sites.len()).find(|site| self.table.names_at(*site) == names)?;
         Some(Arc::clone(&self.of_sites[site].told))
     }

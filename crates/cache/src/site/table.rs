@@ -10,7 +10,7 @@ use wire::http1::head::RequestHead;
 
 use crate::{
     config::{ClientCertificates, Config, HostPattern, LIST_MAX, PATHS_MAX, SITES_MAX, Site, SiteRules},
-    policy::Ruled,
+    policy::RuleResult,
 };
 
 /// Bytes of a host's name (RFC 1035 §2.3.4).
@@ -178,12 +178,17 @@ impl SiteTable {
 
     /// What the rules of its site make of a request for a path (with its query, as it is keyed).
     #[inline]
-    pub(crate) fn ruled(&self, site: SiteId, head: &RequestHead<'_, '_>, path_and_query: &[u8]) -> Ruled {
+    pub(crate) fn ruled(
+        &self,
+        site: SiteId,
+        head: &RequestHead<'_, '_>,
+        path_and_query: &[u8],
+    ) -> RuleResult {
         if self.decides_nothing {
-            return Ruled::default();
+            return RuleResult::default();
         }
         let is_misdirected = site == SiteId::DEFAULT && !self.has_default;
-        Ruled { is_misdirected, ..Ruled::by(self.rules(site), head, path_and_query) }
+        RuleResult { is_misdirected, ..RuleResult::by(self.rules(site), head, path_and_query) }
     }
 }
 

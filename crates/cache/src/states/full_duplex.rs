@@ -24,7 +24,7 @@ use crate::{
     client::limits::client_budget::ClientMemoryGuard,
     core::with_core_of,
     deliver::{
-        downstream::Broken,
+        downstream::BodyError,
         trailers::{going_on, not_ours},
     },
     log::transaction::Trace,
@@ -35,7 +35,7 @@ use crate::{
 /// The client's side of a body that is sent on.
 pub(crate) trait BodySource {
     /// Appends the bytes that come next to `into`; waits for at least one. False: the body is complete.
-    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, Broken>>;
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, BodyError>>;
 
     /// Trailer lines as they came, once the body is complete.
     fn trailers(&self) -> &[u8];
@@ -60,18 +60,18 @@ impl Onward {
     /// Sends the body's bytes on as they come. Ready when nothing more is to be sent, and at once from then on.
     ///
     /// # Errors
-    /// [`Broken`]: the client is gone, or its body breaks a rule.
+    /// [`BodyError`]: the client is gone, or its body breaks a rule.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         source: &mut impl BodySource,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), BodyError>> {
         while !self.is_over {
             match self.half.poll_sent(cx) {
                 Poll::Pending => {
                     // Only bytes that wait for the origin are charged.
                     let is_held = self.held.resize(self.half.unsent_bytes());
-                    return if is_held { Poll::Pending } else { Poll::Ready(Err(Broken::Gone)) };
+                    return if is_held { Poll::Pending } else { Poll::Ready(Err(BodyError::Gone)) };
                 }
                 Poll::Ready(Ok(is_ended)) => self.is_over = is_ended,
                 // The origin has answered and reads no more; or it has gone, which its answer shows.

@@ -15,7 +15,7 @@ use engine::{cores::clock, store::NewHead};
 use wire::http1::{fields::EntityTag, head::ResponseHead, known::KnownHeader};
 
 use crate::{
-    core::{Core, Heard, Message, store_s, with_core_of},
+    core::{Core, HeadAnswer, Message, store_s, with_core_of},
     counters::Counter,
     head::{
         response_head::{Flags, StoredMeta},
@@ -46,7 +46,7 @@ fn compare(core: &Core, request: &Arc<Request>, answer: &ResponseHead<'_, '_>) {
         return;
     }
     let headers = &answer.headers;
-    let heard = Heard {
+    let heard = HeadAnswer {
         request: Arc::clone(request),
         etag: headers.known(KnownHeader::Etag).map(<[u8]>::to_vec),
         last_modified_s: headers.known(KnownHeader::LastModified).and_then(http_date_s),
@@ -65,8 +65,8 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 /// Makes stale what is stored for a request, if it is not what the origin has. Runs on the owner's core.
-pub(crate) fn judge(core: &Core, heard: &Heard) {
-    let Heard { request, .. } = heard;
+pub(crate) fn judge(core: &Core, heard: &HeadAnswer) {
+    let HeadAnswer { request, .. } = heard;
     let core = &*core.of_request(request);
     let mut key = request.primary().to_vec();
     let now_s = clock::unix_s();
@@ -108,7 +108,7 @@ pub(crate) fn judge(core: &Core, heard: &Heard) {
 }
 
 /// Whether all validators that were heard, and the length, are those of what is stored.
-fn is_current(heard: &Heard, meta: &StoredMeta, head: &[u8], bytes: u64) -> bool {
+fn is_current(heard: &HeadAnswer, meta: &StoredMeta, head: &[u8], bytes: u64) -> bool {
     let stored = meta.validators(head);
     let is_tag = |said: &[u8]| {
         EntityTag::parse(said)
@@ -188,7 +188,7 @@ mod tests {
             (Some("\"x\""), Some(7), Some(6), (false, false)),
         ] {
             let etag = etag.map(|etag| etag.as_bytes().to_vec());
-            let heard = Heard { request: Arc::clone(&request), etag, last_modified_s, length };
+            let heard = HeadAnswer { request: Arc::clone(&request), etag, last_modified_s, length };
             let got = (is_current(&heard, &meta, head, 5), is_current(&heard, &untagged, head, 5));
             assert_eq!(got, want, "{:?} {last_modified_s:?} {length:?}", heard.etag);
         }

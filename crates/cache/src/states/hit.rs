@@ -46,14 +46,14 @@ use crate::{
     },
     purging::invalidations as purged,
     request::{
-        client_auth::{ClientAuth, Standing},
+        client_auth::{ClientAuth, ClientStanding},
         client_ip::Visitor,
         key,
         lookup_key::LookupKey,
     },
     states::{
         pipe,
-        state::{Found, FoundInBlocks, Slow, State, Trust, Undecoded},
+        state::{DecodeFirst, FoundInBlocks, PartsOnFile, Slow, State, Trust},
     },
 };
 
@@ -66,7 +66,7 @@ pub(crate) const COALESCE_BYTES_MAX: u64 = 16 * 1024;
 pub(crate) const CLOCK_BACK_S_MAX: u64 = 10;
 
 /// What is looked up, and how.
-pub(crate) struct Asked<'a> {
+pub(crate) struct LookupRequest<'a> {
     pub(crate) head: &'a RequestHead<'a, 'a>,
     /// A body follows.
     pub(crate) has_body: bool,
@@ -75,12 +75,12 @@ pub(crate) struct Asked<'a> {
     pub(crate) visitor: Visitor,
     /// What it has shown of itself.
     pub(crate) came: &'a ClientAuth,
-    pub(crate) showing: Showing,
+    pub(crate) showing: CodingChoice,
 }
 
 /// In which coding something is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Showing {
+pub(crate) enum CodingChoice {
     /// In one that the client accepts; what has to be decoded first is waited for.
     Accepted,
     /// Likewise, and it has waited: what is not decoded by now is sent as its origin sent it.
@@ -101,15 +101,15 @@ pub(crate) struct Buffers<'s> {
 pub(crate) fn answer<'a>(
     core: &Core,
     turn: &'a Turn<'_>,
-    asked: &Asked<'_>,
+    asked: &LookupRequest<'_>,
     now_s: u64,
     buffers: Buffers<'a>,
 ) -> Result<Answer<'a>, Slow> {
-    let Asked { head, has_body, trust, showing, visitor, came } = *asked;
+    let LookupRequest { head, has_body, trust, showing, visitor, came } = *asked;
     let Buffers { key, head: stored_head } = buffers;
     let site = key::of_request(head, &core.sites.table, key);
     let standing = core.standing(site, came, now_s);
-    let is_known = standing == Standing::Known;
+    let is_known = standing == ClientStanding::Known;
     let mut keyed = LookupKey { hash: turn.hash(key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, key);
     let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
@@ -134,7 +134,7 @@ pub(crate) fn answer<'a>(
         return slow(keyed, State::ToHttps, Fwd::Bypass);
     }
     // PURGE is exempt: `purge-from` and the token decide, not the site's client-certificate rule.
-    if standing == Standing::Wanted && !is_purge {
+    if standing == ClientStanding::Wanted && !is_purge {
         if key::scheme(key) == Scheme::Http {
             return slow(keyed, State::ToHttps, Fwd::Bypass);
         }
@@ -207,13 +207,13 @@ pub(crate) fn answer<'a>(
             Ok(Answer { refresh, hsts_s, ..answer })
         }
         Err(NotNow::Undecoded) => {
-            let undecoded = Undecoded { trust, said: None, set_cookie: Vec::new(), refresh };
+            let undecoded = DecodeFirst { trust, said: None, set_cookie: Vec::new(), refresh };
             slow(keyed, State::Decode(Box::new(undecoded)), Fwd::UriMiss)
         }
         Err(NotNow::InParts(mut found)) => {
             used.count(core);
             found.answer.refresh = refresh;
-            slow(keyed, State::Parts(Box::new(Found { only_if_cached, ..*found })), Fwd::UriMiss)
+            slow(keyed, State::Parts(Box::new(PartsOnFile { only_if_cached, ..*found })), Fwd::UriMiss)
         }
         Err(NotNow::InBlocks(mut found)) => {
             used.count(core);
@@ -241,12 +241,12 @@ fn of_challenge(core: &Core, challenges: &Challenges, head: &RequestHead<'_, '_>
 }
 
 /// How a stored object may be used.
-struct Used {
+struct ObjectUse {
     status: CacheStatus,
     is_to_be_refreshed: bool,
 }
 
-impl Used {
+impl ObjectUse {
     #[inline]
     fn fresh(ttl_s: u32) -> Self {
         Self { status: CacheStatus::hit(i64::from(ttl_s)), is_to_be_refreshed: false }
@@ -277,7 +277,7 @@ fn usable(
     keyed: LookupKey,
     trust: Trust,
     now_s: u64,
-) -> Result<Used, (bool, Fwd)> {
+) -> Result<ObjectUse, (bool, Fwd)> {
     if object.expires_s() <= store_s(now_s) {
         return Err((false, Fwd::Stale));
     }
@@ -300,19 +300,19 @@ fn usable(
         return Err((true, Fwd::Request));
     }
     match policy::may_reuse(meta.stored(now_s), &facts.directives) {
-        Reuse::Fresh { ttl_s } => Ok(Used::fresh(ttl_s)),
+        Reuse::Fresh { ttl_s } => Ok(ObjectUse::fresh(ttl_s)),
         reuse => stale(core, reuse, keyed, trust),
     }
 }
 
 /// How an object may be used that is not fresh, or not fresh enough for this request.
 #[cold]
-fn stale(core: &Core, reuse: Reuse, keyed: LookupKey, trust: Trust) -> Result<Used, (bool, Fwd)> {
+fn stale(core: &Core, reuse: Reuse, keyed: LookupKey, trust: Trust) -> Result<ObjectUse, (bool, Fwd)> {
     let now_ms = clock::monotonic_ms();
     match (reuse, trust) {
-        (_, Trust::Validated) => Ok(Used::fresh(0)),
-        (Reuse::Fresh { ttl_s }, _) => Ok(Used::fresh(ttl_s)),
-        (Reuse::StaleAccepted { stale_s }, _) => Ok(Used::stale(stale_s, "max-stale", false)),
+        (_, Trust::Validated) => Ok(ObjectUse::fresh(0)),
+        (Reuse::Fresh { ttl_s }, _) => Ok(ObjectUse::fresh(ttl_s)),
+        (Reuse::StaleAccepted { stale_s }, _) => Ok(ObjectUse::stale(stale_s, "max-stale", false)),
         (Reuse::StaleWhileRevalidate { stale_s }, _) => {
             let is_asked =
                 core.lately.has(keyed.hash, now_ms) || core.sites.group(keyed.site).is_failing(now_ms);
@@ -320,13 +320,17 @@ fn stale(core: &Core, reuse: Reuse, keyed: LookupKey, trust: Trust) -> Result<Us
                 // Now, and not when it is: a pipeline may ask for it many times until then.
                 core.lately.note(keyed.hash, now_ms);
             }
-            Ok(Used::stale(stale_s, "stale-while-revalidate", !is_asked))
+            Ok(ObjectUse::stale(stale_s, "stale-while-revalidate", !is_asked))
         }
         (Reuse::StaleIfError { stale_s }, trust) => {
             let fails = trust == Trust::StandIn
                 || core.lately.has(keyed.hash, now_ms)
                 || core.sites.group(keyed.site).is_failing(now_ms);
-            if fails { Ok(Used::stale(stale_s, "stale-if-error", false)) } else { Err((false, Fwd::Stale)) }
+            if fails {
+                Ok(ObjectUse::stale(stale_s, "stale-if-error", false))
+            } else {
+                Err((false, Fwd::Stale))
+            }
         }
         (Reuse::No(NotReused::Stale), _) => Err((false, Fwd::Stale)),
         // What is fresh by the store's clock and not by the request's wish is fetched anew.
@@ -408,7 +412,7 @@ enum NotNow {
     /// Its memory is being freed just now.
     Gone,
     /// Its body is on the file in parts.
-    InParts(Box<Found>),
+    InParts(Box<PartsOnFile>),
     /// Its body is in blocks.
     InBlocks(Box<FoundInBlocks>),
     /// The client does not accept the coding that it is in, and it is not decoded yet.
@@ -423,7 +427,7 @@ fn of_object<'a>(
     core: &Core,
     turn: &'a Turn<'_>,
     (object, meta, hash): (Object<'a>, &StoredMeta, Hash),
-    (head, showing): (&RequestHead<'_, '_>, Showing),
+    (head, showing): (&RequestHead<'_, '_>, CodingChoice),
     now_s: u64,
     status: CacheStatus,
     Buffers { key, head: stored_head }: Buffers<'a>,
@@ -434,7 +438,7 @@ fn of_object<'a>(
         || headers.has(KnownHeader::IfModifiedSince)
         || headers.has(KnownHeader::Range);
     let mut shown = Representation::Stored;
-    if meta.is_negotiated() && showing != Showing::AsSent {
+    if meta.is_negotiated() && showing != CodingChoice::AsSent {
         stored_head.clear();
         if is_conditional {
             object.head().copy_to(stored_head);
@@ -446,7 +450,9 @@ fn of_object<'a>(
             Representation::Stored => (object, Coding::AsSent),
             Representation::Coded(twin, coding) => (twin, coding),
             Representation::Had(coding) => (object, coding),
-            Representation::ToBeDecoded if showing == Showing::Accepted => return Err(NotNow::Undecoded),
+            Representation::ToBeDecoded if showing == CodingChoice::Accepted => {
+                return Err(NotNow::Undecoded);
+            }
             Representation::ToBeDecoded => {
                 core.count(Counter::DecodingsRefused);
                 (object, Coding::AsSent)
@@ -523,7 +529,7 @@ fn of_object<'a>(
             // To HEAD is said what GET would bring, so all of it must be there.
             let range = if is_get { range } else { 0..complete };
             let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent: is_get };
-            return Err(NotNow::InParts(Box::new(Found { answer, parts, only_if_cached: false })));
+            return Err(NotNow::InParts(Box::new(PartsOnFile { answer, parts, only_if_cached: false })));
         }
         if let Some(mut plan) = plan {
             let object = content.pin().ok_or(NotNow::Gone)?;
@@ -535,7 +541,7 @@ fn of_object<'a>(
             match content.pin() {
                 Some(object) => Body::Pinned { object, range },
                 None if coding == Coding::AsSent => return Err(NotNow::Gone),
-                None if coding == Coding::Decoded && showing == Showing::Accepted => {
+                None if coding == Coding::Decoded && showing == CodingChoice::Accepted => {
                     return Err(NotNow::Undecoded);
                 }
                 // The twin's memory is being freed, and not the object's.

@@ -23,11 +23,11 @@ use crate::{
         response::{Misfit, Response},
     },
     head::response_head::{CacheStatus, CodedHead, Flags, Fwd, is_bodiless},
-    policy::{self, Verdict, accept::Accepted},
+    policy::{self, Verdict, accept::AcceptedCodings},
     request::Request,
     states::{
         hit,
-        state::{State, Step, Trust, Undecoded},
+        state::{DecodeFirst, State, Step, Trust},
     },
 };
 
@@ -145,8 +145,8 @@ fn bytes_max() -> u64 {
 }
 
 /// *decode*: waits until the object that was found has been decoded, and looks again. `is_last`: it has done so before.
-pub(crate) async fn decode(request: &Arc<Request>, undecoded: Undecoded, fwd: Fwd, is_last: bool) -> Step {
-    let Undecoded { trust, said, set_cookie, refresh } = undecoded;
+pub(crate) async fn decode(request: &Arc<Request>, undecoded: DecodeFirst, fwd: Fwd, is_last: bool) -> Step {
+    let DecodeFirst { trust, said, set_cookie, refresh } = undecoded;
     let as_sent = !encoded_variants::decode(request).await || is_last;
     let step = look_again(request, false, fwd, Look { as_sent, set_cookie, ..Look::of(trust, said) });
     match step {
@@ -190,11 +190,11 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step 
         let buffers = hit::Buffers { key: &mut key, head: &mut stored_head };
         let (head, visitor, came) = (&request.head(), request.visitor, &request.came);
         let showing = match (request.is_of_peer, as_sent) {
-            (true, _) => hit::Showing::AsSent,
-            (false, true) => hit::Showing::Waited,
-            (false, false) => hit::Showing::Accepted,
+            (true, _) => hit::CodingChoice::AsSent,
+            (false, true) => hit::CodingChoice::Waited,
+            (false, false) => hit::CodingChoice::Accepted,
         };
-        let asked = hit::Asked { head, has_body: false, trust, visitor, came, showing };
+        let asked = hit::LookupRequest { head, has_body: false, trust, visitor, came, showing };
         let slow = match hit::answer(core, &turn, &asked, clock::unix_s(), buffers) {
             Ok(answer) => {
                 let mut answer = answer.into_owned();
@@ -209,7 +209,9 @@ fn look_again(request: &Arc<Request>, anew: bool, fwd: Fwd, look: Look) -> Step 
             State::Miss { anew: again, alone, only_if_cached } => {
                 State::Miss { anew: anew || again, alone: alone || is_alone, only_if_cached }
             }
-            State::Decode(undecoded) => State::Decode(Box::new(Undecoded { said, set_cookie, ..*undecoded })),
+            State::Decode(undecoded) => {
+                State::Decode(Box::new(DecodeFirst { said, set_cookie, ..*undecoded }))
+            }
             State::Parts(mut found) => {
                 found.answer.append_lines(&set_cookie);
                 State::Parts(found)
@@ -309,7 +311,7 @@ fn coding_had(response: &Response, headers: &Headers<'_, '_>) -> Option<Coding> 
         return None;
     }
     let etag = response.meta.etag_of(&response.head).and_then(EntityTag::parse)?;
-    let accepted = Accepted::of(headers);
+    let accepted = AcceptedCodings::of(headers);
     if response.meta.flags.has(Flags::MAY_BE_DECODED) {
         let has = accepted.accepts(Coding::Decoded) && policy::has_decoded(headers, &etag);
         return has.then_some(Coding::Decoded);

@@ -13,7 +13,7 @@ use crate::{
     config::Limits,
     core::{Core, SiteUpstreams, with_core, with_core_of},
     counters::Counter,
-    deliver::downstream::{Broken, Downstream, READ_BYTES},
+    deliver::downstream::{BodyError, Downstream, READ_BYTES},
     error_page::Fault,
     fetch::{
         arriving::{self, Content},
@@ -24,9 +24,11 @@ use crate::{
         sent_fields::{Manner, SentFields},
     },
     log::transaction::Trace,
-    origin::{self, Arrived, Asked, Exchange, Handed, OriginError, Part, RequestSender, SendError},
+    origin::{
+        self, AnswerHead, Exchange, OriginError, OriginRequest, Part, RequestSender, SendError, SendResult,
+    },
     policy::conditional::is_part_marked,
-    request::{Request, Wanted},
+    request::{OriginNeed, Request},
     states::{
         full_duplex::{self, Onward},
         head_validation, hit,
@@ -55,7 +57,7 @@ pub(crate) async fn pass(
     with_core(|core| core.count(Counter::Passes));
     let (config, head) = with_core_of(request, |core| {
         let manner = Manner { has_range_tag: has_range_tag(core, request), ..core.manner(request.site) };
-        (Arc::clone(&core.config), request.for_origin(Wanted::Passing, manner))
+        (Arc::clone(&core.config), request.for_origin(OriginNeed::Passing, manner))
     });
     let limits = &config.limits;
     let body_bytes_max = with_core_of(request, |core| core.body_bytes_max(request.site));
@@ -64,9 +66,9 @@ pub(crate) async fn pass(
         return Some(Step::Then(State::Synth(Fault::BodyTooLarge)));
     }
     let method = request.head().method;
-    let asked = Asked {
+    let asked = OriginRequest {
         head: &head,
-        wanted: Wanted::Passing,
+        wanted: OriginNeed::Passing,
         client: request.client(),
         answered: Answered::of_method(method),
         is_idempotent: is_idempotent(method),
@@ -86,8 +88,8 @@ pub(crate) async fn pass(
             arrived
         }
         Err(SendError::Origin(error)) => return Some(failed(request, error)),
-        Err(SendError::Ours(Broken::Gone)) => return None,
-        Err(SendError::Ours(Broken::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
+        Err(SendError::Ours(BodyError::Gone)) => return None,
+        Err(SendError::Ours(BodyError::Refused(fault))) => return Some(Step::Then(State::Synth(fault))),
     };
     let headers = request.head().headers;
     let is_conditional = headers.has(KnownHeader::IfNoneMatch) || headers.has(KnownHeader::IfModifiedSince);
@@ -125,9 +127,9 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     let (config, head) = with_core_of(request, |core| {
         (Arc::clone(&core.config), request.for_switch(nonce.as_deref(), core.manner(request.site)))
     });
-    let asked = Asked {
+    let asked = OriginRequest {
         head: &head,
-        wanted: Wanted::Switching,
+        wanted: OriginNeed::Switching,
         client: request.client(),
         answered: Answered::of_method("GET"),
         is_idempotent: false,
@@ -141,10 +143,10 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
     let origin = SiteUpstreams::of(request);
     let switching = origin::switch(&origin, &config.limits, &asked, &mut upload, connected);
     match Box::pin(switching).await {
-        Ok(origin::Answered::Here(arrived)) => {
+        Ok(origin::UpgradeOutcome::Here(arrived)) => {
             Some(arrived_for(request, arrived, CacheStatus::fwd(Fwd::Bypass), bans).await)
         }
-        Ok(origin::Answered::Switched(switched)) => {
+        Ok(origin::UpgradeOutcome::Switched(switched)) => {
             Some(websocket_handshake::open(*switched, nonce.as_deref()))
         }
         Err(SendError::Origin(error)) => Some(failed(request, error)),
@@ -161,7 +163,12 @@ fn failed(request: &Request, error: OriginError) -> Step {
 }
 
 /// What becomes of the answer to a request that was passed.
-async fn arrived_for(request: &Arc<Request>, arrived: Box<Arrived>, status: CacheStatus, bans: u64) -> Step {
+async fn arrived_for(
+    request: &Arc<Request>,
+    arrived: Box<AnswerHead>,
+    status: CacheStatus,
+    bans: u64,
+) -> Step {
     with_core_of(request, |core| core.sites.group(request.site).answered());
     invalidate_after(request, &arrived.head.head()).await;
     head_validation::hear(request, &arrived.head.head());
@@ -192,7 +199,7 @@ struct Upload<'a, D> {
 }
 
 impl<D: Downstream> RequestSender for Upload<'_, D> {
-    type Error = Broken;
+    type Error = BodyError;
 
     fn has_body(&self) -> bool {
         self.request.has_body()
@@ -202,7 +209,7 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
         self.has_begun
     }
 
-    async fn send(&mut self, exchange: &mut Exchange) -> Result<Handed, SendError<Broken>> {
+    async fn send(&mut self, exchange: &mut Exchange) -> Result<SendResult, SendError<BodyError>> {
         let Self { request, client, limits, has_begun } = self;
         let is_chunked = request.framing == Framing::Chunked;
         let mut piece = Vec::with_capacity(READ_BYTES);
@@ -219,7 +226,7 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
                             early.map_err(SendError::Origin)?;
                             let at_most = limits.origin_first_byte_time_max;
                             exchange.resume_answered(at_most).await.map_err(SendError::Origin)?;
-                            return Ok(Handed::Answered);
+                            return Ok(SendResult::Answered);
                         }
                         () = &mut silence, if !silence.is_elapsed() => exchange.pause(),
                     }
@@ -235,16 +242,16 @@ impl<D: Downstream> RequestSender for Upload<'_, D> {
             let handed = exchange.send_body(part, is_chunked, limits).await.map_err(SendError::Origin)?;
             piece.clear();
             // The last part may cross with the answer to the whole.
-            if handed == Handed::Answered || !more {
+            if handed == SendResult::Answered || !more {
                 return Ok(handed);
             }
         }
     }
 
-    async fn gone(&mut self) -> Broken {
+    async fn gone(&mut self) -> BodyError {
         self.client.gone().await;
         with_core(|core| core.count(Counter::ClientsGone));
-        Broken::Gone
+        BodyError::Gone
     }
 
     async fn interim(&mut self, head: Vec<u8>) {

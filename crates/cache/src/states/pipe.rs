@@ -36,7 +36,7 @@ use crate::{
     client::limits::client_budget::ClientMemoryGuard,
     core::with_core,
     counters::Counter,
-    deliver::sink::Gone,
+    deliver::sink::SinkError,
     origin::{Line, Permit},
 };
 
@@ -80,13 +80,13 @@ pub(crate) struct Pipe {
 /// The client's side.
 pub(crate) trait Duplex: Send {
     /// Appends what came, waits for at least one byte; 0: nothing follows.
-    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>>;
+    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, SinkError>>;
 
     /// Sends as many bytes as the client takes; waits for at least one.
-    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Gone>>;
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, SinkError>>;
 
     /// Waits until what was taken is on its way.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>>;
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>>;
 }
 
 /// How a pipe ended.
@@ -163,7 +163,7 @@ impl Pipe {
     /// Passes bytes on until one side ends; `early` is what the client has sent behind its request.
     pub(crate) async fn run(self, early: Vec<u8>, client: &mut impl Duplex) -> End {
         let Self { line, permit: _permit, early: answered, head: _ } = self;
-        let _open = Open::new();
+        let _open = OpenPipe::new();
         let (idle_max, stall_max) =
             with_core(|core| (core.config.limits.pipe_idle_time_max, core.config.limits.send_stall_max));
         let (Ok(up), Ok(down)) = (Lane::new(early), Lane::new(answered)) else { return End::Full };
@@ -314,9 +314,9 @@ impl Flow {
 }
 
 /// A pipe that is counted while it lasts.
-struct Open;
+struct OpenPipe;
 
-impl Open {
+impl OpenPipe {
     fn new() -> Self {
         with_core(|core| {
             core.pipes.set(core.pipes.get() + 1);
@@ -327,7 +327,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenPipe {
     fn drop(&mut self) {
         with_core(|core| {
             core.pipes.set(core.pipes.get() - 1);

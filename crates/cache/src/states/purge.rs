@@ -8,14 +8,14 @@ use tokio::{sync::oneshot, time::Instant};
 use wire::{filter::Quoted, http1::url::Scheme};
 
 use crate::{
-    core::{Core, Message, RING_PAUSE, RING_WAIT_MAX, Unasked, Unlinked, with_core, with_core_of},
+    core::{Core, CoreBusy, Message, RING_PAUSE, RING_WAIT_MAX, UnlinkOutcome, with_core, with_core_of},
     counters::Counter,
     deliver::answer::Answer,
     error_page::Fault,
     fetch::hit_for_miss,
     head::sent_fields::TOKEN_FIELD,
     peers::purge_broadcast::Invalidate,
-    policy::purge::{Asked, What as Purge, asked},
+    policy::purge::{PurgeTarget, What as Purge, asked},
     purging::{
         bans::Ban,
         invalidations::What,
@@ -40,18 +40,18 @@ pub(crate) async fn purge(request: &Request) -> Answer<'static> {
         return synth(Some(request), Fault::PurgeForbidden);
     }
     match with_core_of(request, |core| what_is_asked(core, request)) {
-        Ok(Wanted { what: None, told }) => {
+        Ok(PurgeOrder { what: None, told }) => {
             with_core(|core| core.count(Counter::Purges));
             let primary = request.primary().to_vec();
             carried_out(async move { (purge_page(primary).await, told_abroad(told, false).await) }).await
         }
-        Ok(Wanted { what: Some((what, is_soft)), told }) => {
+        Ok(PurgeOrder { what: Some((what, is_soft)), told }) => {
             with_core(|core| core.count(Counter::Purges));
             carried_out(async move {
                 let here = match spread(what, is_soft).await {
                     Ok(true) => text("200 OK", "Purged.\n"),
                     Ok(false) => text(UNAVAILABLE, NOT_KEPT),
-                    Err(Unasked) => text(UNAVAILABLE, NOT_EVERYWHERE),
+                    Err(CoreBusy) => text(UNAVAILABLE, NOT_EVERYWHERE),
                 };
                 (here, told_abroad(told, is_soft).await)
             })
@@ -90,7 +90,7 @@ async fn told_abroad(told: Option<Invalidate>, is_soft: bool) -> Result<(), Stri
 }
 
 /// What a request asks to have purged.
-struct Wanted {
+struct PurgeOrder {
     /// And whether softly; `None`: the object under its address.
     what: Option<(What, bool)>,
     /// The same, as others are told it; `None`: there are none.
@@ -132,9 +132,9 @@ fn warn_of_token(core: &Core, request: &Request) {
 ///
 /// # Errors
 /// What its sender is told.
-fn what_is_asked(core: &Core, request: &Request) -> Result<Wanted, String> {
+fn what_is_asked(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
     let head = request.head();
-    let Asked { what, is_soft } = asked(&head, key::authority(request.primary()), &core.config.tags)
+    let PurgeTarget { what, is_soft } = asked(&head, key::authority(request.primary()), &core.config.tags)
         .map_err(|why| format!("Nothing was purged: the request is not understood, because {why}.\n"))?;
     let told = core.among.abroad.is_some().then(|| as_told(&what, request.primary()));
     let what = match what {
@@ -160,7 +160,7 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<Wanted, String> {
             Some((What::Ban(ban), is_soft))
         }
     };
-    Ok(Wanted { what, told })
+    Ok(PurgeOrder { what, told })
 }
 
 /// A purge as it is told to others, whose hashes are not ours.
@@ -188,7 +188,7 @@ async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
                 is_kept &= unlinked.is_kept;
                 was_there |= unlinked.was_there;
             }
-            Err(Unasked) => {
+            Err(CoreBusy) => {
                 return text(
                     UNAVAILABLE,
                     "Not purged: the core that owns the object has too much to do. Try again.\n",
@@ -199,7 +199,7 @@ async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
     if are_more {
         match spread(What::Address(place.word()), false).await {
             Ok(kept) => is_kept &= kept,
-            Err(Unasked) => return text(UNAVAILABLE, NOT_EVERYWHERE),
+            Err(CoreBusy) => return text(UNAVAILABLE, NOT_EVERYWHERE),
         }
     }
     match (is_kept, was_there) {
@@ -215,7 +215,7 @@ async fn purge_page(primary: Vec<u8>) -> Answer<'static> {
 ///
 /// # Errors
 /// The ring to that core stayed full for [`RING_WAIT_MAX`].
-pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<Unlinked, Unasked> {
+pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<UnlinkOutcome, CoreBusy> {
     let hash = with_core(|core| core.store.hash(&key));
     let (done, answer) = oneshot::channel();
     let mut message = Some(Message::Unlink { hash, key, is_purge: false, lasting, done });
@@ -236,16 +236,22 @@ pub(crate) async fn unlink_at_owner(key: Vec<u8>, lasting: bool) -> Result<Unlin
         }
         if Instant::now() >= until {
             with_core(|core| core.count(Counter::PurgesRefused));
-            return Err(Unasked);
+            return Err(CoreBusy);
         }
         tokio::time::sleep(RING_PAUSE).await;
     }
-    answer.await.map_err(|_| Unasked)
+    answer.await.map_err(|_| CoreBusy)
 }
 
 /// Drops an object, keeps a fetch under way from storing it again, and answers on `done`; with `lasting`, when the drop
 /// will outlive a crash. Runs on the owner's core.
-pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], lasting: bool, done: oneshot::Sender<Unlinked>) {
+pub(crate) fn unlink(
+    core: &Core,
+    hash: Hash,
+    key: &[u8],
+    lasting: bool,
+    done: oneshot::Sender<UnlinkOutcome>,
+) {
     hit_for_miss::forget(core, key);
     let under_way = core.in_flight.borrow_mut().forget(key);
     let mut shard = core.shard_mut();
@@ -257,19 +263,19 @@ pub(crate) fn unlink(core: &Core, hash: Hash, key: &[u8], lasting: bool, done: o
         if core.peers.is_some() {
             core.changed_here.set(hash, true);
         }
-        let _ = done.send(Unlinked { was_there, is_kept: true });
+        let _ = done.send(UnlinkOutcome { was_there, is_kept: true });
         return;
     }
     let promise = shard.promise();
     drop(shard);
     if promise.is_void() {
-        let _ = done.send(Unlinked { was_there, is_kept: true });
+        let _ = done.send(UnlinkOutcome { was_there, is_kept: true });
         return;
     }
     tokio::spawn(async move {
         let is_kept =
             tokio::time::timeout(UNLINK_WAIT_MAX, promise.kept()).await.is_ok_and(|kept| kept.is_ok());
-        let _ = done.send(Unlinked { was_there, is_kept });
+        let _ = done.send(UnlinkOutcome { was_there, is_kept });
     });
 }
 
@@ -307,7 +313,7 @@ mod tests {
         let mut inboxes = test_core::install(2, 4);
         let key = of_the_other();
         while with_core(|core| core.give(1, unlink_message())).is_ok() {}
-        assert_eq!(unlink_at_owner(key.clone(), false).await, Err(Unasked));
+        assert_eq!(unlink_at_owner(key.clone(), false).await, Err(CoreBusy));
         with_core(|core| assert_eq!(core.counters.value(Counter::PurgesRefused), 1));
 
         let mut told = Vec::new();
@@ -319,9 +325,9 @@ mod tests {
                 tokio::time::sleep(RING_PAUSE).await;
             }
             let Some(Message::Unlink { done, .. }) = told.pop() else { panic!("the last one was ours") };
-            done.send(Unlinked { was_there: true, is_kept: true }).expect("it waits");
+            done.send(UnlinkOutcome { was_there: true, is_kept: true }).expect("it waits");
         };
         let (unlinked, ()) = tokio::join!(unlink_at_owner(key.clone(), false), other);
-        assert_eq!(unlinked, Ok(Unlinked { was_there: true, is_kept: true }));
+        assert_eq!(unlinked, Ok(UnlinkOutcome { was_there: true, is_kept: true }));
     }
 }

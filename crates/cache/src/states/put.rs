@@ -3,7 +3,7 @@
 use engine::store::{BodyLength, NewObject};
 
 use crate::{
-    core::{Core, Message, Put},
+    core::{Core, Message, StoreRequest},
     counters::Counter,
     fetch::response::Response,
     head::response_head::StoredMeta,
@@ -14,7 +14,7 @@ use crate::{
 pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_s: u32, body: &[u8]) {
     let key = request.primary().to_vec();
     core.book.ports.note(&key);
-    let put = Put {
+    let put = StoreRequest {
         hash: core.store.hash(&key),
         key,
         head: response.head.clone(),
@@ -32,8 +32,8 @@ pub(crate) fn keep(core: &Core, request: &Request, response: &Response, expires_
 }
 
 /// On the owner's core.
-pub(crate) fn store(core: &Core, put: &Put) {
-    let Put { hash, key, head, extra, meta, body, expires_s } = put;
+pub(crate) fn store(core: &Core, put: &StoreRequest) {
+    let StoreRequest { hash, key, head, extra, meta, body, expires_s } = put;
     // A fetch under way began before the change, and its answer is of then.
     core.in_flight.borrow_mut().forget(key);
     if StoredMeta::unpack(meta).is_none_or(|meta| core.invalidations.has_walked_past(meta.bans)) {

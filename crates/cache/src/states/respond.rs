@@ -23,7 +23,7 @@ use crate::{
         multipart_ranges::{MultipartRanges, Source},
         parts::{self, Unsent},
         slice,
-        slices::{self, Missing, Opened},
+        slices::{self, OpenSlices, SliceError},
     },
     core::{with_core, with_core_of},
     counters::Counter,
@@ -40,7 +40,7 @@ use crate::{
         pass,
         pipe::Pipe,
         purge::purge,
-        state::{Found, FoundInBlocks, State, Step},
+        state::{FoundInBlocks, PartsOnFile, State, Step},
         synth::{self, origin_failed, synth, to_https},
     },
 };
@@ -83,7 +83,7 @@ pub(crate) async fn respond(
                 miss(&request, anew, alone, fwd, client).await
             }
             State::Parts(found) => {
-                let Found { answer, parts, only_if_cached } = *found;
+                let PartsOnFile { answer, parts, only_if_cached } = *found;
                 match Box::pin(parts::open(parts, request.client_key(), request.hash, &request.key)).await {
                     Ok(parts) => {
                         let body = parts.map_or(Body::None, |parts| Body::Parts(Box::new(parts)));
@@ -110,7 +110,7 @@ pub(crate) async fn respond(
             State::Blocks(found) => {
                 let FoundInBlocks { answer, blocks, several, only_if_cached } = *found;
                 match Box::pin(slices::open(blocks, &request, only_if_cached)).await {
-                    Ok(Opened { blocks, was_stored }) => {
+                    Ok(OpenSlices { blocks, was_stored }) => {
                         let body = match several {
                             Some(plan) => Body::MultipartRanges(Box::new(MultipartRanges::new(
                                 plan,
@@ -127,13 +127,13 @@ pub(crate) async fn respond(
                         }
                         Step::Answer(Box::new(answer))
                     }
-                    Err(Missing::OtherVersion) => {
+                    Err(SliceError::OtherVersion) => {
                         fwd = Fwd::Stale;
                         Step::Then(State::Miss { anew: false, alone: false, only_if_cached })
                     }
-                    Err(Missing::Refused) => Step::Then(State::Pass(Some(slice::NO_RANGES))),
-                    Err(Missing::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),
-                    Err(Missing::Failed(error)) => Step::Then(State::OriginFailed(error)),
+                    Err(SliceError::Refused) => Step::Then(State::Pass(Some(slice::NO_RANGES))),
+                    Err(SliceError::OnlyIfCached) => Step::Then(State::Synth(Fault::OnlyIfCached)),
+                    Err(SliceError::Failed(error)) => Step::Then(State::OriginFailed(error)),
                 }
             }
             State::Decode(undecoded) => {

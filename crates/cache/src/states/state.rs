@@ -39,11 +39,11 @@ pub(crate) enum State {
     /// To the origin, for a WebSocket.
     Pipe,
     /// It is on the file, in parts.
-    Parts(Box<Found>),
+    Parts(Box<PartsOnFile>),
     /// It is in blocks.
     Blocks(Box<FoundInBlocks>),
     /// It is stored in a coding that the client does not accept, and has to be decoded first.
-    Decode(Box<Undecoded>),
+    Decode(Box<DecodeFirst>),
     /// Its origin is not to be asked for such a visitor now: what is stored is shown although it is stale, else this.
     HeldBack(Fault),
     /// The client wants the object dropped.
@@ -59,7 +59,7 @@ pub(crate) enum State {
 }
 
 /// An object whose body is on the file in parts.
-pub(crate) struct Found {
+pub(crate) struct PartsOnFile {
     /// The answer, but for its body.
     pub(crate) answer: Answer<'static>,
     /// The body.
@@ -81,7 +81,7 @@ pub(crate) struct FoundInBlocks {
 }
 
 /// An object that is to be looked up once more when it has been decoded.
-pub(crate) struct Undecoded {
+pub(crate) struct DecodeFirst {
     /// As it was looked up.
     pub(crate) trust: Trust,
     /// What Cache-Status says of it, where that is not what it says of a hit.

@@ -11,7 +11,7 @@ use crate::{
     core::with_core,
     counters::Counter,
     error_page::Fault,
-    origin::{OriginError, Switched, interim},
+    origin::{OriginError, UpgradedConnection, interim},
     request::Request,
     states::{
         pipe::Pipe,
@@ -40,8 +40,8 @@ fn accept_of(key: &str) -> String {
 }
 
 /// What an origin that has switched comes to: a pipe, if it is a WebSocket and there is room for one.
-pub(crate) fn open(switched: Switched, nonce: Option<&str>) -> Step {
-    let Switched { line, mut permit, head, early } = switched;
+pub(crate) fn open(switched: UpgradedConnection, nonce: Option<&str>) -> Step {
+    let UpgradedConnection { line, mut permit, head, early } = switched;
     let head = head.head();
     let is_websocket =
         head.known(KnownHeader::Upgrade).is_some_and(|to| to.eq_ignore_ascii_case(b"websocket"));

@@ -66,12 +66,12 @@ struct Foreign {
 /// What an account takes.
 struct Services {
     root: NodeId,
-    all: Vec<Rc<Taken>>,
+    all: Vec<Rc<ServiceImport>>,
 }
 
 /// A service of another account, as a core has it.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ServiceImport {
     pub(crate) service: Arc<Service>,
     /// The number of the export.
     pub(crate) export: Cell<usize>,
@@ -245,7 +245,7 @@ impl Subjects {
     }
 
     /// The services that a request in an account meets.
-    pub(crate) fn services_of(&mut self, account: u16, subject: &[u8]) -> SmallVec<[Rc<Taken>; 2]> {
+    pub(crate) fn services_of(&mut self, account: u16, subject: &[u8]) -> SmallVec<[Rc<ServiceImport>; 2]> {
         let Some(services) = self.abroad.services.get(&account) else { return SmallVec::new() };
         // Bounded by the configuration.
         let mut work = Work::of(u64::MAX);
@@ -289,13 +289,13 @@ impl Subjects {
             let before = before.remove(&account);
             let root = before.as_ref().map_or_else(|| self.trie.add_root(), |before| before.root);
             let before = before.map_or_else(Vec::new, |before| before.all);
-            let mut all: Vec<Rc<Taken>> = Vec::new();
+            let mut all: Vec<Rc<ServiceImport>> = Vec::new();
             for service in &imports.services {
                 // Requests that wait for an answer go on to.
                 let same = before.iter().find(|taken| taken.service.is_like(service)).cloned();
                 let taken = same.unwrap_or_else(|| {
                     let (export, is_gone) = (Cell::new(0), Cell::new(false));
-                    Rc::new(Taken { service: Arc::clone(service), export, is_gone })
+                    Rc::new(ServiceImport { service: Arc::clone(service), export, is_gone })
                 });
                 taken.export.set(service.export);
                 taken.is_gone.set(false);

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use wire::nats::leaf;
 
 use crate::{
-    accounts::identity::Mapped,
+    accounts::identity::MappingResult,
     client::connection::ConnId,
     delivery::publish::{BegunMapped, Run, SuspendedDelivery},
     mesh::core::Core,
@@ -71,14 +71,14 @@ impl Core {
                 (Some(chosen), _) => {
                     subject.clear();
                     subject.extend_from_slice(&chosen);
-                    Mapped::Other
+                    MappingResult::Other
                 }
                 (None, Some(mappings)) => {
                     mappings.apply(run.subject, |below| self.dice.throw(below), &mut subject)
                 }
-                (None, None) => Mapped::Same,
+                (None, None) => MappingResult::Same,
             };
-            if let Mapped::Same = mapped {
+            if let MappingResult::Same = mapped {
                 subject.clear();
                 subject.extend_from_slice(run.subject);
             }

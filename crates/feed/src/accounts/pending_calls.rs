@@ -21,7 +21,7 @@ use std::{
 
 use engine::random;
 
-use crate::accounts::{identity::Response, imports::Taken};
+use crate::accounts::{identity::Response, imports::ServiceImport};
 
 /// What one costs beside its reply subject.
 const REQUEST_BYTES: usize = 256;
@@ -59,7 +59,7 @@ pub(crate) struct Request {
     /// The account to which the answer goes, and its subject there.
     pub(crate) to: u16,
     pub(crate) reply: Rc<[u8]>,
-    pub(crate) taken: Rc<Taken>,
+    pub(crate) taken: Rc<ServiceImport>,
     /// Who asked, by its connection's number for ever.
     pub(crate) cid: u64,
     due_ms: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Request {
 
 /// What became of a request that is to wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Opened {
+pub(crate) enum OpenOutcome {
     /// It waits under this token.
     Open { token: u64, forgot: bool },
     /// Who asked has too many.
@@ -109,19 +109,19 @@ impl Requests {
         &mut self,
         (at, to): (u16, u16),
         reply: &[u8],
-        taken: &Rc<Taken>,
+        taken: &Rc<ServiceImport>,
         cid: u64,
         now_ms: u64,
-    ) -> Opened {
+    ) -> OpenOutcome {
         let price = REQUEST_BYTES + reply.len();
         let mut forgot = false;
         if self.bytes + price > self.bytes_max {
             let held = self.held.get(&cid).copied().unwrap_or_default();
             if held + price > self.bytes_max / HEAVY_SHARE {
-                return Opened::Refused;
+                return OpenOutcome::Refused;
             }
             while self.bytes + price > self.bytes_max {
-                let Some(&(_, first)) = self.due.first() else { return Opened::Refused };
+                let Some(&(_, first)) = self.due.first() else { return OpenOutcome::Refused };
                 self.close(first);
                 forgot = true;
             }
@@ -139,7 +139,7 @@ impl Requests {
         self.due.insert((due_ms, token));
         self.bytes += price;
         *self.held.entry(cid).or_default() += price;
-        Opened::Open { token, forgot }
+        OpenOutcome::Open { token, forgot }
     }
 
     /// The token that a subject has, if it is one of this core's.
@@ -213,7 +213,7 @@ impl Requests {
     }
 }
 
-fn time_of(taken: &Taken) -> u64 {
+fn time_of(taken: &ServiceImport) -> u64 {
     u64::try_from(taken.service.service.threshold.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -240,18 +240,18 @@ mod tests {
 
     const BYTES_MAX: usize = 64 << 20;
 
-    fn taken(response: Response, seconds: u64) -> Rc<Taken> {
+    fn taken(response: Response, seconds: u64) -> Rc<ServiceImport> {
         let service = ServiceExport { response, threshold: Duration::from_secs(seconds) };
         let to = Target::Subject("x".to_owned());
         let service =
             Service { importer: 3, exporter: 2, export: 0, local: "q".to_owned(), to, service, share: false };
-        Rc::new(Taken { service: Arc::new(service), export: Cell::new(0), is_gone: Cell::new(false) })
+        Rc::new(ServiceImport { service: Arc::new(service), export: Cell::new(0), is_gone: Cell::new(false) })
     }
 
-    fn open(requests: &mut Requests, taken: &Rc<Taken>, cid: u64, now_ms: u64) -> u64 {
+    fn open(requests: &mut Requests, taken: &Rc<ServiceImport>, cid: u64, now_ms: u64) -> u64 {
         match requests.open((2, 3), b"inbox", taken, cid, now_ms) {
-            Opened::Open { token, .. } => token,
-            Opened::Refused => panic!("there is room"),
+            OpenOutcome::Open { token, .. } => token,
+            OpenOutcome::Refused => panic!("there is room"),
         }
     }
 
@@ -310,16 +310,16 @@ mod tests {
         let refused = loop {
             now_ms += 1;
             match requests.open((2, 3), b"inbox", &taken, 1, now_ms) {
-                Opened::Open { token, forgot } => {
+                OpenOutcome::Open { token, forgot } => {
                     assert!(!forgot, "it is told instead");
                     first = first.or(Some(token));
                 }
-                Opened::Refused => break requests.len(),
+                OpenOutcome::Refused => break requests.len(),
             }
         };
         assert_eq!(refused, requests.bytes_max / (REQUEST_BYTES + 5));
         let opened = requests.open((2, 3), b"inbox", &taken, 2, now_ms);
-        assert!(matches!(opened, Opened::Open { forgot: true, .. }), "{opened:?}");
+        assert!(matches!(opened, OpenOutcome::Open { forgot: true, .. }), "{opened:?}");
         let first = first.expect("there was one");
         assert!(requests.find(first, 2, 2).is_none(), "the oldest made room");
         assert!(requests.bytes <= requests.bytes_max);

@@ -15,8 +15,8 @@ use std::rc::Rc;
 use wire::nats::rejection::Rejection;
 
 use crate::{
-    accounts::identity::{Identity, Replies, Subscribing},
-    client::connection::{Closed, ConnId},
+    accounts::identity::{Identity, Replies, SubscribeVerdict},
+    client::connection::{CloseReason, ConnId},
     counters::Counter,
     delivery::work::Work,
     mesh::core::Core,
@@ -44,7 +44,7 @@ impl Core {
             // As in nats-server without a word of error: it comes again and is let into the other one.
             Some(now) if now.account != before.account => {
                 self.count(Counter::Revoked);
-                self.outputs.close(id, Closed::ClientClosed);
+                self.outputs.close(id, CloseReason::ClientClosed);
             }
             Some(now) if now.permissions == before.permissions => {
                 self.outputs.connections[id].identity = Some(Box::new(now));
@@ -69,12 +69,12 @@ impl Core {
             let pattern = self.subjects.trie.pattern_of(self.subjects.subscription(sub).node);
             let allowed = match &self.outputs.connections[id].permissions {
                 Some(permissions) => permissions.may_subscribe(&pattern, self.subjects.queue_of(sub)),
-                None => Subscribing::Whole,
+                None => SubscribeVerdict::Whole,
             };
             match allowed {
-                Subscribing::Whole => self.subjects.set_filtered(sub, false),
-                Subscribing::Filtered => self.subjects.set_filtered(sub, true),
-                Subscribing::Denied => {
+                SubscribeVerdict::Whole => self.subjects.set_filtered(sub, false),
+                SubscribeVerdict::Filtered => self.subjects.set_filtered(sub, true),
+                SubscribeVerdict::Denied => {
                     self.count(Counter::SubscriptionsRevoked);
                     let sid = &self.subjects.subscription(sub).sid;
                     self.outputs.reject(id, Rejection::SubscriptionRevoked { subject: &pattern, sid });

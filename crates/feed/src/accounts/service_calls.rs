@@ -19,10 +19,10 @@ use wire::nats::write;
 
 use crate::{
     accounts::{
-        identity::{AccountId, Mapped, Target},
-        imports::Taken,
+        identity::{AccountId, MappingResult, Target},
+        imports::ServiceImport,
         info_header::{WHO_ASKS, has_who_asks, with_line, without_who_asks},
-        pending_calls::{Opened, Request},
+        pending_calls::{OpenOutcome, Request},
     },
     client::connection::Connection,
     counters::Counter,
@@ -71,11 +71,11 @@ enum Message {
     /// One of the level before, with another subject.
     Renamed { subject: Box<[u8]>, at: usize },
     /// One operation of its own.
-    Written(Written),
+    Written(RequestInfo),
 }
 
 #[derive(Debug)]
-struct Written {
+struct RequestInfo {
     bytes: Vec<u8>,
     subject: Box<[u8]>,
     reply: Vec<u8>,
@@ -86,7 +86,7 @@ struct Written {
 
 #[derive(Debug, Clone)]
 enum Way {
-    Service(Rc<Taken>),
+    Service(Rc<ServiceImport>),
     Answer(u64),
 }
 
@@ -250,7 +250,7 @@ impl Core {
         published_in: u16,
         one: &Run<'_>,
         at: usize,
-        taken: &Rc<Taken>,
+        taken: &Rc<ServiceImport>,
     ) -> Option<Level> {
         let service = &taken.service;
         let export = taken.export.get();
@@ -264,7 +264,9 @@ impl Core {
         }
         if let Some(mappings) = self.mappings.as_ref().and_then(|all| all.get(&service.exporter)) {
             let mut mapped = Vec::new();
-            if let Mapped::Other = mappings.apply(&subject, |below| self.dice.throw(below), &mut mapped) {
+            if let MappingResult::Other =
+                mappings.apply(&subject, |below| self.dice.throw(below), &mut mapped)
+            {
                 if mapped.is_empty() {
                     return None;
                 }
@@ -312,7 +314,7 @@ impl Core {
         &mut self,
         from: &Level,
         one: &Run<'_>,
-        taken: &Rc<Taken>,
+        taken: &Rc<ServiceImport>,
         (at, to): (u16, u16),
     ) -> Option<Option<u64>> {
         if one.reply.is_empty() {
@@ -326,13 +328,13 @@ impl Core {
             self.outputs.rounds.stir();
         }
         match opened {
-            Opened::Open { token, forgot } => {
+            OpenOutcome::Open { token, forgot } => {
                 if forgot {
                     self.count(Counter::RequestsForgotten);
                 }
                 Some(Some(token))
             }
-            Opened::Refused => {
+            OpenOutcome::Refused => {
                 self.count(Counter::RequestsRefused);
                 None
             }
@@ -386,7 +388,7 @@ impl Core {
     }
 
     /// A message as an operation of its own.
-    fn written(&self, one: &Run<'_>, subject: Vec<u8>, asks: Option<u64>, who: Option<&str>) -> Written {
+    fn written(&self, one: &Run<'_>, subject: Vec<u8>, asks: Option<u64>, who: Option<&str>) -> RequestInfo {
         let body = &one.bytes[one.stride - 2 - one.body_bytes..one.stride - 2];
         let (header, payload) = body.split_at(one.header_bytes.unwrap_or(0).min(body.len()));
         let header = match who {
@@ -402,7 +404,7 @@ impl Core {
             write::publish(&mut bytes, &subject, &reply, payload);
         }
         let verb = if has_header { "HPUB ".len() } else { "PUB ".len() };
-        Written {
+        RequestInfo {
             tail_at: verb + subject.len(),
             body_bytes: header.len() + payload.len(),
             header_bytes: has_header.then_some(header.len()),
@@ -413,7 +415,13 @@ impl Core {
     }
 
     /// Who asks, in JSON; none, if that is no client's to say.
-    fn who_asks(&self, from: &Level, published_in: u16, one: &Run<'_>, taken: &Taken) -> Option<String> {
+    fn who_asks(
+        &self,
+        from: &Level,
+        published_in: u16,
+        one: &Run<'_>,
+        taken: &ServiceImport,
+    ) -> Option<String> {
         let importer = self.settings.identities.account_name(AccountId(taken.service.importer));
         let before = (!from.passed.is_empty()).then(|| said_before(one)).flatten();
         let who = if let Some(mut before) = before {

@@ -32,7 +32,7 @@ pub(crate) type ConnId = u32;
 
 /// Why a connection was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closed {
+pub enum CloseReason {
     /// The client left.
     ClientClosed,
     /// The client's side failed while we read.
@@ -69,12 +69,12 @@ pub enum Closed {
     ServerShutdown,
 }
 
-impl Closed {
+impl CloseReason {
     /// The reason in the words of nats-server's `/connz`.
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
-            Self::ClientClosed => "Client Closed",
+            Self::ClientClosed => "Client CloseReason",
             Self::ReadError => "Read Error",
             Self::WriteError => "Write Error",
             Self::ProtocolViolation => "Protocol Violation",
@@ -185,7 +185,7 @@ pub(crate) struct Connection {
     pub(crate) is_dirty: bool,
     /// The socket is full: its task waits until it takes more.
     pub(crate) is_blocked: bool,
-    pub(crate) closing: Option<Closed>,
+    pub(crate) closing: Option<CloseReason>,
 
     pub(crate) stage: Stage,
     pub(crate) verbose: bool,
@@ -407,7 +407,7 @@ impl Connection {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.is_blocked = true,
                 Err(_) => {
-                    self.closing.get_or_insert(Closed::WriteError);
+                    self.closing.get_or_insert(CloseReason::WriteError);
                 }
             }
             if self.is_blocked {
@@ -440,7 +440,7 @@ impl Connection {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.is_blocked = true,
                 Err(_) => {
-                    self.closing.get_or_insert(Closed::WriteError);
+                    self.closing.get_or_insert(CloseReason::WriteError);
                     self.outbox.clear(chunks);
                 }
             }

@@ -6,7 +6,7 @@ use engine::cores::clock;
 use wire::nats::rejection::Rejection;
 
 use crate::{
-    client::connection::{Closed, ConnId, Stage},
+    client::connection::{CloseReason, ConnId, Stage},
     config::Limits,
     counters::Counter,
     delivery::{outputs::Outputs, victims::OPERATION_HELD_MIN},
@@ -80,7 +80,7 @@ fn cut_holders(core: &mut Core) {
     while let Some(id) = outputs.held_too_long(settings.config.limits.producer_hold_max, *now_ms) {
         outputs.release_all(id, links);
         let subject = subjects.a_subject_of(&outputs.connections[id]);
-        outputs.cut_slow(id, Closed::SlowConsumerHold, &subject);
+        outputs.cut_slow(id, CloseReason::SlowConsumerHold, &subject);
     }
 }
 
@@ -138,11 +138,11 @@ fn look_after(outputs: &mut Outputs, subjects: &Subjects, id: ConnId, limits: &L
     }
     if outputs.is_overdue(id, limits.write_deadline, now_ms) {
         let subject = subjects.a_subject_of(&outputs.connections[id]);
-        outputs.cut_slow(id, Closed::SlowConsumerDeadline, &subject);
+        outputs.cut_slow(id, CloseReason::SlowConsumerDeadline, &subject);
         return;
     }
     if outputs.is_operation_overdue(id, limits.write_deadline, now_ms) {
-        outputs.close(id, Closed::SlowOperation);
+        outputs.close(id, CloseReason::SlowOperation);
         return;
     }
     let connection = &mut outputs.connections[id];

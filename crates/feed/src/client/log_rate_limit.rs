@@ -5,13 +5,13 @@ const LINES_A_SECOND: u32 = 10;
 
 /// How many lines were written in this second.
 #[derive(Debug, Default)]
-pub(crate) struct Sparing {
+pub(crate) struct LogRateLimit {
     second: u64,
     written: u32,
     left_out: u64,
 }
 
-impl Sparing {
+impl LogRateLimit {
     /// Whether a line may be written now; with it, how many were left out since the last one.
     pub(crate) fn may_write(&mut self, now_ms: u64) -> Option<u64> {
         let second = now_ms / 1000;
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn a_second_has_so_many_lines_and_the_next_says_what_is_missing() {
-        let mut sparing = Sparing::default();
+        let mut sparing = LogRateLimit::default();
         let lines: Vec<_> = (0..15).map(|at| sparing.may_write(5_000 + at)).collect();
         assert_eq!(lines.iter().filter(|line| **line == Some(0)).count(), 10);
         assert_eq!(lines[10..], [None; 5]);

@@ -24,9 +24,9 @@ use tokio::{
 use wire::nats::rejection::Rejection;
 
 use crate::{
-    accounts::identity::{Identity, Refused, SlowCheck},
+    accounts::identity::{Identity, LoginError, SlowCheck},
     client::{
-        connection::{Closed, ConnId},
+        connection::{CloseReason, ConnId},
         serve::Stream,
     },
     counters::Counter,
@@ -60,7 +60,7 @@ pub(crate) async fn check(
     id: ConnId,
     stream: &Stream,
     check: SlowCheck,
-) -> Option<Result<Identity, Refused>> {
+) -> Option<Result<Identity, LoginError>> {
     let at_once = {
         let core = &mut *local.core.borrow_mut();
         if core.checks.waiting >= CHECKS_WAITING_MAX {
@@ -81,7 +81,7 @@ pub(crate) async fn check(
                 drop(permit);
                 checked
             });
-            Some(running.await.unwrap_or(Err(Refused::Wrong)))
+            Some(running.await.unwrap_or(Err(LoginError::Wrong)))
         }
     };
     let core = &mut *local.core.borrow_mut();
@@ -105,7 +105,7 @@ async fn wait(
         let has_left = has_left(stream).await;
         let core = &mut *local.core.borrow_mut();
         if has_left {
-            core.outputs.close(id, Closed::ClientClosed);
+            core.outputs.close(id, CloseReason::ClientClosed);
         }
         if core.outputs.connections[id].closing.is_some() {
             return None;

@@ -34,9 +34,9 @@ use wire::nats::rejection::Rejection;
 use crate::{
     accounts::identity::{Check, Credentials, SlowCheck, certificate::Names},
     client::{
-        connection::{Closed, ConnId, Connection, Stage, Transport, Writer},
+        connection::{CloseReason, ConnId, Connection, Stage, Transport, Writer},
         password_checks,
-        session::Processed,
+        session::ReadOutcome,
     },
     counters::Counter,
     delivery::{buffers::SMALL_LEFTOVER_BYTES_MAX, outputs::Outputs, work::FRAME},
@@ -133,7 +133,7 @@ impl Input {
 }
 
 /// What a turn came to, where it does not simply wait.
-enum Turned {
+enum TurnOutcome {
     Closed,
     /// It has had its turn's worth, and may have more.
     Over,
@@ -190,7 +190,7 @@ pub(crate) async fn attend(
     stream: Stream,
     received: Vec<u8>,
     address: IpAddr,
-) -> Closed {
+) -> CloseReason {
     let is_unexamined = !received.is_empty();
     let mut input = Input { stream, leftover: received, need: 0, is_unexamined, was_examined: false };
     let member = local.fair.join(address);
@@ -203,14 +203,14 @@ pub(crate) async fn attend(
         works_much = false;
         match turned {
             None => {}
-            Some(Turned::Closed) => break,
-            Some(Turned::Over) => {
+            Some(TurnOutcome::Closed) => break,
+            Some(TurnOutcome::Over) => {
                 works_much = true;
                 // After those that are ready, and after the sockets were looked at. (Woken at once it would be one of
                 // sixty-one polls before that: `engine::cores::CoresConfig::event_interval`.)
                 tokio::task::yield_now().await;
             }
-            Some(Turned::Check(check)) => {
+            Some(TurnOutcome::Check(check)) => {
                 let checked = password_checks::check(local, id, &input.stream, check).await;
                 let core = &mut *local.core.borrow_mut();
                 if let Some(checked) = checked {
@@ -251,7 +251,7 @@ pub(crate) async fn attend(
 }
 
 /// A turn, when it is this client's among those of its address who have much to do; nothing if it only waits then.
-async fn take_turn(local: &Rc<Local>, id: ConnId, input: &mut Input, member: &Member) -> Option<Turned> {
+async fn take_turn(local: &Rc<Local>, id: ConnId, input: &mut Input, member: &Member) -> Option<TurnOutcome> {
     let turn_of_address = member.turn().await;
     if turn_of_address.has_waited() {
         local.core.borrow().count(Counter::TurnsWaited);
@@ -263,7 +263,7 @@ async fn take_turn(local: &Rc<Local>, id: ConnId, input: &mut Input, member: &Me
     .await
 }
 
-fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<Turned> {
+fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) -> Poll<TurnOutcome> {
     let core = &mut *local.core.borrow_mut();
     core.begin_turn();
     note_waker(&mut core.outputs.connections[id], cx);
@@ -273,7 +273,7 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
     for _ in 0..READS_A_TURN {
         let connection = &core.outputs.connections[id];
         if connection.closing.is_some() {
-            return Poll::Ready(Turned::Closed);
+            return Poll::Ready(TurnOutcome::Closed);
         }
         // A message that is under way comes to its end, whoever waits for whom.
         if connection.begun.is_none() {
@@ -298,12 +298,12 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
                 core.buffers.read = read;
                 core.outputs.note_unfinished(id, input.held_bytes(), core.now_ms);
                 core.bound_sum();
-                return if frames.may_have_more { Poll::Ready(Turned::Over) } else { Poll::Pending };
+                return if frames.may_have_more { Poll::Ready(TurnOutcome::Over) } else { Poll::Pending };
             }
             Poll::Ready(Err(why)) => {
                 core.outputs.close(id, why);
                 core.buffers.read = read;
-                return Poll::Ready(Turned::Closed);
+                return Poll::Ready(TurnOutcome::Closed);
             }
             Poll::Ready(Ok(have)) => {
                 if core.links.has_others() && !input.was_examined {
@@ -317,17 +317,17 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
         core.outputs.note_unfinished(id, input.held_bytes(), core.now_ms);
         core.end_turn();
         match processed {
-            Processed::More { need } => input.need = need,
+            ReadOutcome::More { need } => input.need = need,
             // Looked at again at once: the end of the turn may have written what it was held for.
-            Processed::Held | Processed::Behind => input.is_unexamined = true,
-            Processed::Over => {
+            ReadOutcome::Held | ReadOutcome::Behind => input.is_unexamined = true,
+            ReadOutcome::Over => {
                 input.is_unexamined = true;
                 is_over = true;
             }
-            Processed::Closing => {}
-            Processed::Check(check) => {
+            ReadOutcome::Closing => {}
+            ReadOutcome::Check(check) => {
                 input.is_unexamined = !input.leftover.is_empty();
-                return Poll::Ready(Turned::Check(check));
+                return Poll::Ready(TurnOutcome::Check(check));
             }
         }
         if let Stream::Wrapped(_) = input.stream {
@@ -337,7 +337,7 @@ fn turn(local: &Rc<Local>, cx: &mut Context<'_>, id: ConnId, input: &mut Input) 
             break;
         }
     }
-    Poll::Ready(Turned::Over)
+    Poll::Ready(TurnOutcome::Over)
 }
 
 /// Reads once, into the scratch behind a short rest of the last time or into a long one. `Some(have)`: so much is in
@@ -348,7 +348,7 @@ fn take_in(
     id: ConnId,
     input: &mut Input,
     read: &mut [u8],
-) -> Poll<Result<Option<usize>, Closed>> {
+) -> Poll<Result<Option<usize>, CloseReason>> {
     input.was_examined = input.is_unexamined;
     if std::mem::take(&mut input.is_unexamined) {
         return Poll::Ready(Ok(None));
@@ -392,18 +392,24 @@ fn take_in(
     }
 }
 
-fn bytes_read(read: io::Result<usize>) -> Result<usize, Closed> {
+fn bytes_read(read: io::Result<usize>) -> Result<usize, CloseReason> {
     match read {
-        Ok(0) => Err(Closed::ClientClosed),
+        Ok(0) => Err(CloseReason::ClientClosed),
         Ok(bytes) => Ok(bytes),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Closed::ClientClosed),
-        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Err(Closed::MaximumControlLine),
-        Err(_) => Err(Closed::ReadError),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(CloseReason::ClientClosed),
+        Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Err(CloseReason::MaximumControlLine),
+        Err(_) => Err(CloseReason::ReadError),
     }
 }
 
 /// Carries out what is whole, and keeps the rest.
-fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: Option<usize>) -> Processed {
+fn carry_out(
+    core: &mut Core,
+    id: ConnId,
+    input: &mut Input,
+    read: &[u8],
+    have: Option<usize>,
+) -> ReadOutcome {
     if let Some(have) = have {
         let (done, processed) = process(core, id, &read[..have]);
         let rest = &read[done..have];
@@ -417,7 +423,7 @@ fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: 
                 input.leftover = core.buffers.take_leftover();
             }
             input.leftover.clear();
-            if let Processed::More { need } = processed {
+            if let ReadOutcome::More { need } = processed {
                 input.leftover.reserve_exact(need.min(rest.len().max(GROWTH_BYTES)));
             }
             input.leftover.extend_from_slice(rest);
@@ -436,7 +442,7 @@ fn carry_out(core: &mut Core, id: ConnId, input: &mut Input, read: &[u8], have: 
 }
 
 /// What a client says, or a hub.
-fn process(core: &mut Core, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
+fn process(core: &mut Core, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
     if core.outputs.connections[id].hub.is_some() {
         return core.process_hub(id, bytes);
     }
@@ -449,7 +455,7 @@ fn give_way(core: &mut Core, cx: &Context<'_>, id: ConnId) {
         && memory.poll_cut(cx).is_ready()
     {
         core.outputs.reject(id, Rejection::SubscriptionsExceeded);
-        core.outputs.close(id, Closed::SubscriptionMemory);
+        core.outputs.close(id, CloseReason::SubscriptionMemory);
     }
 }
 
@@ -517,7 +523,7 @@ fn write_wrapped(
                 connection.outbox.written(chunks, bytes);
             }
             Poll::Ready(Err(_)) => {
-                connection.closing.get_or_insert(Closed::WriteError);
+                connection.closing.get_or_insert(CloseReason::WriteError);
                 connection.outbox.clear(chunks);
                 return writes;
             }
@@ -581,11 +587,11 @@ impl Core {
     }
 
     /// Takes a client, or a hub, out of the books; why it was closed.
-    fn leave(&mut self, id: ConnId) -> Closed {
+    fn leave(&mut self, id: ConnId) -> CloseReason {
         let Self { outputs, links, .. } = self;
         outputs.release_all(id, links);
-        let Some(mut connection) = outputs.connections.remove(id) else { return Closed::ClientClosed };
-        let why = connection.closing.unwrap_or(Closed::ClientClosed);
+        let Some(mut connection) = outputs.connections.remove(id) else { return CloseReason::ClientClosed };
+        let why = connection.closing.unwrap_or(CloseReason::ClientClosed);
         if let Some(counter) = Counter::of_closed(why) {
             self.count(counter);
         }

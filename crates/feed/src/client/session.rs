@@ -11,7 +11,9 @@ use wire::nats::{
 
 use crate::{
     accounts::{
-        identity::{AccountId, Check, Credentials, Identity, Refused, Replies, SlowCheck, Subscribing},
+        identity::{
+            AccountId, Check, Credentials, Identity, LoginError, Replies, SlowCheck, SubscribeVerdict,
+        },
         imports::{NoRoomAbroad, UnderWay},
     },
     client::{
@@ -33,7 +35,7 @@ use crate::{
 
 /// What the operations of a read came to.
 #[derive(Debug)]
-pub(crate) enum Processed {
+pub(crate) enum ReadOutcome {
     /// All whole ones are done. The next is at least so long.
     More { need: usize },
     /// The connection is to be closed.
@@ -58,17 +60,17 @@ const REQUESTS_BYTES_MAX: usize = 8 * 1024;
 
 impl Core {
     /// Carries out the operations at the beginning of `bytes`; how many bytes of them are done.
-    pub(crate) fn process(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
+    pub(crate) fn process(&mut self, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
         let mut at = 0;
         loop {
             let connection = &self.outputs.connections[id];
             if connection.closing.is_some() {
-                return (at, Processed::Closing);
+                return (at, ReadOutcome::Closing);
             }
             if (connection.under_way.is_some() || self.subjects.a_finished().is_some())
                 && !self.finish_under_way(id)
             {
-                return (at, Processed::Over);
+                return (at, ReadOutcome::Over);
             }
             let connection = &self.outputs.connections[id];
             let rest = &bytes[at..];
@@ -76,7 +78,7 @@ impl Core {
                 && !matches!(rest.first(), None | Some(b'C' | b'c'))
             {
                 self.outputs.reject(id, Rejection::AuthorizationViolation);
-                return (at, Processed::Closing);
+                return (at, ReadOutcome::Closing);
             }
             let limits = &self.settings.config.limits;
             let limits = client::Limits {
@@ -92,45 +94,45 @@ impl Core {
                     self.work.add(1);
                     match self.take_messages(id, &publish, &bytes[at..]) {
                         Some(more) => at += taken + more,
-                        None => return (at, Processed::Over),
+                        None => return (at, ReadOutcome::Over),
                     }
                     if self.outputs.connections[id].is_held() {
-                        return (at, Processed::Held);
+                        return (at, ReadOutcome::Held);
                     }
                 }
                 Ok(Progress::Complete(op, taken)) => {
                     // What is asked is answered when all is delivered that came before the question.
                     if self.backlog.done < self.outputs.connections[id].behind {
                         self.wait_for_inbox(id);
-                        return (at, Processed::Behind);
+                        return (at, ReadOutcome::Behind);
                     }
                     if self.work.lacks(steps_at_most(&op)) {
-                        return (at, Processed::Over);
+                        return (at, ReadOutcome::Over);
                     }
                     // As in nats-server another CONNECT begins anew, without the subscriptions of before.
                     if let ClientOp::Connect { .. } = op
                         && self.outputs.connections[id].stage == Stage::Connected
                         && !self.end_some(id)
                     {
-                        return (at, Processed::Over);
+                        return (at, ReadOutcome::Over);
                     }
                     at += taken;
                     self.work.add(price(&op));
                     if let Some(check) = self.carry_out(id, op) {
-                        return (at, Processed::Check(check));
+                        return (at, ReadOutcome::Check(check));
                     }
                     if self.outputs.connections[id].is_held() {
-                        return (at, Processed::Held);
+                        return (at, ReadOutcome::Held);
                     }
                 }
-                Ok(Progress::NeedMore(need)) => return (at, Processed::More { need }),
+                Ok(Progress::NeedMore(need)) => return (at, ReadOutcome::More { need }),
                 Err(rejection) => {
                     self.outputs.reject(id, rejection);
-                    return (at, Processed::Closing);
+                    return (at, ReadOutcome::Closing);
                 }
             }
             if self.is_turn_over() {
-                return (at, Processed::Over);
+                return (at, ReadOutcome::Over);
             }
         }
     }
@@ -140,7 +142,7 @@ impl Core {
     /// message that is under way comes to its end. Words of cores that came later are not waited for: clients that
     /// subscribe without an end would keep everybody else from publishing.
     #[inline]
-    fn must_wait_to_publish(&mut self, id: ConnId) -> Option<Processed> {
+    fn must_wait_to_publish(&mut self, id: ConnId) -> Option<ReadOutcome> {
         if self.backlog.unheard == 0 && !self.links.is_overfull() {
             return None;
         }
@@ -148,13 +150,13 @@ impl Core {
     }
 
     #[cold]
-    fn must_wait_for_cores(&mut self, id: ConnId) -> Option<Processed> {
+    fn must_wait_for_cores(&mut self, id: ConnId) -> Option<ReadOutcome> {
         if self.outputs.connections[id].begun.is_some() {
             return None;
         }
         if self.backlog.heard() < self.outputs.connections[id].behind {
             self.wait_for_inbox(id);
-            return Some(Processed::Behind);
+            return Some(ReadOutcome::Behind);
         }
         if !self.links.is_overfull() {
             return None;
@@ -162,7 +164,7 @@ impl Core {
         if self.outputs.wait_for_core(id) {
             self.links.pause(id);
         }
-        Some(Processed::Held)
+        Some(ReadOutcome::Held)
     }
 
     fn wait_for_inbox(&mut self, id: ConnId) {
@@ -331,10 +333,10 @@ impl Core {
     }
 
     /// A slow check has ended.
-    pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
+    pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, LoginError>) {
         // There may have been a reload meanwhile.
         let identities = &self.settings.identities;
-        let checked = checked.and_then(|identity| identities.again(&identity).ok_or(Refused::Wrong));
+        let checked = checked.and_then(|identity| identities.again(&identity).ok_or(LoginError::Wrong));
         self.checked(id, checked);
         if self.outputs.connections[id].closing.is_none() {
             self.tell_connected(id);
@@ -343,7 +345,7 @@ impl Core {
     }
 
     /// The credentials were looked at.
-    pub(crate) fn checked(&mut self, id: ConnId, checked: Result<Identity, Refused>) {
+    pub(crate) fn checked(&mut self, id: ConnId, checked: Result<Identity, LoginError>) {
         match checked {
             Ok(identity) => {
                 let root = self.subjects.root_of(identity.account.0);
@@ -392,9 +394,9 @@ impl Core {
         let mut is_filtered = false;
         if let Some(permissions) = &connection.permissions {
             match permissions.may_subscribe(pattern, queue) {
-                Subscribing::Whole => {}
-                Subscribing::Filtered => is_filtered = true,
-                Subscribing::Denied => {
+                SubscribeVerdict::Whole => {}
+                SubscribeVerdict::Filtered => is_filtered = true,
+                SubscribeVerdict::Denied => {
                     self.count(Counter::PermissionsDenied);
                     self.outputs.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
                     return;
@@ -434,7 +436,7 @@ impl Core {
         self.work.pay(subjects.trie.take_steps());
         if connection.account == AccountId::SYSTEM.0 {
             // Where there is no room, a question is under way, behind which this is seen to.
-            _ = self.system.try_send(system::Told::Subscribed);
+            _ = self.system.try_send(system::SystemEvent::Subscribed);
         }
         if subjects.abroad.has_streams(connection.account) {
             connection.under_way = Some(Box::new(UnderWay::Following { sub, next: 0 }));
@@ -563,7 +565,7 @@ pub(crate) fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOpti
         // serde would take an array for the fields in their order.
         return Ok(None);
     }
-    let Some(Folded(fields)) = serde_json::from_slice::<Option<Folded>>(json)? else {
+    let Some(FoldedObject(fields)) = serde_json::from_slice::<Option<FoldedObject>>(json)? else {
         return Ok(Some(ConnectOptions::default()));
     };
     serde_json::from_value(serde_json::Value::Object(fields)).map(Some)
@@ -571,26 +573,26 @@ pub(crate) fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOpti
 
 /// An object as Go's encoding/json reads one into a struct: names without regard to case, the last of a name counts, and
 /// `null` says nothing.
-struct Folded(serde_json::Map<String, serde_json::Value>);
+struct FoldedObject(serde_json::Map<String, serde_json::Value>);
 
-impl<'de> serde::Deserialize<'de> for Folded {
+impl<'de> serde::Deserialize<'de> for FoldedObject {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> serde::de::Visitor<'de> for Fields {
-            type Value = Folded;
+            type Value = FoldedObject;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut from: A) -> Result<Folded, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut from: A) -> Result<FoldedObject, A::Error> {
                 let mut fields = serde_json::Map::new();
                 while let Some((name, value)) = from.next_entry::<String, serde_json::Value>()? {
                     if !value.is_null() {
                         fields.insert(name.to_lowercase(), value);
                     }
                 }
-                Ok(Folded(fields))
+                Ok(FoldedObject(fields))
             }
         }
         from.deserialize_map(Fields)

@@ -3,10 +3,10 @@
 use engine::{cores::clock, journal::Scribe};
 use wire::transaction::{self as record, Kind, Tag};
 
-use crate::client::connection::{Closed, Connection};
+use crate::client::connection::{CloseReason, Connection};
 
 /// Writes its record, if anybody reads.
-pub(crate) fn cut_off(scribe: Option<&Scribe>, connection: &Connection, why: Closed, subject: &str) {
+pub(crate) fn cut_off(scribe: Option<&Scribe>, connection: &Connection, why: CloseReason, subject: &str) {
     let Some(scribe) = scribe.filter(|scribe| scribe.is_read()) else { return };
     let now = clock::now_system().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let mut out = Vec::with_capacity(256);

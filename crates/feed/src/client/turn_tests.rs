@@ -10,7 +10,7 @@ use crate::{
     client::{
         connection::{ConnId, Transport, Writer},
         serve::Arrival,
-        session::Processed,
+        session::ReadOutcome,
     },
     delivery::{hot_path_tests::cores, work::WORK_A_TURN},
     mesh::core::{Core, Local},
@@ -48,8 +48,8 @@ fn say_and(core: &mut Core, id: ConnId, bytes: &[u8], mut between: impl FnMut(&m
         assert!(core.work.unpaid() <= UNPAID_MAX, "{} steps that nobody paid", core.work.unpaid());
         core.end_turn();
         match processed {
-            Processed::Over => between(core),
-            Processed::More { .. } if at == bytes.len() => return turns,
+            ReadOutcome::Over => between(core),
+            ReadOutcome::More { .. } if at == bytes.len() => return turns,
             other => panic!("{other:?}, {} bytes left", bytes.len() - at),
         }
     }
@@ -202,7 +202,7 @@ fn who_leaves_with_a_message_under_way() {
     say(core, many, &subscribe((0..60_000).map(|_| "s".to_owned())));
     core.begin_turn();
     let (done, processed) = core.process(producer, b"PUB s 0\r\n\r\n");
-    assert!(done == 0 && matches!(processed, Processed::Over), "{processed:?}");
+    assert!(done == 0 && matches!(processed, ReadOutcome::Over), "{processed:?}");
     core.end_turn();
     let begun = core.outputs.connections[producer].begun.take().expect("it is under way");
     core.let_go(*begun);

@@ -40,7 +40,7 @@ use engine::{accounts::ClientKey, cores::clock};
 
 use crate::{
     client::{
-        connection::{Closed, ConnId, Connection, FOREIGN},
+        connection::{CloseReason, ConnId, Connection, FOREIGN},
         transaction,
     },
     counters::Counter,
@@ -403,7 +403,7 @@ impl Outputs {
     /// Cuts a consumer off, and says so to the operator, as far as strangers may make us write. `subject`: one that it
     /// subscribes to.
     #[cold]
-    pub(crate) fn cut_slow(&mut self, id: ConnId, why: Closed, subject: &str) {
+    pub(crate) fn cut_slow(&mut self, id: ConnId, why: CloseReason, subject: &str) {
         let connection = &self.connections[id];
         if connection.closing.is_some() {
             return;

@@ -11,7 +11,9 @@ use std::{
 
 pub(crate) use crate::fuzzing::{cores, cores_of};
 use crate::{
-    accounts::identity::{Account, Authorization, Export, Import, Mapping, Secret, User, Weighted},
+    accounts::identity::{
+        Account, Authorization, Export, Import, Mapping, Secret, User, WeightedDestination,
+    },
     client::{
         connection::Transport,
         serve::{self, Arrival},
@@ -51,7 +53,7 @@ struct Case {
 
 impl Case {
     fn authorization(&self) -> Authorization {
-        let weighted = |subject: &str| Weighted { subject: subject.to_owned(), weight: 50 };
+        let weighted = |subject: &str| WeightedDestination { subject: subject.to_owned(), weight: 50 };
         let destinations = vec![weighted("a.$1"), weighted("c.{{partition(3,1)}}.$1")];
         let mapping = Mapping { source: "m.*".to_owned(), destinations };
         let mut accounts = Vec::new();

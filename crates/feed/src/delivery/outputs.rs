@@ -17,9 +17,9 @@ use wire::nats::{leaf, rejection::Rejection, write};
 
 use crate::{
     client::{
-        connection::{Closed, ConnId, Connection, Subscription},
+        connection::{CloseReason, ConnId, Connection, Subscription},
         keepalive,
-        log_rate_limit::Sparing,
+        log_rate_limit::LogRateLimit,
     },
     counters::Counter,
     delivery::{
@@ -62,14 +62,14 @@ pub(crate) struct Outputs {
     pub(crate) rounds: Rc<Rounds>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
     /// Slow consumers that the log names.
-    pub(crate) told_of_slow: Sparing,
+    pub(crate) told_of_slow: LogRateLimit,
     /// By which the log hears of all of them.
     pub(crate) scribe: Option<Scribe>,
 }
 
 /// What became of messages for a subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Put {
+pub(crate) enum PutOutcome {
     /// It gets none.
     Nothing,
     /// So many were appended.
@@ -101,7 +101,7 @@ impl Outputs {
             line: Vec::with_capacity(4096),
             rounds: Rc::new(Rounds::new(keepalive::EVERY)),
             counters,
-            told_of_slow: Sparing::default(),
+            told_of_slow: LogRateLimit::default(),
             scribe,
         }
     }
@@ -114,13 +114,13 @@ impl Outputs {
         producer: Producer,
         run: &Run<'_>,
         now_ms: u64,
-    ) -> Put {
+    ) -> PutOutcome {
         let Self { connections, chunks, dirty, line, counters, marks, core, .. } = self;
         let id = subscription.conn;
         let connection = &mut *connections[id];
         let is_own = producer.conn == id && usize::from(producer.core) == *core;
         if connection.closing.is_some() || (is_own && !connection.echo) || count == 0 {
-            return Put::Nothing;
+            return PutOutcome::Nothing;
         }
         // The subject may be another's, and longer.
         let subject = run.shown.unwrap_or(run.subject);
@@ -128,7 +128,7 @@ impl Outputs {
         if connection.outbox.bytes() + bytes_max > marks.max_pending {
             counters.add(Counter::Writes, connection.flush(chunks));
             if connection.outbox.bytes() + bytes_max > marks.max_pending {
-                return Put::NoRoom;
+                return PutOutcome::NoRoom;
             }
         }
         subscription.delivered += count as u64;
@@ -162,22 +162,26 @@ impl Outputs {
             pour(connection, chunks, counters, line, run, run.tail_at, count);
         }
         mark_dirty(dirty, id, connection);
-        if connection.outbox.bytes() > marks.noted { Put::Backlogged(count) } else { Put::Appended(count) }
+        if connection.outbox.bytes() > marks.noted {
+            PutOutcome::Backlogged(count)
+        } else {
+            PutOutcome::Appended(count)
+        }
     }
 
     /// Appends a run to a hub's output, with the names of the queue groups there that get it.
-    pub(crate) fn put_to_hub(&mut self, id: ConnId, queues: &[u8], run: &Run<'_>) -> Put {
+    pub(crate) fn put_to_hub(&mut self, id: ConnId, queues: &[u8], run: &Run<'_>) -> PutOutcome {
         let Self { connections, chunks, dirty, line, counters, marks, .. } = self;
         let connection = &mut *connections[id];
         if connection.closing.is_some() {
-            return Put::Nothing;
+            return PutOutcome::Nothing;
         }
         let count = run.count();
         let bytes_max = count * (run.stride + run.subject.len() + queues.len() + 8);
         if connection.outbox.bytes() + bytes_max > marks.max_pending {
             counters.add(Counter::Writes, connection.flush(chunks));
             if connection.outbox.bytes() + bytes_max > marks.max_pending {
-                return Put::NoRoom;
+                return PutOutcome::NoRoom;
             }
         }
         connection.messages_out += count as u64;
@@ -202,7 +206,11 @@ impl Outputs {
             pour(connection, chunks, counters, line, run, sizes_at, count);
         }
         mark_dirty(dirty, id, connection);
-        if connection.outbox.bytes() > marks.noted { Put::Backlogged(count) } else { Put::Appended(count) }
+        if connection.outbox.bytes() > marks.noted {
+            PutOutcome::Backlogged(count)
+        } else {
+            PutOutcome::Appended(count)
+        }
     }
 
     /// Appends what a hub is told beside messages; whether there was room.
@@ -234,7 +242,7 @@ impl Outputs {
         if connection.outbox.bytes() + bytes.len() > marks.max_pending {
             counters.add(Counter::Writes, connection.flush(chunks));
             if connection.outbox.bytes() + bytes.len() > marks.max_pending {
-                self.cut_slow(id, Closed::SlowConsumerPending, "");
+                self.cut_slow(id, CloseReason::SlowConsumerPending, "");
                 return;
             }
         }
@@ -267,19 +275,20 @@ impl Outputs {
             self.say(id, &line);
         }
         if rejection.closes() {
-            self.close(id, Closed::of_rejection(rejection));
+            self.close(id, CloseReason::of_rejection(rejection));
         }
     }
 
     /// Ends a connection: its task does the rest.
-    pub(crate) fn close(&mut self, id: ConnId, why: Closed) {
+    pub(crate) fn close(&mut self, id: ConnId, why: CloseReason) {
         let Self { connections, chunks, unfinished_bytes, .. } = self;
         let connection = &mut connections[id];
         if connection.closing.is_none() {
             connection.closing = Some(why);
             // Its task lets go of it as soon as it runs.
             *unfinished_bytes -= std::mem::take(&mut connection.unfinished_bytes);
-            if why.is_slow_consumer() || matches!(why, Closed::SlowProducer | Closed::SlowOperation) {
+            if why.is_slow_consumer() || matches!(why, CloseReason::SlowProducer | CloseReason::SlowOperation)
+            {
                 connection.outbox.clear(chunks);
             }
         }

@@ -23,13 +23,13 @@ use wire::nats::{client::Publish, rejection::Rejection, subject};
 use crate::{
     accounts::{identity::AccountId, mapping::By, pending_calls, service_calls::ServiceImportChain},
     client::{
-        connection::{Closed, ConnId, Connection, FOREIGN},
+        connection::{CloseReason, ConnId, Connection, FOREIGN},
         protocol_log,
     },
     counters::Counter,
     delivery::{
         backpressure::Producer,
-        outputs::{Outputs, Put},
+        outputs::{Outputs, PutOutcome},
         work::{self, Work},
     },
     mesh::{
@@ -529,15 +529,15 @@ impl Core {
         let (id, ends) = (subscription.conn, subscription.ends);
         let put = outputs.put(subscription, count, producer, run, *now_ms);
         let delivered = match put {
-            Put::Appended(count) => count,
-            Put::Backlogged(count) => {
+            PutOutcome::Appended(count) => count,
+            PutOutcome::Backlogged(count) => {
                 outputs.note_backlog(id, producer, count * run.stride, *now_ms, links);
                 count
             }
-            Put::Nothing => 0,
-            Put::NoRoom => {
+            PutOutcome::Nothing => 0,
+            PutOutcome::NoRoom => {
                 let subject = subjects.a_subject_of(&outputs.connections[id]);
-                outputs.cut_slow(id, Closed::SlowConsumerPending, &subject);
+                outputs.cut_slow(id, CloseReason::SlowConsumerPending, &subject);
                 0
             }
         };

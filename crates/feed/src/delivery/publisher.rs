@@ -44,7 +44,7 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 pub(crate) type Outside = std::sync::Mutex<mesh::Sender<Message>>;
 
 /// Publishes into the global account, on any subject, those included that nobody else may use
-/// ([`crate::accounts::identity::Reserved`]).
+/// ([`crate::accounts::identity::ReservedSubjects`]).
 pub struct Publisher {
     outside: Arc<Outside>,
     batch: Vec<u8>,

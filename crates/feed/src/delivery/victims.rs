@@ -143,7 +143,7 @@ mod tests {
             for _ in &holders {
                 let victim = core.outputs.choose_victim(20_000).expect("they hold something");
                 assert!(victim.id != honest && victim.is_unfinished);
-                core.outputs.close(victim.id, crate::Closed::SlowProducer);
+                core.outputs.close(victim.id, crate::CloseReason::SlowProducer);
             }
             assert_eq!(core.outputs.choose_victim(20_000).map(|victim| victim.id), Some(honest));
         }

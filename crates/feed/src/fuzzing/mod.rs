@@ -41,7 +41,7 @@ use crate::{
     mesh::{
         core::{CoreSeed, Local, Settings},
         links::{Message, RING_MESSAGES},
-        shared::Shared,
+        shared::SharedState,
     },
 };
 
@@ -92,7 +92,7 @@ pub(crate) fn cores_with(
         acceptors: Acceptors::default(),
         hubs: Arc::clone(hubs),
     });
-    let (shared, balance) = (Shared::new(address, Arc::clone(&counters), None), Balance::new(count));
+    let (shared, balance) = (SharedState::new(address, Arc::clone(&counters), None), Balance::new(count));
     let endpoints = mesh.into_endpoints().into_iter().enumerate();
     endpoints
         .map(|(index, endpoint)| {

@@ -13,16 +13,16 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// What CONNECT says by a key.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Signed {
+pub(crate) struct SignedConnect {
     pub(crate) jwt: Option<String>,
     pub(crate) nkey: Option<String>,
     pub(crate) sig: Option<String>,
 }
 
 /// Reads the file and signs; blocks for as long as that takes. What is wrong is said without anything of what is in it.
-pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<Signed, String> {
+pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<SignedConnect, String> {
     let path = match login {
-        Login::None => return Ok(Signed::default()),
+        Login::None => return Ok(SignedConnect::default()),
         Login::Seed(seed) => return signed(None, seed.text(), nonce).map_err(str::to_owned),
         Login::Credentials(path) | Login::Nkey(path) => path,
     };
@@ -49,10 +49,10 @@ pub(crate) fn sign(login: &Login, nonce: &str, now: SystemTime) -> Result<Signed
     signed(jwt, seed, nonce).map_err(wrong)
 }
 
-fn signed(jwt: Option<&str>, seed: &str, nonce: &str) -> Result<Signed, &'static str> {
+fn signed(jwt: Option<&str>, seed: &str, nonce: &str) -> Result<SignedConnect, &'static str> {
     let pair = KeyPair::from_seed(seed).map_err(|_| "there is no seed of an nkey in it (SU…)")?;
     let sig = pair.sign(nonce.as_bytes()).map_err(|_| "the seed cannot sign")?;
-    Ok(Signed {
+    Ok(SignedConnect {
         nkey: jwt.is_none().then(|| pair.public_key()),
         jwt: jwt.map(str::to_owned),
         sig: Some(URL_SAFE_NO_PAD.encode(sig)),
@@ -95,7 +95,7 @@ mod tests {
         let credentials = Login::Credentials(file(&directory, "a.creds", &text));
         let nkey = Login::Nkey(file(&directory, "a.nk", &format!("{seed}\n")));
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let verify = |signed: &Signed| {
+        let verify = |signed: &SignedConnect| {
             let sig = URL_SAFE_NO_PAD.decode(signed.sig.as_deref().expect("signed")).expect("base64");
             pair.verify(b"nonce", &sig).expect("by this key");
         };
@@ -110,7 +110,7 @@ mod tests {
         assert!(!format!("{written:?}").contains(&seed), "no secret is shown");
         let of_account = KeyPair::new_account().seed().expect("it is ours");
         assert!(UserSeed::new(&of_account).is_none() && UserSeed::new("SU").is_none());
-        assert_eq!(sign(&Login::None, "nonce", at(0)), Ok(Signed::default()));
+        assert_eq!(sign(&Login::None, "nonce", at(0)), Ok(SignedConnect::default()));
 
         let wrong = sign(&credentials, "nonce", at(2_000_000_000)).expect_err("it has expired");
         assert!(

@@ -28,7 +28,7 @@ use wire::nats::{
 
 use super::{
     Seed,
-    credentials::{self, Signed},
+    credentials::{self, SignedConnect},
     remote::{Address, Remote, Scheme},
     rules::SubjectRules,
     trouble::Trouble,
@@ -96,7 +96,7 @@ struct Connect<'a> {
 }
 
 /// A connection that a hub has been greeted on.
-pub(crate) struct Dialed {
+pub(crate) struct DialedHub {
     pub(crate) stream: Stream,
     pub(crate) writer: Writer,
     pub(crate) transport: Transport,
@@ -107,14 +107,14 @@ pub(crate) struct Dialed {
 }
 
 /// A stream to a hub whose INFO has been read.
-struct Greeted<S> {
+struct GreetedStream<S> {
     stream: S,
     info: Info,
     received: Vec<u8>,
 }
 
 /// Connects and says CONNECT.
-pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<Dialed, Trouble> {
+pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<DialedHub, Trouble> {
     let unreachable = |error: io::Error| Trouble::Unreachable(error.to_string());
     let place = (address.host.as_str(), address.port);
     let socket = match timeout(CONNECT_TIME_MAX, TcpStream::connect(place)).await {
@@ -141,30 +141,38 @@ pub(crate) async fn dial(seed: &Seed, address: &Address) -> Result<Dialed, Troub
         let transport = Transport { websocket: false, tls: Some(what_was_agreed_by(secured.get_ref().1)) };
         return wrapped(seed, address, greet(secured).await?, transport, peer).await;
     }
-    let Greeted { stream: mut socket, info, received } = greet(socket).await?;
+    let GreetedStream { stream: mut socket, info, received } = greet(socket).await?;
     if info.tls_required || address.scheme == Scheme::Tls || remote.tls_ca.is_some() {
         let secured = secure(remote, address, socket).await?;
         let transport = Transport { websocket: false, tls: Some(what_was_agreed_by(secured.get_ref().1)) };
-        return wrapped(seed, address, Greeted { stream: secured, info, received }, transport, peer).await;
+        return wrapped(seed, address, GreetedStream { stream: secured, info, received }, transport, peer)
+            .await;
     }
     connect(seed, address, &mut socket, &info).await?;
     let (read, write) = socket.into_split();
     let transport = Transport::default();
-    Ok(Dialed { stream: Stream::Plain(read), writer: Writer::Socket(write), transport, peer, info, received })
+    Ok(DialedHub {
+        stream: Stream::Plain(read),
+        writer: Writer::Socket(write),
+        transport,
+        peer,
+        info,
+        received,
+    })
 }
 
 /// What is read and written by the connection's own task.
 async fn wrapped<S: Duplex + 'static>(
     seed: &Seed,
     address: &Address,
-    greeted: Greeted<S>,
+    greeted: GreetedStream<S>,
     transport: Transport,
     peer: SocketAddr,
-) -> Result<Dialed, Trouble> {
-    let Greeted { mut stream, info, received } = greeted;
+) -> Result<DialedHub, Trouble> {
+    let GreetedStream { mut stream, info, received } = greeted;
     connect(seed, address, &mut stream, &info).await?;
     let stream = Stream::Wrapped(Box::new(stream));
-    Ok(Dialed { stream, writer: Writer::Task, transport, peer, info, received })
+    Ok(DialedHub { stream, writer: Writer::Task, transport, peer, info, received })
 }
 
 async fn secure(
@@ -218,7 +226,7 @@ where
 }
 
 /// Waits for INFO.
-async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<Greeted<S>, Trouble> {
+async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<GreetedStream<S>, Trouble> {
     let not_a_hub = |what: &str| Trouble::NotAHub(what.to_owned());
     let mut received = Vec::with_capacity(4096);
     let reading = async {
@@ -254,7 +262,7 @@ async fn greet<S: AsyncRead + Unpin>(mut stream: S) -> Result<Greeted<S>, Troubl
         return Err(not_a_hub("it is a port of a NATS server, but one for clients or for routes"));
     }
     received.drain(..taken);
-    Ok(Greeted { stream, info, received })
+    Ok(GreetedStream { stream, info, received })
 }
 
 /// What can be shown of what somebody said.
@@ -273,7 +281,7 @@ async fn connect<S: AsyncWrite + Unpin>(
     let (login, nonce) = (seed.remote.login.clone(), info.nonce.clone());
     let signing = tokio::task::spawn_blocking(move || credentials::sign(&login, &nonce, clock::now_system()));
     let signed = signing.await.map_err(|error| Trouble::Credentials(error.to_string()))?;
-    let Signed { jwt, nkey, sig } = signed.map_err(Trouble::Credentials)?;
+    let SignedConnect { jwt, nkey, sig } = signed.map_err(Trouble::Credentials)?;
     // A server that was learnt of is told what the configured ones are.
     let configured = seed.remote.addresses.iter().find_map(|address| address.user.as_ref());
     let user = address.user.as_ref().or(configured);

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     accounts::identity::Mappings,
-    client::connection::{ClientInfo, Closed, ConnId, Connection, Stage, Transport, Writer},
+    client::connection::{ClientInfo, CloseReason, ConnId, Connection, Stage, Transport, Writer},
     counters::Counter,
     delivery::work,
     mesh::core::Core,
@@ -579,7 +579,7 @@ impl Core {
             teller.lines.shrink_to(STEP_BYTES_MAX);
         }
         if let Some(id) = slow {
-            outputs.cut_slow(id, Closed::SlowConsumerPending, "");
+            outputs.cut_slow(id, CloseReason::SlowConsumerPending, "");
         }
     }
 
@@ -589,7 +589,7 @@ impl Core {
             return;
         };
         self.hubs.own(of).trouble.get_or_insert(trouble);
-        self.outputs.close(id, Closed::ProtocolViolation);
+        self.outputs.close(id, CloseReason::ProtocolViolation);
     }
 
     /// Takes a hub's connection out of the books.
@@ -609,7 +609,7 @@ impl Core {
     }
 
     /// Whether it was joined until now, and why it is no more.
-    pub(super) fn why_lost(&mut self, of: HubId, why: Closed) -> (bool, Trouble) {
+    pub(super) fn why_lost(&mut self, of: HubId, why: CloseReason) -> (bool, Trouble) {
         let hub = self.hubs.own(of);
         let was_up = std::mem::take(&mut hub.is_up);
         (was_up, hub.trouble.take().unwrap_or(Trouble::Lost(why)))
@@ -673,7 +673,7 @@ impl Core {
     }
 
     /// Closes all hubs' connections.
-    pub(super) fn close_hubs(&mut self, why: Closed) {
+    pub(super) fn close_hubs(&mut self, why: CloseReason) {
         let conns: Vec<ConnId> = self.hubs.all.iter().filter_map(|hub| hub.conn).collect();
         for id in conns {
             self.outputs.close(id, why);

@@ -17,7 +17,7 @@ use crate::{
     accounts::mapping::By,
     client::{
         connection::ConnId,
-        session::{Processed, RUN_BYTES_MAX},
+        session::{RUN_BYTES_MAX, ReadOutcome},
     },
     counters::Counter,
     delivery::{
@@ -34,27 +34,27 @@ const VERB_BYTES: usize = "LMSG ".len();
 
 impl Core {
     /// Carries out what a hub has said at the beginning of `bytes`; how many bytes of it are done.
-    pub(crate) fn process_hub(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Processed) {
+    pub(crate) fn process_hub(&mut self, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
         let mut at = 0;
         loop {
             let connection = &self.outputs.connections[id];
             if connection.closing.is_some() {
-                return (at, Processed::Closing);
+                return (at, ReadOutcome::Closing);
             }
-            let Some(of) = connection.hub else { return (at, Processed::Closing) };
+            let Some(of) = connection.hub else { return (at, ReadOutcome::Closing) };
             let limits = Limits { payload_bytes_max: PAYLOAD_BYTES_MAX, ..Limits::default() };
             let rest = &bytes[at..];
             match leaf::parse(rest, &limits) {
-                Ok(Progress::NeedMore(need)) => return (at, Processed::More { need }),
+                Ok(Progress::NeedMore(need)) => return (at, ReadOutcome::More { need }),
                 Err(fault) => {
                     self.close_hub(id, Trouble::Protocol(fault.to_string()));
-                    return (at, Processed::Closing);
+                    return (at, ReadOutcome::Closing);
                 }
                 Ok(Progress::Complete(LeafOp::Message(message), taken)) => {
                     self.work.add(1);
                     match self.take_from_hub(id, &message, rest) {
                         Some(more) => at += taken + more,
-                        None => return (at, Processed::Over),
+                        None => return (at, ReadOutcome::Over),
                     }
                 }
                 Ok(Progress::Complete(op, taken)) => {
@@ -74,10 +74,10 @@ impl Core {
                 }
             }
             if self.outputs.connections[id].is_held() {
-                return (at, Processed::Held);
+                return (at, ReadOutcome::Held);
             }
             if self.is_turn_over() {
-                return (at, Processed::Over);
+                return (at, ReadOutcome::Over);
             }
         }
     }

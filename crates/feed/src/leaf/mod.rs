@@ -44,7 +44,7 @@ use engine::cores::clock;
 use tokio::{sync::Notify, time::timeout};
 
 use self::{
-    dial::{Dialed, STEP_TIME_MAX},
+    dial::{DialedHub, STEP_TIME_MAX},
     trouble::{Pauses, Trouble},
 };
 pub(crate) use self::{
@@ -54,7 +54,7 @@ pub(crate) use self::{
 };
 use crate::{
     client::{
-        connection::{Closed, ConnId},
+        connection::{CloseReason, ConnId},
         serve::attend,
     },
     mesh::core::Local,
@@ -142,7 +142,7 @@ async fn join(local: &Rc<Local>, seed: &Arc<Seed>, address: &Address, changed: &
         dialed = dial::dial(seed, address) => dialed,
         () = until_left(local, seed, changed) => return (false, Trouble::NotConfigured),
     };
-    let Dialed { stream, writer, transport, peer, info, received } = match dialed {
+    let DialedHub { stream, writer, transport, peer, info, received } = match dialed {
         Ok(dialed) => dialed,
         Err(trouble) => return (false, trouble),
     };
@@ -238,7 +238,7 @@ pub(crate) async fn say_goodbye(local: &Rc<Local>) {
         tokio::time::sleep(STEP).await;
     }
     let core = &mut *local.core.borrow_mut();
-    core.close_hubs(Closed::ServerShutdown);
+    core.close_hubs(CloseReason::ServerShutdown);
     core.end_turn();
 }
 

@@ -3,11 +3,11 @@
 use super::hub::Hub;
 use crate::{
     accounts::identity::covers,
-    client::connection::Closed,
+    client::connection::CloseReason,
     counters::Counter,
     delivery::{
         backpressure::Producer,
-        outputs::Put,
+        outputs::PutOutcome,
         publish::{AtHubs, Origin, Run, send_across},
         work::{self, Work},
     },
@@ -163,17 +163,21 @@ impl Core {
             self.tell_hubs();
         }
         match self.outputs.put_to_hub(id, queues, run) {
-            Put::Nothing => {
+            PutOutcome::Nothing => {
                 self.counters.add(Counter::LeafDropped, count);
                 return false;
             }
-            Put::NoRoom => {
+            PutOutcome::NoRoom => {
                 self.counters.add(Counter::LeafDropped, count);
-                self.outputs.cut_slow(id, Closed::SlowConsumerPending, &String::from_utf8_lossy(run.subject));
+                self.outputs.cut_slow(
+                    id,
+                    CloseReason::SlowConsumerPending,
+                    &String::from_utf8_lossy(run.subject),
+                );
                 return false;
             }
-            Put::Appended(_) => {}
-            Put::Backlogged(count) => {
+            PutOutcome::Appended(_) => {}
+            PutOutcome::Backlogged(count) => {
                 self.outputs.note_backlog(id, producer, count * run.stride, self.now_ms, &mut self.links);
             }
         }

@@ -6,7 +6,7 @@ use super::{ADDRESSES_MAX, REMOTES_MAX, Remote};
 use crate::{
     accounts::identity::{AccountId, GLOBAL_ACCOUNT, Identities},
     config::Config,
-    mesh::shared::Shared,
+    mesh::shared::SharedState,
     routing::trie::HubId,
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct Seed {
 pub(crate) fn seeds(
     config: &Config,
     identities: &Identities,
-    shared: &Shared,
+    shared: &SharedState,
     before: &[Arc<Seed>],
 ) -> Result<Arc<[Arc<Seed>]>, String> {
     if config.hubs.len() > REMOTES_MAX {

@@ -15,12 +15,13 @@ use wire::nats::{
 use super::{Remote, Seed, dial::Info};
 use crate::{
     accounts::identity::{
-        Account, Authorization, Entry, Export, Identities, Import, Mapping, Reserved, ServiceExport, Weighted,
+        Account, Authorization, Entry, Export, Identities, Import, Mapping, ReservedSubjects, ServiceExport,
+        WeightedDestination,
     },
     client::{
         connection::{ConnId, Transport, Writer},
         serve::Arrival,
-        session::Processed,
+        session::ReadOutcome,
         transport::Acceptors,
     },
     delivery::outputs::Outputs,
@@ -119,7 +120,7 @@ impl World {
             };
             done += more;
             core.end_turn();
-            assert!(!matches!(processed, Processed::More { .. }) || done == bytes.len(), "{processed:?}");
+            assert!(!matches!(processed, ReadOutcome::More { .. }) || done == bytes.len(), "{processed:?}");
         }
         self.settle();
     }
@@ -326,7 +327,7 @@ fn what_is_reserved_is_kept_from_hubs() {
     // A feed that only this machine reaches shows mail to its clients, and a hub is no client of this machine.
     for subscribe in [kept(), Vec::new()] {
         let is_shown = subscribe.is_empty();
-        let reserved = Reserved { publish: kept(), subscribe };
+        let reserved = ReservedSubjects { publish: kept(), subscribe };
         let world = World::of(1, 1, INFO, &Authorization { reserved, ..Authorization::default() });
         let hub = world.hubs[0];
         let client = world.enter(0);
@@ -364,7 +365,7 @@ fn importing(second: &str) -> Authorization {
         accounts: Vec::new(),
         account_token_position: None,
     };
-    let destination = Weighted { subject: "new.$1".to_owned(), weight: 100 };
+    let destination = WeightedDestination { subject: "new.$1".to_owned(), weight: 100 };
     let account = |name: &str| Account { name: name.to_owned(), ..Account::default() };
     Authorization {
         accounts: vec![

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::random;
 
-use crate::client::connection::Closed;
+use crate::client::connection::CloseReason;
 
 /// The first pause; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
@@ -35,7 +35,7 @@ pub(crate) enum Trouble {
     /// A reload has taken it away, or changed it.
     NotConfigured,
     /// The connection ended.
-    Lost(Closed),
+    Lost(CloseReason),
     /// It broke the protocol.
     Protocol(String),
 }

@@ -51,7 +51,7 @@ use crate::{
         pending_calls::Requests,
     },
     client::{
-        connection::{Closed, ConnId},
+        connection::{CloseReason, ConnId},
         handshakes::Handshakes,
         password_checks::Checks,
         transport::Acceptors,
@@ -69,9 +69,9 @@ use crate::{
     mesh::{
         inbox::Inbox,
         links::{Links, Message},
-        shared::Shared,
+        shared::SharedState,
     },
-    monitor::{snapshot::ConnectionSnapshot, system::Told},
+    monitor::{snapshot::ConnectionSnapshot, system::SystemEvent},
     routing::{subjects::Subjects, trie::HubMask},
 };
 
@@ -102,7 +102,7 @@ pub(crate) struct Core {
     pub(crate) links: Links,
     pub(crate) buffers: Buffers,
     pub(crate) index: usize,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) counters: Rc<CoreCounters<Counter>>,
     pub(crate) balance: Arc<Balance>,
@@ -131,7 +131,7 @@ pub(crate) struct Core {
     pub(crate) hubs: Hubs,
     pub(crate) cores: usize,
     /// Who answers in the system account.
-    pub(crate) system: mpsc::Sender<Told>,
+    pub(crate) system: mpsc::Sender<SystemEvent>,
     /// Those closed last.
     pub(crate) closed: VecDeque<ConnectionSnapshot>,
     /// The monotonic time of this turn.
@@ -173,14 +173,14 @@ pub(crate) struct Local {
 /// What a core is made from.
 pub(crate) struct CoreSeed {
     pub(crate) index: usize,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) sender: mesh::Sender<Message>,
     pub(crate) receiver: mesh::Receiver<Message>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) cores: usize,
-    pub(crate) system: mpsc::Sender<Told>,
+    pub(crate) system: mpsc::Sender<SystemEvent>,
     pub(crate) scribe: Option<Scribe>,
 }
 
@@ -269,11 +269,11 @@ impl Core {
             let Some(Victim { id, is_unfinished }) = self.outputs.choose_victim(self.now_ms) else { return };
             self.outputs.release_all(id, &mut self.links);
             if is_unfinished {
-                self.outputs.close(id, Closed::SlowProducer);
+                self.outputs.close(id, CloseReason::SlowProducer);
             } else {
                 self.count(Counter::SlowTotal);
                 let subject = self.subjects.a_subject_of(&self.outputs.connections[id]);
-                self.outputs.cut_slow(id, Closed::SlowConsumerPending, &subject);
+                self.outputs.cut_slow(id, CloseReason::SlowConsumerPending, &subject);
             }
             self.links.flush();
         }

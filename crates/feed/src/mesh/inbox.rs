@@ -39,13 +39,13 @@ use crate::{
 pub(crate) struct Inbox {
     receiver: mesh::Receiver<Message>,
     batch: Vec<Message>,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<WaitingBatch>,
     /// Of the task that delivers what waits.
     waker: Option<Waker>,
 }
 
 /// A batch that is being delivered.
-struct Waiting {
+struct WaitingBatch {
     from: From,
     /// How many of its bytes are done.
     at: usize,
@@ -144,7 +144,7 @@ impl Local {
     fn take_batch(&self, core: &mut Core, from: From) {
         let queue = &mut self.inbox.borrow_mut().queue;
         let mut batch =
-            Waiting { from, at: 0, heard: Some(0), has_messages: false, is_unheard: false, begun: None };
+            WaitingBatch { from, at: 0, heard: Some(0), has_messages: false, is_unheard: false, begun: None };
         if queue.is_empty() && batch.deliver(core) {
             return batch.end(core);
         }
@@ -211,7 +211,7 @@ impl Core {
     }
 }
 
-impl Waiting {
+impl WaitingBatch {
     /// Delivers what is left of it; whether that was all before the turn's work was done.
     fn deliver(&mut self, core: &mut Core) -> bool {
         let Self { from, at, heard, begun, .. } = self;

@@ -29,7 +29,7 @@ pub(crate) const PROTOCOL_VERSION: &str = "2.10.0";
 
 /// What all cores share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) server_id: String,
     pub(crate) started: SystemTime,
     /// Where clients connect.
@@ -104,7 +104,7 @@ fn is_false(of: &bool) -> bool {
     !of
 }
 
-impl Shared {
+impl SharedState {
     pub(crate) fn new(
         address: SocketAddr,
         counters: Arc<CounterSet<Counter>>,

@@ -10,13 +10,13 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    Asked, PageError, age, head, moment,
+    PageError, PageRequest, age, head, moment,
     query::{Part, Query},
 };
 use crate::{
     client::connection::ConnId,
     monitor::{
-        inspector::Wanted,
+        inspector::SubscriptionFilter,
         snapshot::{ConnectionSnapshot, SubscriptionSnapshot},
     },
 };
@@ -28,7 +28,7 @@ enum Subscriptions {
     Detail,
 }
 
-pub(crate) async fn page(asked: &Asked, query: &Query<'_>) -> Result<Value, PageError> {
+pub(crate) async fn page(asked: &PageRequest, query: &Query<'_>) -> Result<Value, PageError> {
     let part = Part::of(query)?;
     let subscriptions = match query.word("subs") {
         Some("detail") => Subscriptions::Detail,
@@ -89,7 +89,7 @@ const SUBSCRIPTIONS_MAX: usize = 64 * 1024;
 
 /// The subscriptions of the connections that are shown, by cid.
 async fn subscriptions_of(
-    asked: &Asked,
+    asked: &PageRequest,
     shown: &[(Option<ConnId>, ConnectionSnapshot)],
 ) -> Result<HashMap<u64, Vec<SubscriptionSnapshot>>, PageError> {
     let mut by_cid: HashMap<u64, Vec<SubscriptionSnapshot>> = HashMap::new();
@@ -100,7 +100,8 @@ async fn subscriptions_of(
         if of.is_empty() {
             continue;
         }
-        let wanted = Wanted { of: Some(Arc::new(of)), take: left, ..Wanted::default() };
+        let wanted =
+            SubscriptionFilter { of: Some(Arc::new(of)), take: left, ..SubscriptionFilter::default() };
         let (_, seen) = asked.looker.subscriptions(std::iter::once(core), wanted).await?;
         left -= seen.len();
         for one in seen {

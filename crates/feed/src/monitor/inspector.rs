@@ -23,7 +23,7 @@ use crate::{
     mesh::{
         core::{Core, Settings},
         links::Message,
-        shared::Shared,
+        shared::SharedState,
     },
     monitor::snapshot::{self, ConnectionSnapshot, SubscriptionSnapshot, Totals},
     routing::trie::tokens_of,
@@ -50,7 +50,7 @@ pub(crate) enum Look {
     /// The hubs that it joins.
     Hubs(oneshot::Sender<Vec<HubSnapshot>>),
     /// Subscriptions, from this number on.
-    Subscriptions(u32, Wanted, oneshot::Sender<Piece<Seen>>),
+    Subscriptions(u32, SubscriptionFilter, oneshot::Sender<Piece<ListedSubscription>>),
 }
 
 /// Part of a list, and where the next begins.
@@ -71,7 +71,7 @@ pub(crate) struct Tables {
 
 /// A subscription with whose it is.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ListedSubscription {
     pub(crate) cid: u64,
     pub(crate) account: String,
     pub(crate) subscription: SubscriptionSnapshot,
@@ -79,7 +79,7 @@ pub(crate) struct Seen {
 
 /// Which subscriptions are wanted.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct SubscriptionFilter {
     /// Of these connections alone.
     pub(crate) of: Option<Arc<HashSet<ConnId>>>,
     /// Of this account alone.
@@ -95,7 +95,7 @@ pub(crate) struct Wanted {
 #[derive(Clone)]
 pub struct Looker {
     pub(crate) outside: Arc<Outside>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) loops: usize,
 }
@@ -183,8 +183,8 @@ impl Looker {
     pub(crate) async fn subscriptions(
         &self,
         cores: impl Iterator<Item = usize>,
-        mut wanted: Wanted,
-    ) -> Result<(usize, Vec<Seen>), NoAnswer> {
+        mut wanted: SubscriptionFilter,
+    ) -> Result<(usize, Vec<ListedSubscription>), NoAnswer> {
         let (mut total, mut all) = (0, Vec::new());
         for core in cores {
             let mut from = Some(0);
@@ -280,7 +280,7 @@ fn open(core: &Core, from: ConnId) -> Piece<(ConnId, ConnectionSnapshot)> {
     Piece { matched: things.len(), things, next }
 }
 
-fn subscriptions(core: &Core, from: u32, wanted: &Wanted) -> Piece<Seen> {
+fn subscriptions(core: &Core, from: u32, wanted: &SubscriptionFilter) -> Piece<ListedSubscription> {
     let identities = &core.settings.identities;
     let account = wanted.account.as_deref();
     let (mut things, mut matched) = (Vec::new(), 0);
@@ -311,7 +311,7 @@ fn subscriptions(core: &Core, from: u32, wanted: &Wanted) -> Piece<Seen> {
         let copy = snapshot::of_subscription(&core.subjects, sub);
         cost.copied = 1;
         cost.tokens += tokens_of(copy.subject.as_bytes());
-        things.push(Seen { cid: connection.cid, account: name.to_owned(), subscription: copy });
+        things.push(ListedSubscription { cid: connection.cid, account: name.to_owned(), subscription: copy });
         cost
     });
     Piece { things, matched, next }
@@ -333,7 +333,7 @@ mod tests {
     };
 
     /// All pieces of what is wanted: how many matched, and how many steps that took.
-    fn pieces(core: &Core, wanted: &Wanted) -> (usize, usize) {
+    fn pieces(core: &Core, wanted: &SubscriptionFilter) -> (usize, usize) {
         let (mut from, mut matched, mut steps) = (Some(0), 0, 0);
         while let Some(at) = from {
             let (answer, mut to_come) = oneshot::channel();
@@ -361,10 +361,11 @@ mod tests {
         }
         let test = vec!["a"; TOKENS].join(".").into_bytes();
         let steps_min = PATTERNS * TOKENS / (STEP_TOKENS_MAX + TOKENS);
-        let counted = Wanted { test: Some(test.into()), ..Wanted::default() };
+        let counted = SubscriptionFilter { test: Some(test.into()), ..SubscriptionFilter::default() };
         let (matched, steps) = pieces(core, &counted);
         assert!(matched == PATTERNS / 2 && steps >= steps_min, "{matched} in {steps} steps");
-        let (matched, steps) = pieces(core, &Wanted { take: PATTERNS, ..Wanted::default() });
+        let (matched, steps) =
+            pieces(core, &SubscriptionFilter { take: PATTERNS, ..SubscriptionFilter::default() });
         assert!(matched == PATTERNS && steps >= steps_min, "{matched} in {steps} steps");
     }
 }

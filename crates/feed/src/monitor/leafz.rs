@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Asked, PageError, head};
+use super::{PageError, PageRequest, head};
 use crate::leaf::HubSnapshot;
 
-pub(crate) async fn page(asked: &Asked) -> Result<Value, PageError> {
+pub(crate) async fn page(asked: &PageRequest) -> Result<Value, PageError> {
     let mut hubs = asked.looker.hubs().await?;
     hubs.sort_by(|one, other| (&one.account, &one.address).cmp(&(&other.account, &other.address)));
     let joined: Vec<Value> = hubs.iter().filter(|hub| hub.is_up).filter_map(leaf).collect();

@@ -96,9 +96,9 @@ pub fn router<W: Watched>(watched: Arc<W>, listen: std::net::SocketAddr) -> Rout
 }
 
 impl<W: Watched> Monitor<W> {
-    fn look(&self, path: &str) -> Result<Asked, PageError> {
+    fn look(&self, path: &str) -> Result<PageRequest, PageError> {
         self.count(path);
-        Ok(Asked { looker: self.watched.looker()? })
+        Ok(PageRequest { looker: self.watched.looker()? })
     }
 
     fn count(&self, path: &str) {
@@ -117,7 +117,7 @@ impl<W: Watched> Monitor<W> {
 type Shared<W> = State<Arc<Monitor<W>>>;
 
 /// What a page is made from.
-pub(crate) struct Asked {
+pub(crate) struct PageRequest {
     pub(crate) looker: Looker,
 }
 
@@ -187,7 +187,7 @@ async fn accountz<W: Watched>(State(monitor): Shared<W>) -> Page {
 }
 
 /// `/routez`.
-pub(crate) fn routes(asked: &Asked) -> Value {
+pub(crate) fn routes(asked: &PageRequest) -> Value {
     let totals = asked.looker.totals();
     let mut page = head(&totals);
     page["server_name"] = totals.server_name.into();
@@ -197,7 +197,7 @@ pub(crate) fn routes(asked: &Asked) -> Value {
 }
 
 /// `/gatewayz`.
-pub(crate) fn gateways(asked: &Asked) -> Value {
+pub(crate) fn gateways(asked: &PageRequest) -> Value {
     let mut page = head(&asked.looker.totals());
     page["outbound_gateways"] = json!({});
     page["inbound_gateways"] = json!({});
@@ -205,7 +205,7 @@ pub(crate) fn gateways(asked: &Asked) -> Value {
 }
 
 /// `/accountz`.
-pub(crate) fn accounts(asked: &Asked) -> Value {
+pub(crate) fn accounts(asked: &PageRequest) -> Value {
     let authorization = &asked.looker.settings.config.authorization;
     let system = authorization.system_account.as_deref().unwrap_or(crate::accounts::identity::SYSTEM_ACCOUNT);
     let mut names = vec![crate::accounts::identity::GLOBAL_ACCOUNT, system];

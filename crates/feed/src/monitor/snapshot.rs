@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     accounts::identity::Identities,
-    client::connection::{Closed, Connection, Transport},
+    client::connection::{CloseReason, Connection, Transport},
     routing::{subjects::Subjects, trie::SubId},
 };
 
@@ -42,7 +42,7 @@ pub struct ConnectionSnapshot {
     /// When it last sent something.
     pub last_activity: SystemTime,
     /// When it was closed and why; for one that is open, none.
-    pub closed: Option<(SystemTime, Closed)>,
+    pub closed: Option<(SystemTime, CloseReason)>,
     /// Time between a ping and its answer, milliseconds.
     pub rtt_ms: Option<u32>,
     /// Messages from it.
@@ -125,7 +125,7 @@ pub struct Snapshot {
     pub matches_made: u64,
 }
 
-/// Closed connections that a core remembers for monitoring.
+/// CloseReason connections that a core remembers for monitoring.
 pub const CLOSED_KEPT_MAX: usize = 1000;
 
 /// A connection; its subscriptions are counted.

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use wire::nats::subject;
 
 use super::{
-    Asked, PageError,
+    PageError, PageRequest,
     connz::subscription,
     head,
     query::{Part, Query},
 };
-use crate::monitor::inspector::{Tables, Wanted};
+use crate::monitor::inspector::{SubscriptionFilter, Tables};
 
-pub(crate) async fn page(asked: &Asked, query: &Query<'_>) -> Result<Value, PageError> {
+pub(crate) async fn page(asked: &PageRequest, query: &Query<'_>) -> Result<Value, PageError> {
     let part = Part::of(query)?;
     let listed = query.flag("subs")?;
     let test = query.word("test");
@@ -37,7 +37,7 @@ pub(crate) async fn page(asked: &Asked, query: &Query<'_>) -> Result<Value, Page
     page["limit"] = part.limit.into();
     page["total"] = 0.into();
     if listed || test.is_some() {
-        let wanted = Wanted {
+        let wanted = SubscriptionFilter {
             of: None,
             account: query.word("acc").map(Into::into),
             test: test.map(|test| test.as_bytes().into()),

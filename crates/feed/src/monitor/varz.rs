@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::Asked;
+use super::PageRequest;
 use super::{age, head, moment};
 use crate::{Counter, accounts::identity::SYSTEM_ACCOUNT, mesh::shared::PROTOCOL_VERSION};
 
 /// Asks no loop, so that it costs them nothing however much there is.
-pub(crate) fn page(asked: &Asked, requests: &BTreeMap<&'static str, u64>) -> Value {
+pub(crate) fn page(asked: &PageRequest, requests: &BTreeMap<&'static str, u64>) -> Value {
     let snapshot = asked.looker.totals();
     let config = &asked.looker.settings.config;
     // Nowhere, if only the system account shows them.

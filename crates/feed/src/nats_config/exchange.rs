@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::{
     options::Reading,
-    text::{Entry, Fault, Line, Located},
+    text::{Entry, Fault, Line, LocatedValue},
     values::{Outcome, block, boolean, duration, list, string, strings, unknown},
 };
 use crate::accounts::identity::{Account, Exchange, Export, Import, Part, Response, ServiceExport};
@@ -35,7 +35,12 @@ impl Lines {
 }
 
 impl Reading<'_> {
-    pub(super) fn exports(&mut self, value: &Located, account: &mut Account, lines: &mut Lines) -> Outcome {
+    pub(super) fn exports(
+        &mut self,
+        value: &LocatedValue,
+        account: &mut Account,
+        lines: &mut Lines,
+    ) -> Outcome {
         for one in list(value)? {
             account.exports.push(self.export(one, &account.name)?);
             lines.exports.entry(account.name.clone()).or_default().push(one.line);
@@ -43,7 +48,12 @@ impl Reading<'_> {
         Ok(())
     }
 
-    pub(super) fn imports(&mut self, value: &Located, account: &mut Account, lines: &mut Lines) -> Outcome {
+    pub(super) fn imports(
+        &mut self,
+        value: &LocatedValue,
+        account: &mut Account,
+        lines: &mut Lines,
+    ) -> Outcome {
         for one in list(value)? {
             let import = self.import(one, &account.name)?;
             // nats-server takes it. What the account has, it has without: a request would go round.
@@ -58,7 +68,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn export(&mut self, value: &Located, account: &str) -> Outcome<Export> {
+    fn export(&mut self, value: &LocatedValue, account: &str) -> Outcome<Export> {
         let (mut subject, mut is_service, mut of_service) = (None, false, None);
         let mut export = Export {
             subject: String::new(),
@@ -109,7 +119,7 @@ impl Reading<'_> {
         Ok(export)
     }
 
-    fn import(&mut self, value: &Located, account: &str) -> Outcome<Import> {
+    fn import(&mut self, value: &LocatedValue, account: &str) -> Outcome<Import> {
         let mut found = None;
         let mut import = Import {
             account: String::new(),
@@ -151,7 +161,7 @@ fn only_one(entry: &Entry, was_there: bool) -> Outcome {
     }
 }
 
-fn whose(value: &Located) -> Outcome<(String, String)> {
+fn whose(value: &LocatedValue) -> Outcome<(String, String)> {
     let (mut account, mut subject) = (None, None);
     for entry in block(value)? {
         match entry.key.to_ascii_lowercase().as_str() {
@@ -166,7 +176,7 @@ fn whose(value: &Located) -> Outcome<(String, String)> {
     }
 }
 
-fn response(value: &Located) -> Outcome<Response> {
+fn response(value: &LocatedValue) -> Outcome<Response> {
     let text = string(value)?;
     Ok(match text.to_ascii_lowercase().as_str() {
         "single" | "singleton" => Response::Singleton,

@@ -3,7 +3,7 @@
 
 use super::{
     options::Reading,
-    text::{Fault, Located},
+    text::{Fault, LocatedValue},
     values::{Outcome, block, boolean, list, string, strings, unknown},
     words::{self, OF_LEAF_LISTENER, OF_LEAFNODES, OF_REMOTE, OF_REMOTE_HONOURED},
 };
@@ -17,7 +17,7 @@ use crate::{
 const WITHOUT_EFFECT: [&str; 4] = ["no_randomize", "dont_randomize", "isolate_leafnode_interest", "isolate"];
 
 impl Reading<'_> {
-    pub(super) fn leafnodes(&mut self, value: &Located) -> Outcome {
+    pub(super) fn leafnodes(&mut self, value: &LocatedValue) -> Outcome {
         for entry in block(value)? {
             match entry.key.to_ascii_lowercase().as_str() {
                 "remotes" => {
@@ -39,7 +39,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn remote(&mut self, value: &Located) -> Outcome {
+    fn remote(&mut self, value: &LocatedValue) -> Outcome {
         let mut remote = Remote::default();
         let mut is_disabled = false;
         let mut login_at = None;
@@ -86,7 +86,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn tls_of_remote(&mut self, value: &Located, remote: &mut Remote) -> Outcome {
+    fn tls_of_remote(&mut self, value: &LocatedValue, remote: &mut Remote) -> Outcome {
         let (mut certificate, mut key) = (None, None);
         for entry in block(value)? {
             let value = &entry.value;
@@ -111,7 +111,7 @@ impl Reading<'_> {
     }
 }
 
-fn login(key: &str, value: &Located) -> Outcome<Login> {
+fn login(key: &str, value: &LocatedValue) -> Outcome<Login> {
     let text = string(value)?;
     if matches!(key, "creds" | "credentials") {
         return Ok(Login::Credentials(text.into()));
@@ -121,7 +121,7 @@ fn login(key: &str, value: &Located) -> Outcome<Login> {
     UserSeed::new(&text).map(Login::Seed).ok_or_else(wrong)
 }
 
-fn subjects(value: &Located) -> Outcome<Vec<String>> {
+fn subjects(value: &LocatedValue) -> Outcome<Vec<String>> {
     let subjects = strings(value)?;
     match subjects.iter().find(|subject| !is_valid_pattern(subject)) {
         Some(wrong) => {

@@ -1,15 +1,15 @@
 //! `mappings { source: destination, … }`: a destination is a subject, or a block with a weight, or a list of such.
 
 use super::{
-    text::{Fault, Located, Value},
+    text::{Fault, LocatedValue, Value},
     values::{Outcome, block, string, unknown},
 };
-use crate::accounts::identity::{Mapping, Weighted};
+use crate::accounts::identity::{Mapping, WeightedDestination};
 
-pub(super) fn mappings(value: &Located) -> Outcome<Vec<Mapping>> {
+pub(super) fn mappings(value: &LocatedValue) -> Outcome<Vec<Mapping>> {
     let one = |entry: &super::text::Entry| {
         let destinations = match &entry.value.value {
-            Value::Text(subject) => vec![Some(Weighted { subject: subject.clone(), weight: 100 })],
+            Value::Text(subject) => vec![Some(WeightedDestination { subject: subject.clone(), weight: 100 })],
             Value::Block(_) => vec![weighted(&entry.value)?],
             Value::List(list) => list.iter().map(weighted).collect::<Outcome<_>>()?,
         };
@@ -19,7 +19,7 @@ pub(super) fn mappings(value: &Located) -> Outcome<Vec<Mapping>> {
 }
 
 /// None: for servers of a cluster, of which we are not.
-fn weighted(value: &Located) -> Outcome<Option<Weighted>> {
+fn weighted(value: &LocatedValue) -> Outcome<Option<WeightedDestination>> {
     let (mut subject, mut weight, mut is_ours) = (None, None, true);
     for entry in block(value)? {
         match entry.key.to_ascii_lowercase().as_str() {
@@ -37,7 +37,7 @@ fn weighted(value: &Located) -> Outcome<Option<Weighted>> {
         }
     }
     match (subject, weight) {
-        (Some(subject), Some(weight)) => Ok(is_ours.then_some(Weighted { subject, weight })),
+        (Some(subject), Some(weight)) => Ok(is_ours.then_some(WeightedDestination { subject, weight })),
         _ => Err(Fault::new(value.line, "a destination has `destination` and `weight`")),
     }
 }

@@ -19,7 +19,7 @@ mod users;
 mod values;
 mod words;
 
-pub use options::{Options, Tls, Unhonoured, WebSocket, read};
+pub use options::{IgnoredOption, Options, Tls, WebSocket, read};
 pub use remarks::remarks;
 pub use text::{Fault, Surroundings};
 

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     mappings::mappings,
-    text::{Entry, Fault, Files, Line, Located, Surroundings, parse},
+    text::{Entry, Fault, Files, Line, LocatedValue, Surroundings, parse},
     values::{
         Outcome, address, block, boolean, count, duration, host, limit, limit_or_none, once_each, port,
         some_duration, string, strings, unknown,
@@ -119,7 +119,7 @@ pub struct WebSocket {
 
 /// A word that is passed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unhonoured {
+pub struct IgnoredOption {
     /// The file that it is in, if that is an included one.
     pub file: Option<PathBuf>,
     /// From 1.
@@ -128,7 +128,7 @@ pub struct Unhonoured {
     pub key: String,
 }
 
-impl std::fmt::Display for Unhonoured {
+impl std::fmt::Display for IgnoredOption {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.file {
             Some(file) => write!(f, "`{}` ({}, line {})", self.key, file.display(), self.line),
@@ -149,7 +149,7 @@ pub fn read(
     text: &str,
     path: &Path,
     around: &dyn Surroundings,
-) -> Result<(Options, Vec<Unhonoured>), Vec<Fault>> {
+) -> Result<(Options, Vec<IgnoredOption>), Vec<Fault>> {
     let (entries, files) = parse(text, path, around);
     let entries = entries.map_err(|fault| vec![fault.placed(&files)])?;
     let mut reading = Reading {
@@ -182,14 +182,14 @@ pub(super) struct Reading<'a> {
     allows_plain: bool,
     pub(super) around: &'a dyn Surroundings,
     files: Files,
-    unhonoured: Vec<Unhonoured>,
+    unhonoured: Vec<IgnoredOption>,
     pub(super) faults: Vec<Fault>,
 }
 
 impl Reading<'_> {
     /// Notes that a word is passed over.
     pub(super) fn pass_over(&mut self, line: Line, key: String) {
-        self.unhonoured.push(Unhonoured { file: self.files.name(line), line: line.number as usize, key });
+        self.unhonoured.push(IgnoredOption { file: self.files.name(line), line: line.number as usize, key });
     }
 
     /// The entries of which each key counts once; what another one overrules is named.
@@ -274,7 +274,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn websocket(&mut self, value: &Located) -> Outcome<WebSocket> {
+    fn websocket(&mut self, value: &LocatedValue) -> Outcome<WebSocket> {
         let around = self.around;
         let mut websocket = WebSocket::default();
         let mut plain = false;
@@ -308,7 +308,7 @@ impl Reading<'_> {
         Ok(websocket)
     }
 
-    fn tls(&mut self, value: &Located, place: &str) -> Outcome<Tls> {
+    fn tls(&mut self, value: &LocatedValue, place: &str) -> Outcome<Tls> {
         let mut tls = Tls::default();
         for entry in block(value)? {
             let value = &entry.value;
@@ -343,7 +343,7 @@ impl Reading<'_> {
 }
 
 /// True, false, a time to wait for TLS before INFO is said, or `auto`: a usual time.
-fn handshake_first(value: &Located) -> Outcome<HandshakeFirst> {
+fn handshake_first(value: &LocatedValue) -> Outcome<HandshakeFirst> {
     match boolean(value) {
         Ok(true) => Ok(HandshakeFirst::Yes),
         Ok(false) => Ok(HandshakeFirst::No),

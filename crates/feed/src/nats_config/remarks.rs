@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::text::{Entry, Fault, Line, Located, Surroundings, Value, parse};
+use super::text::{Entry, Fault, Line, LocatedValue, Surroundings, Value, parse};
 
 /// Words under which denied subjects stand.
 const DENY: &str = "deny";
@@ -54,7 +54,7 @@ fn of_entries(entries: &[Entry], remarks: &mut Vec<Fault>) {
     }
 }
 
-fn of_value(value: &Located, remarks: &mut Vec<Fault>) {
+fn of_value(value: &LocatedValue, remarks: &mut Vec<Fault>) {
     match &value.value {
         Value::Text(_) => {}
         Value::Block(entries) => of_entries(entries, remarks),
@@ -63,7 +63,7 @@ fn of_value(value: &Located, remarks: &mut Vec<Fault>) {
 }
 
 /// What may be published: a text, a list, or a block with `allow`.
-fn published(value: &Located) -> Vec<(Line, &str)> {
+fn published(value: &LocatedValue) -> Vec<(Line, &str)> {
     match &value.value {
         Value::Block(entries) => {
             let allowed = entries.iter().filter(|entry| entry.key.eq_ignore_ascii_case("allow"));
@@ -73,7 +73,7 @@ fn published(value: &Located) -> Vec<(Line, &str)> {
     }
 }
 
-fn texts(value: &Located) -> Vec<(Line, &str)> {
+fn texts(value: &LocatedValue) -> Vec<(Line, &str)> {
     match &value.value {
         Value::Text(text) => vec![(value.line, text.as_str())],
         Value::List(list) => list.iter().flat_map(texts).collect(),
@@ -81,6 +81,6 @@ fn texts(value: &Located) -> Vec<(Line, &str)> {
     }
 }
 
-fn is_off(value: &Located) -> bool {
+fn is_off(value: &LocatedValue) -> bool {
     matches!(&value.value, Value::Text(text) if ["false", "no", "off"].iter().any(|off| text.eq_ignore_ascii_case(off)))
 }

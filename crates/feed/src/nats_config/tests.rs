@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    accounts::identity::{ConnectionTypes, Entry, Identities, Subscribing},
+    accounts::identity::{ConnectionTypes, Entry, Identities, SubscribeVerdict},
     config::HandshakeFirst,
     leaf::{Login, UserSeed},
 };
@@ -39,13 +39,13 @@ impl Around {
         Self { files, ..Self::default() }
     }
 
-    fn read(&self, text: &str) -> Result<(Options, Vec<Unhonoured>), Vec<String>> {
+    fn read(&self, text: &str) -> Result<(Options, Vec<IgnoredOption>), Vec<String>> {
         super::read(text, Path::new("/etc/nats/nats.conf"), self)
             .map_err(|faults| faults.iter().map(ToString::to_string).collect())
     }
 }
 
-fn read(text: &str) -> Result<(Options, Vec<Unhonoured>), Vec<String>> {
+fn read(text: &str) -> Result<(Options, Vec<IgnoredOption>), Vec<String>> {
     Around::default().read(text)
 }
 
@@ -133,7 +133,7 @@ no_auth_user: a
     let default = authorization.default_permissions.as_ref().unwrap();
     let jobs = Entry { subject: "jobs".into(), queue: Some("dev.*".into()) };
     assert_eq!(default.subscribe.allow, Some(vec![Entry::of("_INBOX.>"), jobs]));
-    assert_eq!(default.may_subscribe(b"jobs", Some(b"dev.1")), Subscribing::Whole);
+    assert_eq!(default.may_subscribe(b"jobs", Some(b"dev.1")), SubscribeVerdict::Whole);
     let signer = authorization.users[1].permissions.as_ref().unwrap();
     assert!(signer.may_publish(b"b.y") && !signer.may_publish(b"b.x"));
     assert_eq!(signer.responses.unwrap().messages_max, Some(5));

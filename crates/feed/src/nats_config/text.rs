@@ -104,14 +104,14 @@ impl Files {
 pub(super) struct Entry {
     pub(super) line: Line,
     pub(super) key: String,
-    pub(super) value: Located,
+    pub(super) value: LocatedValue,
     /// Some `$key` stands for it, so that it need not mean anything by itself.
     pub(super) is_variable: bool,
 }
 
 /// A value and the line on which it begins.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Located {
+pub(super) struct LocatedValue {
     pub(super) line: Line,
     pub(super) value: Value,
 }
@@ -121,7 +121,7 @@ pub(super) enum Value {
     /// Quoted or bare; numbers and booleans are read from it where they are wanted.
     Text(String),
     Block(Vec<Entry>),
-    List(Vec<Located>),
+    List(Vec<LocatedValue>),
 }
 
 impl Value {
@@ -135,8 +135,8 @@ impl Value {
     }
 
     /// Says that it stands on a line, so that a fault in it is looked for where the variable is used.
-    fn at(self, line: Line) -> Located {
-        Located { line, value: self }
+    fn at(self, line: Line) -> LocatedValue {
+        LocatedValue { line, value: self }
     }
 }
 
@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
         reader.whole(all)
     }
 
-    fn value(&mut self, depth: usize, all: &mut All<'_>) -> Result<Located, Fault> {
+    fn value(&mut self, depth: usize, all: &mut All<'_>) -> Result<LocatedValue, Fault> {
         let line = self.line;
         if depth >= DEPTH_MAX {
             return Err(Fault::new(line, format!("more than {DEPTH_MAX} brackets within each other")));
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What a variable stands for: the innermost block that has said it before, or the environment.
-    fn variable(&mut self, name: &str, line: Line, all: &mut All<'_>) -> Result<Located, Fault> {
+    fn variable(&mut self, name: &str, line: Line, all: &mut All<'_>) -> Result<LocatedValue, Fault> {
         // The last of a name counts, as where it is an option.
         let mut scopes = self.scopes.iter_mut().rev();
         if let Some(entry) = scopes.find_map(|scope| scope.iter_mut().rfind(|entry| entry.key == name)) {

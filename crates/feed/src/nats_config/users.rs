@@ -4,7 +4,7 @@ use super::{
     exchange::Lines,
     mappings::mappings,
     options::Reading,
-    text::{Fault, Located, Value},
+    text::{Fault, LocatedValue, Value},
     values::{Outcome, block, boolean, count, list, some_duration, string, strings, unknown},
 };
 use crate::accounts::identity::{
@@ -12,7 +12,7 @@ use crate::accounts::identity::{
 };
 
 impl Reading<'_> {
-    pub(super) fn authorization(&mut self, value: &Located) -> Outcome {
+    pub(super) fn authorization(&mut self, value: &LocatedValue) -> Outcome {
         let (mut name, mut password) = (None, None);
         let entries = block(value)?;
         self.options.authorization.has_block = true;
@@ -38,7 +38,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    pub(super) fn accounts(&mut self, value: &Located) -> Outcome {
+    pub(super) fn accounts(&mut self, value: &LocatedValue) -> Outcome {
         let mut lines = Lines::default();
         for entry in self.once_by_name(block(value)?) {
             if entry.is_variable && !matches!(entry.value.value, Value::Block(_)) {
@@ -68,8 +68,8 @@ impl Reading<'_> {
 }
 
 /// What an account's clients may have, each of them and all together. `-1` is no limit (nats-server's `limits`).
-fn limits(value: &Located) -> Outcome<AccountLimits> {
-    let some = |value: &Located| -> Outcome<Option<usize>> {
+fn limits(value: &LocatedValue) -> Outcome<AccountLimits> {
+    let some = |value: &LocatedValue| -> Outcome<Option<usize>> {
         let is_none = string(value)?.starts_with('-');
         if is_none { Ok(None) } else { Ok(usize::try_from(count(value)?).ok()) }
     };
@@ -88,11 +88,11 @@ fn limits(value: &Located) -> Outcome<AccountLimits> {
     Ok(limits)
 }
 
-fn users(value: &Located) -> Outcome<Vec<User>> {
+fn users(value: &LocatedValue) -> Outcome<Vec<User>> {
     list(value)?.iter().map(user).collect()
 }
 
-fn user(value: &Located) -> Outcome<User> {
+fn user(value: &LocatedValue) -> Outcome<User> {
     let mut user = User::default();
     for entry in block(value)? {
         let value = &entry.value;
@@ -111,7 +111,7 @@ fn user(value: &Located) -> Outcome<User> {
 }
 
 /// nats-server's names for what clients connect by. Those that we do not have (leaf nodes, MQTT) let nobody in here.
-fn connection_types(value: &Located) -> Outcome<ConnectionTypes> {
+fn connection_types(value: &LocatedValue) -> Outcome<ConnectionTypes> {
     let mut types = ConnectionTypes::default();
     for name in strings(value)? {
         match name.to_ascii_uppercase().as_str() {
@@ -127,7 +127,7 @@ fn connection_types(value: &Located) -> Outcome<ConnectionTypes> {
     Ok(types)
 }
 
-fn permissions(value: &Located) -> Outcome<Permissions> {
+fn permissions(value: &LocatedValue) -> Outcome<Permissions> {
     let mut permissions = Permissions::default();
     for entry in block(value)? {
         let value = &entry.value;
@@ -143,7 +143,7 @@ fn permissions(value: &Located) -> Outcome<Permissions> {
     Ok(permissions)
 }
 
-fn rules(value: &Located) -> Outcome<Rules> {
+fn rules(value: &LocatedValue) -> Outcome<Rules> {
     let Value::Block(entries) = &value.value else {
         return Ok(Rules { allow: Some(patterns(value)?), deny: Vec::new() });
     };
@@ -159,8 +159,8 @@ fn rules(value: &Located) -> Outcome<Rules> {
 }
 
 /// One pattern, or a list of them; behind a blank may stand the queue group.
-fn patterns(value: &Located) -> Outcome<Vec<Pattern>> {
-    let one = |value: &Located| {
+fn patterns(value: &LocatedValue) -> Outcome<Vec<Pattern>> {
+    let one = |value: &LocatedValue| {
         let text = string(value)?;
         let mut words = text.split_whitespace();
         match (words.next(), words.next(), words.next()) {
@@ -179,7 +179,7 @@ fn patterns(value: &Located) -> Outcome<Vec<Pattern>> {
     }
 }
 
-fn responses(value: &Located) -> Outcome<Option<Responses>> {
+fn responses(value: &LocatedValue) -> Outcome<Option<Responses>> {
     if !matches!(value.value, Value::Block(_)) {
         return Ok(boolean(value)?.then(Responses::default));
     }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::text::{Entry, Fault, Located, Surroundings, Value};
+use super::text::{Entry, Fault, LocatedValue, Surroundings, Value};
 
 /// A value, or what is wrong.
 pub(super) type Outcome<T = ()> = Result<T, Fault>;
@@ -45,21 +45,21 @@ pub(super) fn unknown(entry: &Entry, key: &str, of: &str) -> Outcome {
     Err(Fault::new(entry.line, message))
 }
 
-pub(super) fn block(value: &Located) -> Outcome<&[Entry]> {
+pub(super) fn block(value: &LocatedValue) -> Outcome<&[Entry]> {
     match &value.value {
         Value::Block(entries) => Ok(entries),
         _ => Err(Fault::new(value.line, "a block { … } is wanted")),
     }
 }
 
-pub(super) fn list(value: &Located) -> Outcome<&[Located]> {
+pub(super) fn list(value: &LocatedValue) -> Outcome<&[LocatedValue]> {
     match &value.value {
         Value::List(list) => Ok(list),
         _ => Err(Fault::new(value.line, "a list [ … ] is wanted")),
     }
 }
 
-pub(super) fn string(value: &Located) -> Outcome<String> {
+pub(super) fn string(value: &LocatedValue) -> Outcome<String> {
     match &value.value {
         Value::Text(text) => Ok(text.clone()),
         _ => Err(Fault::new(value.line, "one value is wanted, not a block or list")),
@@ -67,14 +67,14 @@ pub(super) fn string(value: &Located) -> Outcome<String> {
 }
 
 /// One text, or a list of them.
-pub(super) fn strings(value: &Located) -> Outcome<Vec<String>> {
+pub(super) fn strings(value: &LocatedValue) -> Outcome<Vec<String>> {
     match &value.value {
         Value::List(list) => list.iter().map(string).collect(),
         _ => Ok(vec![string(value)?]),
     }
 }
 
-pub(super) fn boolean(value: &Located) -> Outcome<bool> {
+pub(super) fn boolean(value: &LocatedValue) -> Outcome<bool> {
     match string(value)?.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
@@ -84,7 +84,7 @@ pub(super) fn boolean(value: &Located) -> Outcome<bool> {
 
 /// A whole number, perhaps with a size behind it: k, m, g, t are powers of 1000, kb, mb … and ki, kib … of 1024
 /// (nats-server's own rule).
-pub(super) fn count(value: &Located) -> Outcome<u64> {
+pub(super) fn count(value: &LocatedValue) -> Outcome<u64> {
     let text = string(value)?;
     let wrong = || Fault::new(value.line, format!("`{text}` is no whole number, such as 65536 or 64KB"));
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -110,7 +110,7 @@ pub(super) fn count(value: &Located) -> Outcome<u64> {
 pub(super) const NO_LIMIT: u64 = u64::MAX;
 
 /// A limit: 0 is the default (nats-server's `setBaselineOptions`), below is none.
-pub(super) fn limit(value: &Located) -> Outcome<Option<u64>> {
+pub(super) fn limit(value: &LocatedValue) -> Outcome<Option<u64>> {
     let text = string(value)?;
     if text.parse::<i64>().is_ok_and(|number| number < 0) {
         return Ok(Some(NO_LIMIT));
@@ -119,17 +119,17 @@ pub(super) fn limit(value: &Located) -> Outcome<Option<u64>> {
 }
 
 /// A limit of which 0 means none, too.
-pub(super) fn limit_or_none(value: &Located) -> Outcome<u64> {
+pub(super) fn limit_or_none(value: &LocatedValue) -> Outcome<u64> {
     Ok(limit(value)?.unwrap_or(NO_LIMIT))
 }
 
 /// A time of which 0 is the default.
-pub(super) fn some_duration(value: &Located) -> Outcome<Option<Duration>> {
+pub(super) fn some_duration(value: &LocatedValue) -> Outcome<Option<Duration>> {
     Ok(Some(duration(value)?).filter(|time| !time.is_zero()))
 }
 
 /// A time as Go writes it (`1m30s`, `250ms`); a bare number is seconds, also with a fraction.
-pub(super) fn duration(value: &Located) -> Outcome<Duration> {
+pub(super) fn duration(value: &LocatedValue) -> Outcome<Duration> {
     let text = string(value)?;
     let wrong = || Fault::new(value.line, format!("`{text}` is no time, such as 10s, 2m or 250ms"));
     if let Ok(seconds) = text.parse::<f64>() {
@@ -159,7 +159,7 @@ pub(super) fn duration(value: &Located) -> Outcome<Duration> {
     if text.is_empty() { Err(wrong()) } else { Ok(total) }
 }
 
-pub(super) fn port(value: &Located) -> Outcome<u16> {
+pub(super) fn port(value: &LocatedValue) -> Outcome<u16> {
     let text = string(value)?;
     match text.parse::<i32>() {
         // nats-server: -1 takes a free one.
@@ -170,7 +170,7 @@ pub(super) fn port(value: &Located) -> Outcome<u16> {
 }
 
 /// An address, or a name that means one.
-pub(super) fn host(value: &Located, around: &dyn Surroundings) -> Outcome<IpAddr> {
+pub(super) fn host(value: &LocatedValue, around: &dyn Surroundings) -> Outcome<IpAddr> {
     let text = string(value)?;
     let name = text.trim_matches(['[', ']']);
     match (name, name.parse()) {
@@ -183,9 +183,9 @@ pub(super) fn host(value: &Located, around: &dyn Surroundings) -> Outcome<IpAddr
 }
 
 /// `HOST:PORT` or `PORT`.
-pub(super) fn address(value: &Located, around: &dyn Surroundings) -> Outcome<(Option<IpAddr>, u16)> {
+pub(super) fn address(value: &LocatedValue, around: &dyn Surroundings) -> Outcome<(Option<IpAddr>, u16)> {
     let text = string(value)?;
-    let part = |text: &str| Located { line: value.line, value: Value::Text(text.to_owned()) };
+    let part = |text: &str| LocatedValue { line: value.line, value: Value::Text(text.to_owned()) };
     match text.rsplit_once(':') {
         Some((name, number)) => {
             let host = if name.is_empty() { None } else { Some(host(&part(name), around)?) };

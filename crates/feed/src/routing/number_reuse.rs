@@ -43,9 +43,9 @@ impl Marks {
 
 /// Numbers that wait, in the order in which they were taken out.
 #[derive(Debug, Default)]
-pub(crate) struct Retired(VecDeque<(Mark, u32)>);
+pub(crate) struct RetiredNumbers(VecDeque<(Mark, u32)>);
 
-impl Retired {
+impl RetiredNumbers {
     /// Takes a number out of use; messages that have begun by now may name it.
     pub(crate) fn add(&mut self, marks: &Marks, number: u32) {
         self.0.push_back((marks.last, number));
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_number_is_free_when_those_that_may_name_it_have_ended() {
-        let (mut marks, mut retired) = (Marks::default(), Retired::default());
+        let (mut marks, mut retired) = (Marks::default(), RetiredNumbers::default());
         let one = marks.begin();
         retired.add(&marks, 7);
         let two = marks.begin();

@@ -18,7 +18,7 @@ use crate::{
     mesh::links::Links,
     routing::{
         matching::Matches,
-        number_reuse::{Mark, Retired},
+        number_reuse::{Mark, RetiredNumbers},
         slab::{Slab, take_out},
         trie::{HubId, NODE_BYTES, NodeId, Part, SubId, Trie, tokens_of},
     },
@@ -65,7 +65,7 @@ pub(crate) struct Subjects {
     /// When those end of which [`Subscription::ends`] says that they do.
     ends_after: HashMap<SubId, Ending>,
     /// Subscriptions that have ended and may be in the list of a message that is under way.
-    retired: Retired,
+    retired: RetiredNumbers,
     /// Those that have had their last message; they end after the run.
     finished: Vec<SubId>,
     /// Entries of that list that were looked at to take one out: for tests.
@@ -86,7 +86,7 @@ impl Subjects {
             roots: Vec::new(),
             matches: Matches::new(),
             subscriptions: Slab::default(),
-            retired: Retired::default(),
+            retired: RetiredNumbers::default(),
             group_of_member: HashMap::new(),
             ends_after: HashMap::new(),
             finished: Vec::new(),

@@ -33,7 +33,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::{
     delivery::work::Work,
     routing::{
-        number_reuse::{Marks, Retired},
+        number_reuse::{Marks, RetiredNumbers},
         slab::{Slab, take_out},
         small_bytes::Word,
     },
@@ -255,7 +255,7 @@ pub(crate) struct Trie {
     /// Which messages have lists of what is here.
     pub(crate) marks: Marks,
     /// Nodes that were pruned and may be in such a list.
-    retired: Retired,
+    retired: RetiredNumbers,
     /// Counts changes: what was matched before a change may have become wrong.
     generation: u64,
     /// Nodes that were walked since this was last asked, other than for messages: whoever had them walked pays.
@@ -275,7 +275,7 @@ impl Trie {
             mores: Slab::default(),
             seed,
             marks: Marks::default(),
-            retired: Retired::default(),
+            retired: RetiredNumbers::default(),
             generation: 1,
             steps: Cell::new(0),
             #[cfg(debug_assertions)]

@@ -23,7 +23,7 @@ use engine::meter::{Distribution, Histogram};
 use wire::nats::stamp::{self, Stamp};
 
 use super::{
-    client::{Client, ClientError, Received},
+    client::{Client, ClientError, ReceiveOutcome},
     target::Target,
 };
 
@@ -89,13 +89,13 @@ impl Outcome {
 }
 
 /// A run under way.
-pub struct Running {
-    shared: Arc<Shared>,
+pub struct BenchRun {
+    shared: Arc<BenchState>,
     producers: Vec<JoinHandle<Result<(), ClientError>>>,
     consumers: Vec<JoinHandle<Result<Tally, ClientError>>>,
 }
 
-struct Shared {
+struct BenchState {
     plan: Plan,
     begun: Instant,
     published: AtomicU64,
@@ -114,7 +114,7 @@ struct Tally {
     latency: Distribution,
 }
 
-impl Shared {
+impl BenchState {
     /// Messages of this producer: the first ones take the remainder.
     fn share(&self, producer: usize) -> u64 {
         let producers = self.plan.producers as u64;
@@ -144,7 +144,7 @@ impl Shared {
 /// # Panics
 /// If the plan has no messages, no producers, more threads than [`THREADS_MAX`] or too small a size: a mistake of the
 /// caller's.
-pub fn start(plan: Plan) -> Result<Running, ClientError> {
+pub fn start(plan: Plan) -> Result<BenchRun, ClientError> {
     assert!(plan.producers > 0 && plan.producers <= THREADS_MAX && plan.consumers <= THREADS_MAX, "threads");
     assert!(plan.messages > 0 && plan.size >= stamp::SIZE_MIN && plan.rate != Some(0), "messages");
     let mut consumers = Vec::new();
@@ -158,7 +158,7 @@ pub fn start(plan: Plan) -> Result<Running, ClientError> {
     for number in 0..plan.producers {
         producers.push(Client::connect(&plan.target, &format!("bench producer {number}"))?);
     }
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(BenchState {
         progress: (0..plan.consumers * plan.producers).map(|_| AtomicU64::new(0)).collect(),
         producers_left: AtomicU64::new(plan.producers as u64),
         plan,
@@ -180,10 +180,10 @@ pub fn start(plan: Plan) -> Result<Running, ClientError> {
         })
     });
     let producers = producers.collect();
-    Ok(Running { shared, producers, consumers })
+    Ok(BenchRun { shared, producers, consumers })
 }
 
-impl Running {
+impl BenchRun {
     /// Messages published and messages received by now, and how many there will be of each.
     pub fn progress(&self) -> [(u64, u64); 2] {
         let plan = &self.shared.plan;
@@ -251,7 +251,7 @@ fn joined<T>(thread: JoinHandle<Result<T, ClientError>>) -> Result<T, ClientErro
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn produce(shared: &Shared, number: usize, mut client: Client) -> Result<(), ClientError> {
+fn produce(shared: &BenchState, number: usize, mut client: Client) -> Result<(), ClientError> {
     let plan = &shared.plan;
     let (subject, count, window) = (shared.subject(number), shared.share(number), shared.window());
     let mut payload = vec![b'.'; plan.size];
@@ -301,7 +301,7 @@ fn produce(shared: &Shared, number: usize, mut client: Client) -> Result<(), Cli
     client.confirm()
 }
 
-fn consume(shared: &Shared, number: usize, mut client: Client) -> Result<Tally, ClientError> {
+fn consume(shared: &BenchState, number: usize, mut client: Client) -> Result<Tally, ClientError> {
     let plan = &shared.plan;
     let mut tally = Tally::default();
     let latency = Histogram::new();
@@ -328,7 +328,7 @@ fn consume(shared: &Shared, number: usize, mut client: Client) -> Result<Tally, 
                 latency.record(now.saturating_sub(stamp.intended_ns));
             }
         })?;
-        if received != Received::Nothing {
+        if received != ReceiveOutcome::Nothing {
             moved = Instant::now();
             tally.last = Some(shared.begun.elapsed());
             for (arrived, next) in shared.progress.iter().skip(number * plan.producers).zip(&expected) {

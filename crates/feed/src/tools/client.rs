@@ -95,7 +95,7 @@ pub struct Message<'a> {
 
 /// What a [`Client::receive`] came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
+pub enum ReceiveOutcome {
     /// So many messages, perhaps 0: something else was said.
     Messages(usize),
     /// Nothing came in time.
@@ -141,10 +141,10 @@ pub struct Client {
     filled: std::ops::Range<usize>,
     pongs: usize,
     /// Came while a confirmation was waited for.
-    early: VecDeque<Owned>,
+    early: VecDeque<OwnedMessage>,
 }
 
-struct Owned {
+struct OwnedMessage {
     subject: Vec<u8>,
     reply: Vec<u8>,
     header: Vec<u8>,
@@ -228,7 +228,7 @@ impl Client {
         &mut self,
         wait_at_most: Duration,
         mut each: impl FnMut(Message<'_>),
-    ) -> Result<Received, ClientError> {
+    ) -> Result<ReceiveOutcome, ClientError> {
         let mut messages = 0;
         while let Some(early) = self.early.pop_front() {
             messages += 1;
@@ -240,16 +240,16 @@ impl Client {
             });
         }
         if messages > 0 {
-            return Ok(Received::Messages(messages));
+            return Ok(ReceiveOutcome::Messages(messages));
         }
         if !self.fill(wait_at_most)? {
-            return Ok(Received::Nothing);
+            return Ok(ReceiveOutcome::Nothing);
         }
         self.take(|message| {
             messages += 1;
             each(message);
         })?;
-        Ok(Received::Messages(messages))
+        Ok(ReceiveOutcome::Messages(messages))
     }
 
     fn server(&self) -> Box<str> {
@@ -263,7 +263,7 @@ impl Client {
             }
             let mut early = VecDeque::new();
             self.take(|message| {
-                early.push_back(Owned {
+                early.push_back(OwnedMessage {
                     subject: message.subject.to_vec(),
                     reply: message.reply.to_vec(),
                     header: message.header.to_vec(),

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::common::{Client, Got, HELLO, start, wait_until};
 use feed::{
     Config, Counter, Publisher,
-    identity::{Account, Entry, Permissions, Reserved, Rules, Secret, User},
+    identity::{Account, Entry, Permissions, ReservedSubjects, Rules, Secret, User},
 };
 
 fn reserve(config: &mut Config, subscribe: bool) {
     let mail = || vec![Entry::of("mail.>")];
     let subscribe = if subscribe { mail() } else { Vec::new() };
-    config.authorization.reserved = Reserved { publish: mail(), subscribe };
+    config.authorization.reserved = ReservedSubjects { publish: mail(), subscribe };
 }
 
 /// Publishes, and tries again while the ring is full.

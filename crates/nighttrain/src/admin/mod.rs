@@ -68,7 +68,7 @@ use tokio::sync::Semaphore;
 use crate::{
     admin::stat::Report,
     services::{
-        accelerator::{BanSeen, Invalidate, PurgeError, Purged, Purges},
+        accelerator::{BanSeen, Invalidate, PurgeError, PurgeResult, Purges},
         certificates::CertificateSaid,
     },
 };
@@ -316,8 +316,8 @@ fn carry_out(accelerator: &dyn Purges, wanted: &Wanted) -> Result<(Value, Option
     let Wanted { what, is_soft, reach } = wanted;
     let mut done = match what {
         Invalidate::Url(url) if !is_soft => accelerator.purge(url).map(|purged| match purged {
-            Purged::Dropped(found) => serde_json::json!({ "dropped": true, "found": found }),
-            Purged::Absent => serde_json::json!({ "dropped": false }),
+            PurgeResult::Dropped(found) => serde_json::json!({ "dropped": true, "found": found }),
+            PurgeResult::Absent => serde_json::json!({ "dropped": false }),
         })?,
         what => {
             accelerator.invalidate(what, *is_soft).map(|()| serde_json::json!({ "invalidated": true }))?

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use cache::{ByHand, MemberSaid, Standing};
+use cache::{ByHand, HealthState, MemberSaid};
 use serde_json::{Value, json};
 
 use super::{Admin, error};
@@ -26,12 +26,12 @@ pub(super) async fn origins(State(admin): State<Arc<Admin>>) -> Response {
 
 fn row(member: &MemberSaid) -> Value {
     let (state, steps) = match member.standing {
-        Standing::Up => ("up", None),
-        Standing::Warming(steps) => ("warming", Some(steps)),
-        Standing::Ejected => ("ejected", None),
-        Standing::Sick => ("sick", None),
-        Standing::Drained => ("drained", None),
-        Standing::Down => ("down", None),
+        HealthState::Up => ("up", None),
+        HealthState::Warming(steps) => ("warming", Some(steps)),
+        HealthState::Ejected => ("ejected", None),
+        HealthState::Sick => ("sick", None),
+        HealthState::Drained => ("drained", None),
+        HealthState::Down => ("down", None),
     };
     json!({
         "server": member.server,

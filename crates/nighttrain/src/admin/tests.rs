@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cache::{ByHand, MemberSaid, Standing};
+use cache::{ByHand, HealthState, MemberSaid};
 
 use super::*;
 use crate::{
@@ -27,11 +27,11 @@ impl Operated for Known {
 }
 
 impl Purges for Known {
-    fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
+    fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         match url {
-            "http://a/known?x=1&y=2" => Ok(Purged::Dropped(vec!["https://a/known".to_owned()])),
+            "http://a/known?x=1&y=2" => Ok(PurgeResult::Dropped(vec!["https://a/known".to_owned()])),
             "stopped" => Err(PurgeError::NoAnswer),
-            _ if url.starts_with("http://") => Ok(Purged::Absent),
+            _ if url.starts_with("http://") => Ok(PurgeResult::Absent),
             _ => Err(PurgeError::NotAUrl(url.to_owned())),
         }
     }
@@ -87,7 +87,7 @@ impl Purges for Known {
     fn origins(&self) -> Vec<MemberSaid> {
         vec![MemberSaid {
             server: "http://a:80".to_owned(),
-            standing: Standing::Warming(4),
+            standing: HealthState::Warming(4),
             by_hand: ByHand::Auto,
             busy: 1,
             requests: 5,

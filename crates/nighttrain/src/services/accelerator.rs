@@ -7,8 +7,8 @@ use std::{
 
 use cache::{Authorities, ByHand, Config, MemberSaid, Origin, PeerAt, PeerSeen, Server, TlsError};
 pub(crate) use cache::{
-    BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError, Purged,
-    RequestOf,
+    BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError,
+    PurgeResult, RequestOf,
 };
 use cluster::{ClusterStatus, Outcome, Refused};
 use engine::{
@@ -40,10 +40,10 @@ type Lock<T> = std::sync::Mutex<T>;
 pub(crate) trait Purges: Send + Sync + 'static {
     /// Drops what is stored for the host and path of a URL, under any scheme and port. Blocks until the cores that own it
     /// have answered.
-    fn purge(&self, url: &str) -> Result<Purged, PurgeError>;
+    fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError>;
 
     /// Drops what is stored under a URL, and nothing under another scheme or port. Blocks likewise.
-    fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
+    fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         self.purge(url)
     }
 
@@ -235,11 +235,11 @@ impl Operated for Accelerator {
 }
 
 impl Purges for Accelerator {
-    fn purge(&self, url: &str) -> Result<Purged, PurgeError> {
+    fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         self.running.ask(|server| server.purge(url)).unwrap_or(Err(PurgeError::NoAnswer))
     }
 
-    fn drop_url(&self, url: &str) -> Result<Purged, PurgeError> {
+    fn drop_url(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         self.running.ask(|server| server.drop_url(url)).unwrap_or(Err(PurgeError::NoAnswer))
     }
 

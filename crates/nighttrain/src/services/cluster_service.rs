@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use cache::{ClusterHandle, Invalidate, PeerAt, PurgeBroadcast, PurgeError, Telling, lease::Membership};
+use cache::{
+    BroadcastFuture, ClusterHandle, Invalidate, PeerAt, PurgeBroadcast, PurgeError, lease::Membership,
+};
 use cluster::{
     CarriesOut, Cluster, ClusterStatus, Config, Hears, NotCarried, Outcome, Purge, Refused, Scope, Vault,
     What,
@@ -138,7 +140,7 @@ impl Clustered {
 }
 
 impl PurgeBroadcast for Clustered {
-    fn tell(&self, what: Invalidate, is_soft: bool) -> Telling {
+    fn tell(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture {
         let answer = self.begin_to_tell(&what, is_soft, false);
         Box::pin(async move {
             let answer = match answer {

@@ -12,7 +12,7 @@ use feed::{
     Pair, Shown,
     config::{Tls, WebSocket},
     identity::Identities,
-    nats_config::{self, Options, Surroundings, Unhonoured},
+    nats_config::{self, IgnoredOption, Options, Surroundings},
 };
 
 use crate::{
@@ -36,7 +36,7 @@ const NATS_CONFIG_BYTES_MAX: u64 = 1 << 20;
 ///
 /// # Errors
 /// The file cannot be read, or everything that is wrong in it.
-pub(crate) fn join_nats_config(in_force: &mut InForce) -> Result<Vec<Unhonoured>, Vec<Fault>> {
+pub(crate) fn join_nats_config(in_force: &mut InForce) -> Result<Vec<IgnoredOption>, Vec<Fault>> {
     let Some(path) = in_force.settings.feed.nats_config.clone() else { return Ok(Vec::new()) };
     let text = read(&path).map_err(|message| vec![Fault { place: path.display().to_string(), message }])?;
     let (options, unhonoured) = nats_config::read(&text, &path, &Machine).map_err(|faults| {
@@ -72,9 +72,9 @@ pub(crate) fn check(path: &Path) -> Result<(Vec<String>, InForce), Vec<Fault>> {
     let name = |file: Option<PathBuf>| file.unwrap_or_else(|| path.to_owned()).display().to_string();
     let mut lines = vec![format!("{} is right.", path.display())];
     lines.extend(
-        unhonoured
-            .into_iter()
-            .map(|Unhonoured { file, line, key }| format!("{}:{line}: `{key}` is not honoured", name(file))),
+        unhonoured.into_iter().map(|IgnoredOption { file, line, key }| {
+            format!("{}:{line}: `{key}` is not honoured", name(file))
+        }),
     );
     lines.extend(word_on_origins(&in_force).map(|word| format!("{}: {word}", path.display())));
     let text = read(path).unwrap_or_default();
@@ -246,7 +246,7 @@ pub(crate) fn log_filter(debug: bool, trace: bool) -> String {
 mod tests {
     use super::*;
 
-    fn joined(nats: &str, flags: &[(&str, &str)]) -> Result<(InForce, Vec<Unhonoured>), Vec<Fault>> {
+    fn joined(nats: &str, flags: &[(&str, &str)]) -> Result<(InForce, Vec<IgnoredOption>), Vec<Fault>> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nats.conf");
         std::fs::write(&path, nats).expect("a file");

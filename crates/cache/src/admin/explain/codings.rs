@@ -9,9 +9,9 @@ use wire::http1::{
 use crate::{
     coding::Coding,
     core::Core,
-    encoding::encoded_variants::{self, Seen},
+    encoding::encoded_variants::{self, VariantState},
     head::response_head::{Flags, StoredMeta},
-    policy::{LeftAlone, accept::Accepted, codable},
+    policy::{LeftAlone, accept::AcceptedCodings, codable},
 };
 
 /// Why an object is left as it is; `None`: by what is set now it would not be.
@@ -57,22 +57,22 @@ pub(super) fn of_hit(
         let words = "the client wants it as the origin made it: it says no-transform";
         return (LeftAlone::NoTransform.name(), words.to_owned(), "RFC 9111 §5.2.1.6");
     }
-    let Some(coding) = Accepted::of(headers).best(&core.config.compress.codings) else {
+    let Some(coding) = AcceptedCodings::of(headers).best(&core.config.compress.codings) else {
         let words = "the client accepts no coding that is made here, or likes none better than none";
         return ("not-accepted", words.to_owned(), NEGOTIATED);
     };
     let name = coding.token();
     match encoded_variants::peek(core, shard, (object, hash), coding) {
-        Seen::There(bytes) => {
+        VariantState::There(bytes) => {
             let words =
                 format!("it is sent as {name}: {bytes} bytes in the place of {}", object.body_bytes());
             ("coded", words, NEGOTIATED)
         }
-        Seen::NotToBeHad => {
+        VariantState::NotToBeHad => {
             let words = format!("it is sent as it is: as {name} it does not shrink by a twentieth");
             ("does-not-shrink", words, "")
         }
-        Seen::NotThere => {
+        VariantState::NotThere => {
             let words = format!("it is sent as it is, and {name} is made of it for those who come later");
             ("to-be-made", words, NEGOTIATED)
         }
@@ -94,7 +94,7 @@ fn of_decodable(
         return ("as-sent", words, NEGOTIATED);
     }
     match encoded_variants::peek(core, shard, (object, hash), Coding::Decoded) {
-        Seen::There(bytes) => {
+        VariantState::There(bytes) => {
             let words = format!(
                 "it is sent without the {name} of its origin, which the client does not accept: {bytes} bytes in the \
                  place of {}",
@@ -102,13 +102,13 @@ fn of_decodable(
             );
             ("decoded", words, NEGOTIATED)
         }
-        Seen::NotToBeHad => {
+        VariantState::NotToBeHad => {
             let words = format!(
                 "it is sent as {name}, which the client does not accept: it is damaged, or too long when it is decoded"
             );
             ("not-to-be-decoded", words, "knob compress-bytes-max")
         }
-        Seen::NotThere => {
+        VariantState::NotThere => {
             let words =
                 format!("the client does not accept {name}: it is decoded first, and the request waits");
             ("to-be-decoded", words, NEGOTIATED)

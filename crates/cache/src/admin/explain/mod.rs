@@ -28,13 +28,13 @@ use wire::http1::{
 
 use crate::{
     admin::{
-        explanation::{ExplainError, Explained, Explanation, Question, RequestOf, Step},
+        explanation::{ExplainError, Explanation, OwnerExplanation, Question, RequestOf, Step},
         last_clients::LastClient,
         operator_port::Outside,
     },
     body::slice::{NO_RANGES, VERSIONS_DIFFER},
     config::{CookieRule, SiteRules},
-    core::{Core, Message, Unasked, store_s},
+    core::{Core, CoreBusy, Message, store_s},
     fetch::{hit_for_miss, revalidate},
     head::{
         response_head::{Flags, StoredMeta},
@@ -72,8 +72,8 @@ pub(crate) fn ask_from_outside(
     head.with(limits, |head| key::of_request(head, sites, &mut key))?;
     let owner = store.owner(store.hash(&key));
     let question = |reply| Message::Explain(Box::new(Question { head, limits: *limits, reply }));
-    let explained = outside.ask(owner, question).map_err(|Unasked| ExplainError::NoAnswer)?;
-    let Explained { mut explanation, object } = explained;
+    let explained = outside.ask(owner, question).map_err(|CoreBusy| ExplainError::NoAnswer)?;
+    let OwnerExplanation { mut explanation, object } = explained;
     if let Some(hash) = object {
         // A core that does not answer has noted nothing.
         let noted = |core| outside.ask(core, |reply| Message::LastClient { hash, reply }).ok().flatten();
@@ -107,7 +107,7 @@ pub(crate) fn answer(core: &Core, Question { head, limits, reply }: Question) {
     }
 }
 
-fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explained {
+fn explain(core: &Core, head: &RequestHead<'_, '_>) -> OwnerExplanation {
     let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
     let mut key = Vec::new();
     let site = key::of_request(head, &core.sites.table, &mut key);
@@ -125,11 +125,11 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> Explained {
         walk.owner(&key);
         walk.lookup(key);
     }
-    Explained { explanation: Explanation { steps: walk.steps }, object: walk.object }
+    OwnerExplanation { explanation: Explanation { steps: walk.steps }, object: walk.object }
 }
 
 /// What is stored under its key.
-struct Stored<'a> {
+struct StoredObject<'a> {
     object: Object<'a>,
     meta: StoredMeta,
     hash: Hash,
@@ -344,7 +344,7 @@ impl Walk<'_> {
                 let mut head = Vec::new();
                 object.head().copy_to(&mut head);
                 self.object = Some(hash);
-                let stored = Stored { object, meta, hash, head };
+                let stored = StoredObject { object, meta, hash, head };
                 let until_s = shard.on_file_until_s(hash, store_s(self.now_s));
                 self.stored(&shard, &stored, until_s.is_some());
                 self.use_of(&shard, &stored, (address, primary));
@@ -409,7 +409,12 @@ impl Walk<'_> {
     }
 
     /// What is stored, where, and what its head says.
-    fn stored(&mut self, shard: &Shard, Stored { object, meta, hash, head }: &Stored<'_>, is_on_file: bool) {
+    fn stored(
+        &mut self,
+        shard: &Shard,
+        StoredObject { object, meta, hash, head }: &StoredObject<'_>,
+        is_on_file: bool,
+    ) {
         let bytes = meta.content_bytes(object).unwrap_or(0);
         let place = match (object.is_in_parts(), is_on_file) {
             _ if meta.flags.has(Flags::IN_BLOCKS) => {
@@ -433,7 +438,7 @@ impl Walk<'_> {
     }
 
     /// What purges, freshness and the request make of what is stored.
-    fn use_of(&mut self, shard: &Shard, stored: &Stored<'_>, (address, primary): (Hash, &[u8])) {
+    fn use_of(&mut self, shard: &Shard, stored: &StoredObject<'_>, (address, primary): (Hash, &[u8])) {
         let (now_s, config) = (self.now_s, &*self.core.config);
         let mut meta = stored.meta;
         let hashes = (stored.hash, address);
@@ -484,7 +489,7 @@ impl Walk<'_> {
     }
 
     /// As [`hit`](crate::states::hit) decides; `meta` is what purges have left of the stored one.
-    fn outcome(&mut self, shard: &Shard, stored: &Stored<'_>, meta: &StoredMeta, primary: &[u8]) {
+    fn outcome(&mut self, shard: &Shard, stored: &StoredObject<'_>, meta: &StoredMeta, primary: &[u8]) {
         let core = self.core;
         let asked = stored.meta.has_validator().then_some(stored);
         if stored.object.expires_s() <= store_s(self.now_s) {
@@ -547,7 +552,12 @@ impl Walk<'_> {
         }
     }
 
-    fn hit(&mut self, shard: &Shard, Stored { object, hash, head, .. }: &Stored<'_>, meta: &StoredMeta) {
+    fn hit(
+        &mut self,
+        shard: &Shard,
+        StoredObject { object, hash, head, .. }: &StoredObject<'_>,
+        meta: &StoredMeta,
+    ) {
         let headers = &self.head.headers;
         let (decision, words, section) =
             codings::of_hit(self.core, shard, (object, meta, *hash), head, headers);
@@ -578,7 +588,7 @@ impl Walk<'_> {
     }
 
     /// What becomes of a request that the store does not answer. `asked`: what the origin is asked about.
-    fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&Stored<'_>>) {
+    fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&StoredObject<'_>>) {
         let origin = self.origin();
         let note = hit_for_miss::peek(self.core, shard, primary, (&self.facts, &self.fields()), self.now_s);
         if let Some(note) = note {
@@ -618,7 +628,7 @@ impl Walk<'_> {
         }
         if self.only_if_cached {
             self.say("now", "synth", "it is answered with 504", "RFC 9111 §5.2.1.7").number("status", 504u16);
-        } else if let Some(Stored { meta, head, .. }) = asked {
+        } else if let Some(StoredObject { meta, head, .. }) = asked {
             let conditions = in_words(&revalidate::conditions(meta, head));
             let words = format!("the origin, {origin}, is asked whether it is still the same: {conditions}");
             self.say("now", "revalidate", words, "RFC 9111 §4.3");

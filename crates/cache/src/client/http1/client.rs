@@ -25,7 +25,7 @@ use crate::{
     config::Limits,
     core::with_core,
     counters::Counter,
-    deliver::sink::{Gone, Sent, Sink, TrySend},
+    deliver::sink::{SendOutcome, Sink, SinkError, TrySend},
     states::pipe::Duplex,
 };
 
@@ -56,7 +56,7 @@ impl TrySend for Client {
         self.transport.lends()
     }
 
-    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, SinkError> {
         match self.transport.try_send(parts) {
             Ok(bytes) => {
                 self.sent_bytes += bytes as u64;
@@ -65,50 +65,54 @@ impl TrySend for Client {
                 Ok(bytes)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-            Err(_) => Err(Gone::Closed),
+            Err(_) => Err(SinkError::Closed),
         }
     }
 }
 
 impl Sink for Client {
-    async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
+    async fn send_some(
+        &mut self,
+        parts: &[Part<'_>],
+        patience: Option<Duration>,
+    ) -> Result<SendOutcome, SinkError> {
         let sent = self.try_send(parts)?;
         if sent > 0 {
             self.watch.work();
-            return Ok(Sent::Bytes(sent));
+            return Ok(SendOutcome::Bytes(sent));
         }
         let writable = poll_fn(|cx| self.poll_send(cx, parts));
         let sent = match patience {
             None => writable.await?,
             Some(patience) => match tokio::time::timeout(patience, writable).await {
                 Ok(sent) => sent?,
-                Err(_) => return Ok(Sent::Nothing),
+                Err(_) => return Ok(SendOutcome::Nothing),
             },
         };
-        Ok(Sent::Bytes(sent))
+        Ok(SendOutcome::Bytes(sent))
     }
 
     /// Trailers of HTTP/1 are part of the content in chunks.
-    async fn send_trailers(&mut self, _: &[u8]) -> Result<(), Gone> {
+    async fn send_trailers(&mut self, _: &[u8]) -> Result<(), SinkError> {
         Ok(())
     }
 
-    async fn gone(&mut self) -> Gone {
+    async fn gone(&mut self) -> SinkError {
         if !self.is_ended {
             match poll_fn(|cx| self.poll_ahead(cx)).await {
-                Ahead::Reset => return Gone::Closed,
+                Ahead::Reset => return SinkError::Closed,
                 Ahead::Full => {}
                 Ahead::End => self.is_ended = true,
             }
         }
         if self.is_ended && self.ends_at_fin {
-            return Gone::Closed;
+            return SinkError::Closed;
         }
         self.transport.reset().await;
-        Gone::Closed
+        SinkError::Closed
     }
 
-    async fn flush(&mut self) -> Result<(), Gone> {
+    async fn flush(&mut self) -> Result<(), SinkError> {
         if self.transport.is_flushed() {
             return Ok(());
         }
@@ -117,7 +121,7 @@ impl Sink for Client {
             if self.watch.expired() {
                 return Poll::Ready(Err(self.too_slow()));
             }
-            self.transport.poll_flush(cx).map_err(|_| Gone::Closed)
+            self.transport.poll_flush(cx).map_err(|_| SinkError::Closed)
         })
         .await;
         self.watch.work();
@@ -138,29 +142,30 @@ impl Sink for Client {
 }
 
 /// A client's connection as one side of a pipe, with what it sent before.
-pub(in crate::client) struct Piped<'c>(pub(super) &'c mut Client);
+pub(in crate::client) struct PipeEnd<'c>(pub(super) &'c mut Client);
 
-impl Duplex for Piped<'_> {
-    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+impl Duplex for PipeEnd<'_> {
+    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, SinkError>> {
         with_core(|core| {
             let room = &mut core.scratch.borrow_mut().read;
-            let came = ready!(self.0.transport.poll_read(cx, room, usize::MAX)).map_err(|_| Gone::Closed)?;
+            let came =
+                ready!(self.0.transport.poll_read(cx, room, usize::MAX)).map_err(|_| SinkError::Closed)?;
             into.extend_from_slice(&room[..came]);
             Poll::Ready(Ok(came))
         })
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Gone>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, SinkError>> {
         loop {
             match self.0.try_send(&[Part::Plain(bytes)]) {
-                Ok(0) => ready!(self.0.transport.poll_write_ready(cx)).map_err(|_| Gone::Closed)?,
+                Ok(0) => ready!(self.0.transport.poll_write_ready(cx)).map_err(|_| SinkError::Closed)?,
                 sent => return Poll::Ready(sent),
             }
         }
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        self.0.transport.poll_flush(cx).map_err(|_| Gone::Closed)
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
+        self.0.transport.poll_flush(cx).map_err(|_| SinkError::Closed)
     }
 }
 
@@ -219,14 +224,14 @@ impl Client {
         &mut self,
         cx: &mut Context<'_>,
         parts: &[Part<'_>],
-    ) -> Poll<Result<usize, Gone>> {
+    ) -> Poll<Result<usize, SinkError>> {
         self.wait_for_reader();
         if self.watch.expired() {
             return Poll::Ready(Err(self.too_slow()));
         }
         loop {
             match ready!(self.transport.poll_write_ready(cx)) {
-                Err(_) => return Poll::Ready(Err(Gone::Closed)),
+                Err(_) => return Poll::Ready(Err(SinkError::Closed)),
                 Ok(()) => match self.try_send(parts) {
                     Ok(0) => {}
                     done => {
@@ -248,8 +253,8 @@ impl Client {
     }
 
     /// Why it is not waited for any longer.
-    fn too_slow(&self) -> Gone {
-        if self.taking.is_over(clock::monotonic_ms()) { Gone::Slow } else { Gone::Stalled }
+    fn too_slow(&self) -> SinkError {
+        if self.taking.is_over(clock::monotonic_ms()) { SinkError::Slow } else { SinkError::Stalled }
     }
 
     /// Appends more of a request's body to `into`, or to `pending` if that is `None`: at most `bytes_max`, or one
@@ -259,15 +264,15 @@ impl Client {
         into: Option<&mut Vec<u8>>,
         bytes_max: usize,
         at_most: Duration,
-    ) -> Result<usize, Gone> {
+    ) -> Result<usize, SinkError> {
         self.watch.wait(Phase::Body, clock::monotonic_ms(), at_most);
         let Self { transport, watch, pending, .. } = self;
         let into = into.unwrap_or(pending);
         let read = poll_fn(|cx| {
             if watch.expired() {
-                return Poll::Ready(Err(Gone::Stalled));
+                return Poll::Ready(Err(SinkError::Stalled));
             }
-            transport.poll_append(cx, into, bytes_max).map_err(|_| Gone::Closed)
+            transport.poll_append(cx, into, bytes_max).map_err(|_| SinkError::Closed)
         })
         .await;
         self.watch.work();

@@ -36,7 +36,7 @@ use wire::{
 };
 
 use super::{
-    client::{Client, Piped},
+    client::{Client, PipeEnd},
     upload::{self, Upload},
 };
 use crate::{
@@ -53,7 +53,7 @@ use crate::{
     core::{Core, Scratch, with_core},
     counters::Counter,
     deliver::{
-        self, Asked, Rest, Sending,
+        self, AnswerContext, Remainder, Rest,
         answer::Answer,
         send,
         sink::{Sink, TrySend},
@@ -127,7 +127,7 @@ pub(super) struct Connection {
 }
 
 /// What a turn came to, where it did not simply go on waiting.
-enum Turned {
+enum TurnOutcome {
     /// The connection has ended.
     Closed,
     /// It has had its part, and has more to do.
@@ -135,7 +135,7 @@ enum Turned {
     /// The client speaks HTTP/2.
     Http2,
     /// What the socket did not take of an answer.
-    Sending { prefix: Vec<u8>, sending: Sending },
+    Sending { prefix: Vec<u8>, sending: Remainder },
     /// Not a hit.
     Slow { before: Vec<u8>, request: Arc<Request>, state: State, fwd: Fwd, draft: Draft },
     /// The client broke a rule or a limit: it is told, and the connection is closed.
@@ -143,15 +143,15 @@ enum Turned {
 }
 
 /// Why no more requests are answered before what there is has been written.
-enum Stopped {
+enum StopReason {
     /// An answer whose content is sent from where it is, the last one, or enough of them.
-    Sending(Sending),
+    Sending(Remainder),
     Slow(Arc<Request>, State, Fwd, Draft),
     Refused(Fault, Draft),
 }
 
 /// What became of bytes that were received.
-struct Answered {
+struct AnswerProgress {
     /// So many of them are answered.
     bytes: usize,
     /// What is behind them has not been looked at.
@@ -159,7 +159,7 @@ struct Answered {
     /// How much that was, in requests.
     work: usize,
     /// The turn is over.
-    turned: Option<Turned>,
+    turned: Option<TurnOutcome>,
 }
 
 /// What a request's head may measure.
@@ -181,13 +181,13 @@ pub(crate) async fn serve(
     connection.unexamined = !early.is_empty();
     connection.client.pending = early;
     match connection.run(member).await {
-        Ended::Closed => None,
-        Ended::Http2 => Some((connection.client.transport, connection.client.pending)),
+        ServiceEnd::Closed => None,
+        ServiceEnd::Http2 => Some((connection.client.transport, connection.client.pending)),
     }
 }
 
 /// How a connection's service ends.
-enum Ended {
+enum ServiceEnd {
     Closed,
     /// It goes on as HTTP/2.
     Http2,
@@ -211,14 +211,14 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
     });
 }
 
-impl Turned {
+impl TurnOutcome {
     /// Bytes of answers that wait for the client.
     fn held_bytes(&self) -> usize {
         match self {
-            Turned::Closed | Turned::Cut | Turned::Http2 => 0,
-            Turned::Sending { prefix: bytes, .. }
-            | Turned::Slow { before: bytes, .. }
-            | Turned::Refused { before: bytes, .. } => bytes.len(),
+            TurnOutcome::Closed | TurnOutcome::Cut | TurnOutcome::Http2 => 0,
+            TurnOutcome::Sending { prefix: bytes, .. }
+            | TurnOutcome::Slow { before: bytes, .. }
+            | TurnOutcome::Refused { before: bytes, .. } => bytes.len(),
         }
     }
 }
@@ -240,7 +240,7 @@ impl Connection {
         }
     }
 
-    async fn run(&mut self, member: &Member) -> Ended {
+    async fn run(&mut self, member: &Member) -> ServiceEnd {
         let mut turns = Turns::new(member);
         loop {
             let turned = poll_fn(|cx| {
@@ -252,33 +252,33 @@ impl Connection {
                 turned
             })
             .await;
-            if !matches!(turned, Turned::Closed) {
+            if !matches!(turned, TurnOutcome::Closed) {
                 // A request that came just as its deadline passed is answered all the same: the ended wait is taken
                 // back.
                 self.client.watch.renew();
             }
             // What a slow client makes us hold is counted for as long as it is held.
             let holds = self.client.pending.len() + turned.held_bytes();
-            let Some(_held) = ClientMemoryGuard::reserve(holds) else { return Ended::Closed };
+            let Some(_held) = ClientMemoryGuard::reserve(holds) else { return ServiceEnd::Closed };
             let open = match turned {
-                Turned::Closed => false,
-                Turned::Cut => {
+                TurnOutcome::Closed => false,
+                TurnOutcome::Cut => {
                     turns.wait().await;
                     self.spent = 0;
                     true
                 }
-                Turned::Http2 => return Ended::Http2,
-                Turned::Sending { prefix, sending: Sending { rest, close, .. } } => {
+                TurnOutcome::Http2 => return ServiceEnd::Http2,
+                TurnOutcome::Sending { prefix, sending: Remainder { rest, close, .. } } => {
                     self.spent += ANSWER_ALONE_REQUESTS;
                     let is_sent = deliver::finish(&mut self.client, prefix, rest, &mut self.drafts).await;
                     self.unexamined = !self.client.pending.is_empty();
                     is_sent && !close
                 }
-                Turned::Slow { before, request, state, fwd, draft } => {
+                TurnOutcome::Slow { before, request, state, fwd, draft } => {
                     deliver::finish(&mut self.client, before, Rest::None, &mut self.drafts).await
                         && self.respond(&request, state, fwd, draft).await
                 }
-                Turned::Refused { before, fault, draft } => {
+                TurnOutcome::Refused { before, fault, draft } => {
                     if deliver::finish(&mut self.client, before, Rest::None, &mut self.drafts).await {
                         self.refuse(fault, draft).await;
                     }
@@ -286,7 +286,7 @@ impl Connection {
                 }
             };
             if !open || with_core(|core| core.draining.get()) {
-                return Ended::Closed;
+                return ServiceEnd::Closed;
             }
             self.client.is_next();
             self.client.watch.work();
@@ -318,7 +318,8 @@ impl Connection {
         match response {
             None => false,
             Some(Response::Answer(answer)) => {
-                let open = self.deliver(*answer, Asked::of(&request.head()), Some(upload), draft).await;
+                let open =
+                    self.deliver(*answer, AnswerContext::of(&request.head()), Some(upload), draft).await;
                 self.unexamined = !self.client.pending.is_empty();
                 open
             }
@@ -339,7 +340,7 @@ impl Connection {
         }
         self.client.watch.work();
         let early = std::mem::take(&mut self.client.pending);
-        let end = pipe.run(early, &mut Piped(&mut self.client)).await;
+        let end = pipe.run(early, &mut PipeEnd(&mut self.client)).await;
         draft.end(end.word(), self.client.sent_bytes);
         match end {
             pipe::End::Closed => {}
@@ -350,7 +351,7 @@ impl Connection {
 
     /// Says what the client did wrong, and ends the connection.
     async fn refuse(&mut self, fault: Fault, draft: Draft) {
-        self.deliver(synth(None, fault), Asked::NOTHING, None, draft).await;
+        self.deliver(synth(None, fault), AnswerContext::NOTHING, None, draft).await;
     }
 
     /// Sends an answer, while `upload`, the rest of the request, goes on to an origin that wants it. Unread bytes of a
@@ -359,12 +360,12 @@ impl Connection {
     async fn deliver(
         &mut self,
         answer: Answer<'static>,
-        asked: Asked,
+        asked: AnswerContext,
         upload: Option<upload::Rest>,
         mut draft: Draft,
     ) -> bool {
         let mut is_unread = upload.as_ref().is_none_or(upload::Rest::is_unread);
-        let asked = Asked { persists: asked.persists && !is_unread && !self.is_last, ..asked };
+        let asked = AnswerContext { persists: asked.persists && !is_unread && !self.is_last, ..asked };
         let (prefix, sending) = with_core(|core| {
             let out = &mut core.scratch.borrow_mut().out;
             out.clear();
@@ -377,7 +378,7 @@ impl Connection {
             let sent = if sending.is_done() { self.client.try_send(&[Part::Plain(out)]) } else { Ok(0) };
             (out[sent.unwrap_or(0)..].to_vec(), sending)
         });
-        let Sending { rest, close, .. } = sending;
+        let Remainder { rest, close, .. } = sending;
         let is_all = prefix.is_empty() && matches!(rest, Rest::None) && self.client.transport.is_flushed();
         if is_all {
             transaction::end_all(&mut self.drafts, None, self.client.sent_bytes);
@@ -403,7 +404,7 @@ impl Connection {
     }
 
     /// Reads once and answers all that can be answered from memory, up to a turn's work since it last had to wait.
-    fn turn(&mut self, cx: &mut Context<'_>, length: Length) -> Poll<Turned> {
+    fn turn(&mut self, cx: &mut Context<'_>, length: Length) -> Poll<TurnOutcome> {
         let (work_max, read_max) = match length {
             Length::Long => (TURN_REQUESTS_MAX, usize::MAX),
             Length::Short => (TURN_REQUESTS_SHARED, READ_BYTES_SHARED),
@@ -430,12 +431,12 @@ impl Connection {
                     self.client.pending.extend_from_slice(&scratch.read[..have]);
                     self.unexamined = seen < have;
                     self.client.watch.work();
-                    return Poll::Ready(Turned::Cut);
+                    return Poll::Ready(TurnOutcome::Cut);
                 }
                 if seen == have {
                     let room = &mut scratch.read[have..];
                     match self.client.transport.poll_read(cx, room, read_max) {
-                        Poll::Pending if closing => return Poll::Ready(Turned::Closed),
+                        Poll::Pending if closing => return Poll::Ready(TurnOutcome::Closed),
                         Poll::Pending => {
                             self.spent = 0;
                             self.wait(core, &scratch.read[..have]);
@@ -446,7 +447,7 @@ impl Connection {
                             if have > 0 {
                                 core.count(Counter::ClientsGoneInHead);
                             }
-                            return Poll::Ready(Turned::Closed);
+                            return Poll::Ready(TurnOutcome::Closed);
                         }
                     }
                 }
@@ -460,17 +461,17 @@ impl Connection {
                     if self.may_be_http2 {
                         self.client.pending.clear();
                         self.client.pending.extend_from_slice(&scratch.read[..have]);
-                        return Poll::Ready(Turned::Http2);
+                        return Poll::Ready(TurnOutcome::Http2);
                     }
                 }
                 // A head that comes byte by byte is parsed when it may be complete, not at each byte.
                 let limits = head_limits(&core.config);
                 let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
-                    Answered { bytes: 0, unexamined: false, work: 0, turned: None }
+                    AnswerProgress { bytes: 0, unexamined: false, work: 0, turned: None }
                 } else {
                     self.answer_all(core, scratch, have, work_max - self.spent)
                 };
-                let Answered { bytes: answered, unexamined, work: more, turned } = answered;
+                let AnswerProgress { bytes: answered, unexamined, work: more, turned } = answered;
                 self.spent += more;
                 self.had += more;
                 if let Some(turned) = turned {
@@ -488,7 +489,13 @@ impl Connection {
     }
 
     /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself, at most so much work.
-    fn answer_all(&mut self, core: &Core, scratch: &mut Scratch, have: usize, work_max: usize) -> Answered {
+    fn answer_all(
+        &mut self,
+        core: &Core,
+        scratch: &mut Scratch,
+        have: usize,
+        work_max: usize,
+    ) -> AnswerProgress {
         let Scratch { read, head: stored_head, out, slots, key, drafts } = scratch;
         let limits = head_limits(&core.config);
         let proxies = &core.config.trusted_proxies[..];
@@ -509,11 +516,11 @@ impl Connection {
                 Err(error) => {
                     core.count(Counter::of_head_error(&error));
                     let draft = Draft::of_nothing(self.peer.address());
-                    stopped = Some(Stopped::Refused(Fault::from(&error), draft));
+                    stopped = Some(StopReason::Refused(Fault::from(&error), draft));
                     break;
                 }
             };
-            let asked = Asked::of(&head);
+            let asked = AnswerContext::of(&head);
             let mut draft = request_meta::begin_http1(
                 core,
                 moment,
@@ -526,7 +533,7 @@ impl Connection {
                 Ok(framing) => framing,
                 Err(error) => {
                     core.count(Counter::BadRequests);
-                    stopped = Some(Stopped::Refused(Fault::from(error), draft));
+                    stopped = Some(StopReason::Refused(Fault::from(error), draft));
                     break;
                 }
             };
@@ -538,30 +545,30 @@ impl Connection {
                 core.count(Counter::ConnectionsUsedUp);
                 self.is_last = true;
             }
-            let asked = Asked { persists: asked.persists && !self.is_last, ..asked };
+            let asked = AnswerContext { persists: asked.persists && !self.is_last, ..asked };
             if head.headers.len() > core.config.limits.request_headers_max {
                 core.count(Counter::HeadsTooLarge);
-                stopped = Some(Stopped::Refused(Fault::HeadTooLarge, draft));
+                stopped = Some(StopReason::Refused(Fault::HeadTooLarge, draft));
                 break;
             }
             if let Err(fault) = core.admit(visitor.address) {
-                stopped = Some(Stopped::Refused(fault, draft));
+                stopped = Some(StopReason::Refused(fault, draft));
                 break;
             }
             if core.is_misdirected(self.client.transport.session(), &head) {
                 core.count(Counter::Misdirected);
-                stopped = Some(Stopped::Refused(Fault::Misdirected, draft));
+                stopped = Some(StopReason::Refused(Fault::Misdirected, draft));
                 break;
             }
             let has_body = !matches!(framing, Framing::None | Framing::Length(0));
             let buffers = hit::Buffers { key: &mut *key, head: &mut *stored_head };
-            let looked_up = hit::Asked {
+            let looked_up = hit::LookupRequest {
                 head: &head,
                 has_body,
                 trust: Trust::Fresh,
                 visitor,
                 came: self.client.transport.came(),
-                showing: hit::Showing::Accepted,
+                showing: hit::CodingChoice::Accepted,
             };
             match hit::answer(core, &turn, &looked_up, now_s, buffers) {
                 Ok(answer) => {
@@ -570,7 +577,7 @@ impl Connection {
                     let sending = deliver::begin(core, answer, asked, out, (&mut draft, before));
                     let is_alone = sending.close || !matches!(sending.rest, Rest::None);
                     if is_alone || out.len() >= OUT_BYTES_MAX {
-                        stopped = Some(Stopped::Sending(sending));
+                        stopped = Some(StopReason::Sending(sending));
                     }
                     if let Some(keyed) = refresh {
                         let who = (visitor, came());
@@ -588,7 +595,7 @@ impl Connection {
                     let mut request =
                         Request::new((&head, head_bytes), key, keyed, framing, who, &core.in_force);
                     request.trace = draft.trace();
-                    stopped = Some(Stopped::Slow(Arc::new(request), state, fwd, draft));
+                    stopped = Some(StopReason::Slow(Arc::new(request), state, fwd, draft));
                 }
             }
         }
@@ -600,12 +607,12 @@ impl Connection {
         refreshes.into_iter().for_each(|request| fetch::refresh(core, request));
         // The socket took at once the body that the requests behind it were kept back for.
         let unexamined = is_stopped && turned.is_none();
-        Answered { bytes: at, unexamined, work, turned }
+        AnswerProgress { bytes: at, unexamined, work, turned }
     }
 
     /// Writes what was gathered, once; what the socket refuses is left to be sent.
-    fn write_out(&mut self, core: &Core, out: &[u8], stopped: Option<Stopped>) -> Option<Turned> {
-        if let Some(Stopped::Sending(Sending {
+    fn write_out(&mut self, core: &Core, out: &[u8], stopped: Option<StopReason>) -> Option<TurnOutcome> {
+        if let Some(StopReason::Sending(Remainder {
             rest: Rest::Pinned { mut object, from, to, ending },
             close,
             head_bytes,
@@ -613,16 +620,16 @@ impl Connection {
         {
             let Ok((prefix_sent, from)) = send::now(core, &mut self.client, out, &object, from, to) else {
                 core.count(Counter::ClientsGone);
-                return Some(Turned::Closed);
+                return Some(TurnOutcome::Closed);
             };
             let is_done = from == to && prefix_sent == out.len() && !ending.takes_trailers();
             if is_done && self.client.transport.is_flushed() {
-                return close.then_some(Turned::Closed);
+                return close.then_some(TurnOutcome::Closed);
             }
             object.release_before(from);
             let prefix = out[prefix_sent..].to_vec();
             let rest = Rest::Pinned { object, from, to, ending };
-            return Some(Turned::Sending { prefix, sending: Sending { head_bytes, rest, close } });
+            return Some(TurnOutcome::Sending { prefix, sending: Remainder { head_bytes, rest, close } });
         }
         let sent = match out {
             [] => 0,
@@ -630,7 +637,7 @@ impl Connection {
                 Ok(sent) => sent,
                 Err(_) => {
                     core.count(Counter::ClientsGone);
-                    return Some(Turned::Closed);
+                    return Some(TurnOutcome::Closed);
                 }
             },
         };
@@ -638,14 +645,16 @@ impl Connection {
         let is_sent = rest.is_empty() && self.client.transport.is_flushed();
         match stopped {
             None if is_sent => None,
-            None => Some(Turned::Sending { prefix: rest.to_vec(), sending: Sending::nothing(false) }),
-            Some(Stopped::Sending(sending)) if is_sent && !sending.close && sending.is_done() => None,
-            Some(Stopped::Sending(sending)) => Some(Turned::Sending { prefix: rest.to_vec(), sending }),
-            Some(Stopped::Slow(request, state, fwd, draft)) => {
-                Some(Turned::Slow { before: rest.to_vec(), request, state, fwd, draft })
+            None => Some(TurnOutcome::Sending { prefix: rest.to_vec(), sending: Remainder::nothing(false) }),
+            Some(StopReason::Sending(sending)) if is_sent && !sending.close && sending.is_done() => None,
+            Some(StopReason::Sending(sending)) => {
+                Some(TurnOutcome::Sending { prefix: rest.to_vec(), sending })
             }
-            Some(Stopped::Refused(fault, draft)) => {
-                Some(Turned::Refused { before: rest.to_vec(), fault, draft })
+            Some(StopReason::Slow(request, state, fwd, draft)) => {
+                Some(TurnOutcome::Slow { before: rest.to_vec(), request, state, fwd, draft })
+            }
+            Some(StopReason::Refused(fault, draft)) => {
+                Some(TurnOutcome::Refused { before: rest.to_vec(), fault, draft })
             }
         }
     }
@@ -667,15 +676,15 @@ impl Connection {
     }
 
     /// The sweep found this connection's deadline passed, or a drain ends it.
-    fn time_is_up(&self, core: &Core) -> Turned {
+    fn time_is_up(&self, core: &Core) -> TurnOutcome {
         match self.client.watch.phase() {
             Phase::Head => {
                 core.count(Counter::SlowHeads);
                 self.client.watch.renew();
                 let draft = Draft::of_nothing(self.peer.address());
-                Turned::Refused { before: Vec::new(), fault: Fault::RequestTimeout, draft }
+                TurnOutcome::Refused { before: Vec::new(), fault: Fault::RequestTimeout, draft }
             }
-            _ => Turned::Closed,
+            _ => TurnOutcome::Closed,
         }
     }
 

@@ -20,8 +20,8 @@ use crate::{
     core::with_core,
     counters::Counter,
     deliver::{
-        downstream::{Broken, Downstream, READ_BYTES},
-        sink::{Gone, Sent, Sink, TrySend},
+        downstream::{BodyError, Downstream, READ_BYTES},
+        sink::{SendOutcome, Sink, SinkError, TrySend},
     },
     error_page::{Fault, Rule},
     request::Request,
@@ -67,7 +67,7 @@ impl Rest {
 
 impl Body {
     /// Moves what came of the body to `into`; whether there was anything.
-    fn decode(&mut self, pending: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<bool, Broken> {
+    fn decode(&mut self, pending: &mut Vec<u8>, into: &mut Vec<u8>) -> Result<bool, BodyError> {
         let (before, mut at) = (into.len(), 0);
         while !self.decoder.is_done() && at < pending.len() && into.len() - before < READ_BYTES {
             let rest = &pending[at..];
@@ -109,7 +109,7 @@ impl<'c> Upload<'c> {
 }
 
 impl Downstream for Upload<'_> {
-    async fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
+    async fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, BodyError> {
         let Self { client, body, .. } = self;
         if std::mem::take(&mut self.wants_continue) && client.pending.is_empty() {
             // RFC 9110 §10.1.1: the client waits for this before it sends the body.
@@ -131,7 +131,7 @@ impl Downstream for Upload<'_> {
             let target = (raw > 0).then_some(&mut *into);
             let bytes = client.append_body(target, bytes_max, body.pace.pause_max()).await.map_err(gone)?;
             if bytes == 0 {
-                return Err(gone(Gone::Closed));
+                return Err(gone(SinkError::Closed));
             }
             if raw >= bytes as u64 {
                 body.decoder.take_raw(bytes as u64);
@@ -182,7 +182,7 @@ struct Source<'t> {
 }
 
 impl BodySource for Source<'_> {
-    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, Broken>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, BodyError>> {
         let Self { client, body } = self;
         loop {
             if body.decode(&mut client.pending, into)? {
@@ -195,7 +195,7 @@ impl BodySource for Source<'_> {
             let bytes_max = READ_BYTES - pending.len().min(READ_BYTES - 1);
             match ready!(transport.poll_append(cx, pending, bytes_max)) {
                 Ok(1..) => {}
-                Ok(0) | Err(_) => return Poll::Ready(Err(Broken::Gone)),
+                Ok(0) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
             }
         }
     }
@@ -212,9 +212,9 @@ impl Through<'_> {
     }
 
     /// Sends the body's bytes on as they come; ready when nothing more is to be sent.
-    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         let Self { client, body, onward } = self;
-        onward.poll(cx, &mut Source { client, body }).map_err(|_| Gone::Closed)
+        onward.poll(cx, &mut Source { client, body }).map_err(|_| SinkError::Closed)
     }
 }
 
@@ -223,16 +223,20 @@ impl TrySend for Through<'_> {
         self.client.lends()
     }
 
-    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, SinkError> {
         self.client.try_send(parts)
     }
 }
 
 impl Sink for Through<'_> {
-    async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
+    async fn send_some(
+        &mut self,
+        parts: &[Part<'_>],
+        patience: Option<Duration>,
+    ) -> Result<SendOutcome, SinkError> {
         let sent = self.client.try_send(parts)?;
         if sent > 0 || parts.iter().all(Part::is_empty) {
-            return Ok(Sent::Bytes(sent));
+            return Ok(SendOutcome::Bytes(sent));
         }
         let sending = poll_fn(|cx| {
             if let Poll::Ready(Err(gone)) = self.poll_onward(cx) {
@@ -241,23 +245,23 @@ impl Sink for Through<'_> {
             self.client.poll_send(cx, parts)
         });
         match patience {
-            None => sending.await.map(Sent::Bytes),
+            None => sending.await.map(SendOutcome::Bytes),
             Some(patience) => match tokio::time::timeout(patience, sending).await {
-                Ok(sent) => sent.map(Sent::Bytes),
-                Err(_) => Ok(Sent::Nothing),
+                Ok(sent) => sent.map(SendOutcome::Bytes),
+                Err(_) => Ok(SendOutcome::Nothing),
             },
         }
     }
 
-    async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), Gone> {
+    async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), SinkError> {
         self.client.send_trailers(lines).await
     }
 
-    async fn flush(&mut self) -> Result<(), Gone> {
+    async fn flush(&mut self) -> Result<(), SinkError> {
         self.client.flush().await
     }
 
-    async fn gone(&mut self) -> Gone {
+    async fn gone(&mut self) -> SinkError {
         match poll_fn(|cx| self.poll_onward(cx)).await {
             Ok(()) => self.client.gone().await,
             Err(gone) => gone,
@@ -278,12 +282,14 @@ impl Sink for Through<'_> {
 }
 
 /// Counts a client that left in the middle of its body, or stopped sending it.
-fn gone(gone: Gone) -> Broken {
+fn gone(gone: SinkError) -> BodyError {
     with_core(|core| {
         core.count(match gone {
-            Gone::Stalled => Counter::ClientsStalled,
-            Gone::Closed | Gone::Slow | Gone::Wanted | Gone::GaveWay => Counter::ClientsGone,
+            SinkError::Stalled => Counter::ClientsStalled,
+            SinkError::Closed | SinkError::Slow | SinkError::Wanted | SinkError::GaveWay => {
+                Counter::ClientsGone
+            }
         });
     });
-    Broken::Gone
+    BodyError::Gone
 }

@@ -48,7 +48,7 @@ use crate::{
     config,
     core::{Core, Scratch, with_core},
     counters::Counter,
-    deliver::sink::Gone,
+    deliver::sink::SinkError,
     error_page::Fault,
     fetch,
     log::transaction::Draft,
@@ -83,8 +83,8 @@ enum End {
     Fault(Ended),
 }
 
-impl From<Gone> for End {
-    fn from(_: Gone) -> Self {
+impl From<SinkError> for End {
+    fn from(_: SinkError) -> Self {
         Self::Gone
     }
 }
@@ -113,7 +113,7 @@ pub(crate) async fn serve(
         ))
     });
     let client = Client { number, peer };
-    let leaving = Leaving(number);
+    let leaving = ConnectionCleanup(number);
     let mut turns = Turns::new(member);
     let end = loop {
         let turned = poll_fn(|cx| {
@@ -169,9 +169,9 @@ struct Client {
 }
 
 /// Ends what a connection has begun, however its own task ends.
-struct Leaving(Number);
+struct ConnectionCleanup(Number);
 
-impl Leaving {
+impl ConnectionCleanup {
     fn leave(&self) -> Option<Multiplex> {
         let multiplex = with_core(|core| core.multiplexes.borrow_mut().remove(self.0))?;
         multiplex.streams.iter().for_each(|stream| stream.task.abort());
@@ -179,7 +179,7 @@ impl Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for ConnectionCleanup {
     fn drop(&mut self) {
         self.leave();
     }

@@ -41,7 +41,7 @@ use crate::{
     config::Config,
     core::{Core, with_core},
     counters::Counter,
-    deliver::sink::Gone,
+    deliver::sink::SinkError,
 };
 
 /// Content of one frame at most: what every client takes (RFC 9113 §4.2).
@@ -253,7 +253,7 @@ impl Multiplex {
     }
 
     /// Writes what waits, as far as the socket takes it; whether nothing is left.
-    pub(super) fn flush(&mut self) -> Result<bool, Gone> {
+    pub(super) fn flush(&mut self) -> Result<bool, SinkError> {
         while self.out_at < self.out.len() {
             match self.transport.try_send(&[Part::Plain(&self.out[self.out_at..])]) {
                 Ok(sent) => self.wrote(sent),
@@ -261,13 +261,13 @@ impl Multiplex {
                     self.is_blocked = true;
                     return self.hold().map(|()| false);
                 }
-                Err(_) => return Err(Gone::Closed),
+                Err(_) => return Err(SinkError::Closed),
             }
         }
         self.out.clear();
         self.out_at = 0;
         self.hold()?;
-        self.is_blocked = !self.transport.try_flush().map_err(|_| Gone::Closed)?;
+        self.is_blocked = !self.transport.try_flush().map_err(|_| SinkError::Closed)?;
         Ok(!self.is_blocked)
     }
 
@@ -279,9 +279,9 @@ impl Multiplex {
     }
 
     /// Counts what the client makes us hold.
-    pub(super) fn hold(&mut self) -> Result<(), Gone> {
+    pub(super) fn hold(&mut self) -> Result<(), SinkError> {
         let bytes = self.unwritten() + self.content_bytes + self.pending.len();
-        if self.held.resize(bytes) { Ok(()) } else { Err(Gone::Closed) }
+        if self.held.resize(bytes) { Ok(()) } else { Err(SinkError::Closed) }
     }
 
     /// Wakes the stream that is to send next, if the socket has room for it.
@@ -308,9 +308,9 @@ impl Multiplex {
         parts: &[Part<'_>],
         is_last: bool,
         now_ms: u64,
-    ) -> Result<usize, Gone> {
+    ) -> Result<usize, SinkError> {
         if !self.wire.is_open(stream) {
-            return Err(Gone::Closed);
+            return Err(SinkError::Closed);
         }
         if self.is_blocked && !self.flush()? {
             return Ok(0);
@@ -319,7 +319,7 @@ impl Multiplex {
         let allowed = self.wire.sendable(stream, total, now_ms).map_err(|ended| {
             self.ended = Some(ended);
             self.wake();
-            Gone::Closed
+            SinkError::Closed
         })?;
         if allowed == 0 {
             return Ok(0);
@@ -334,7 +334,7 @@ impl Multiplex {
         let sent = match self.transport.try_send(list.parts()) {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(_) => return Err(Gone::Closed),
+            Err(_) => return Err(SinkError::Closed),
         };
         let mut begun = frames.begun(sent.saturating_sub(waited.len()));
         let is_between = waited.len() + begun.framed_bytes() == sent;

@@ -34,10 +34,10 @@ use crate::{
     core::Core,
     counters::Counter,
     deliver::{
-        self, Asked, Rest,
+        self, AnswerContext, Rest,
         answer::{Answer, Length},
         send,
-        sink::{Gone, Sent, Sink, TrySend},
+        sink::{SendOutcome, Sink, SinkError, TrySend},
     },
     error_page::Fault,
     head::response_head::Fwd,
@@ -95,7 +95,7 @@ pub(super) fn answer(
     (asker, read): (StreamContext, Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>),
     buffers: Buffers<'_>,
     now_ms: u64,
-) -> Result<Option<Request>, Gone> {
+) -> Result<Option<Request>, SinkError> {
     let Buffers { stored_head, key, text, blocks } = buffers;
     let ((head, visitor), head_bytes) = match read {
         Ok(Progress::Complete((head, bytes))) => (asker.peer.asks(head, &core.config.trusted_proxies), bytes),
@@ -132,19 +132,19 @@ pub(super) fn answer(
     // A stream that has ended with its head has no content. `Content-Length: 0` goes on to the origin all the same:
     // some origins answer 411 to a POST without it.
     let framing = if asker.is_whole && framing != Framing::Length(0) { Framing::None } else { framing };
-    let asked = hit::Asked {
+    let asked = hit::LookupRequest {
         head: &head,
         has_body: !matches!(framing, Framing::None | Framing::Length(0)),
         trust: Trust::Fresh,
         visitor,
         came: multiplex.transport.came(),
-        showing: hit::Showing::Accepted,
+        showing: hit::CodingChoice::Accepted,
     };
     let buffers = hit::Buffers { key: &mut *key, head: stored_head };
     match hit::answer(core, turn, &asked, clock::unix_s(), buffers) {
         Ok(answer) => {
             let refresh = answer.refresh.map(|keyed| (keyed, multiplex.transport.came().clone()));
-            let asked = Asked::on_stream(&head);
+            let asked = AnswerContext::on_stream(&head);
             // A hit that is fetched anew beside is named by that fetch.
             let trace = refresh.as_ref().and_then(|_| draft.trace());
             let begun = begin(core, multiplex, asker.stream, answer, (asked, draft), (text, blocks), now_ms)?;
@@ -201,9 +201,10 @@ pub(super) fn refuse(
     (text, blocks): (&mut Vec<u8>, &mut HpackBlockCache),
     now_ms: u64,
     draft: Draft,
-) -> Result<(), Gone> {
+) -> Result<(), SinkError> {
     let page = synth(None, fault);
-    let unsent = begin(core, multiplex, stream, page, (Asked::NO_STREAM, draft), (text, blocks), now_ms)?;
+    let unsent =
+        begin(core, multiplex, stream, page, (AnswerContext::NO_STREAM, draft), (text, blocks), now_ms)?;
     if let Some(unsent) = unsent {
         let whose = (number, ClientKey::Connection(number.serial()), None);
         spawn(core, multiplex, (stream, true), whose, finish(number, stream, unsent, None));
@@ -231,10 +232,10 @@ fn begin(
     multiplex: &mut Multiplex,
     stream: u32,
     answer: Answer<'_>,
-    (asked, mut draft): (Asked, Draft),
+    (asked, mut draft): (AnswerContext, Draft),
     (text, blocks): (&mut Vec<u8>, &mut HpackBlockCache),
     now_ms: u64,
-) -> Result<Option<Unsent>, Gone> {
+) -> Result<Option<Unsent>, SinkError> {
     let told = match answer.length {
         Length::Exact(bytes) => Some(bytes),
         Length::Part { first, last, .. } => Some(last + 1 - first),
@@ -296,10 +297,10 @@ fn begin(
     Ok(Some(Unsent { prefix: content.to_vec(), rest, left, sent_bytes, draft }))
 }
 
-fn sendable(multiplex: &mut Multiplex, stream: u32, want: usize, now_ms: u64) -> Result<usize, Gone> {
+fn sendable(multiplex: &mut Multiplex, stream: u32, want: usize, now_ms: u64) -> Result<usize, SinkError> {
     multiplex.wire.sendable(stream, want, now_ms).map_err(|ended| {
         multiplex.ended = Some(ended);
-        Gone::Closed
+        SinkError::Closed
     })
 }
 
@@ -316,7 +317,7 @@ impl TrySend for Direct<'_> {
         false
     }
 
-    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, SinkError> {
         let bytes: usize = parts.iter().map(Part::len).sum();
         let is_last = self.left == Some(bytes as u64);
         self.multiplex.send_content(self.stream, parts, is_last, self.now_ms)
@@ -380,7 +381,7 @@ async fn answer_slowly(asker: StreamContext, request: Arc<Request>, state: State
         // On the heap: every stream would be larger by it.
         Some(Response::Pipe(pipe)) => return Box::pin(piped(number, stream, *pipe, draft)).await,
     };
-    let asked = Asked::on_stream(&request.head());
+    let asked = AnswerContext::on_stream(&request.head());
     let begun = with(number, |core, multiplex| {
         let http2 = &mut *core.http2.borrow_mut();
         let buffers = (&mut http2.text, &mut http2.blocks);
@@ -405,14 +406,14 @@ async fn piped(number: Number, stream: u32, pipe: Pipe, mut draft: Draft) {
         multiplex.wake();
         begun
     });
-    let mut client = Sending { number, stream, left: None, sent_bytes: 0, through: None };
+    let mut client = StreamBody { number, stream, left: None, sent_bytes: 0, through: None };
     let end = if begun == Some(true) { pipe.run(Vec::new(), &mut client).await } else { pipe::End::Gone };
     draft.end(end.word(), client.sent_bytes);
     leave(number, stream, end == pipe::End::Closed);
 }
 
-impl Duplex for Sending {
-    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+impl Duplex for StreamBody {
+    fn poll_take(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, SinkError>> {
         let taken = with(self.number, |_, multiplex| {
             let stream = multiplex.stream(self.stream)?;
             let bytes = stream.content.len();
@@ -427,13 +428,13 @@ impl Duplex for Sending {
             Some(Some(bytes))
         });
         match taken.flatten() {
-            None => Poll::Ready(Err(Gone::Closed)),
+            None => Poll::Ready(Err(SinkError::Closed)),
             Some(None) => Poll::Pending,
             Some(Some(bytes)) => Poll::Ready(Ok(bytes)),
         }
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Gone>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, SinkError>> {
         match self.try_send(&[Part::Plain(bytes)]) {
             Ok(0) => self.wait_for_room(cx),
             sent => Poll::Ready(sent),
@@ -441,7 +442,7 @@ impl Duplex for Sending {
     }
 
     /// What a stream has sent is the connection's to write.
-    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         Poll::Ready(Ok(()))
     }
 }
@@ -456,7 +457,7 @@ fn through(mut upload: Upload) -> Option<Box<(Upload, Box<Onward>)>> {
 /// Sends what is left of an answer, while the rest of the request goes on.
 async fn finish(number: Number, stream: u32, unsent: Unsent, through: Option<Box<(Upload, Box<Onward>)>>) {
     let Unsent { prefix, rest, left, sent_bytes, draft } = unsent;
-    let mut sending = Sending { number, stream, left, sent_bytes, through };
+    let mut sending = StreamBody { number, stream, left, sent_bytes, through };
     let mut drafts = if draft.is_some() { vec![draft] } else { Vec::new() };
     let is_sent = deliver::finish(&mut sending, prefix, rest, &mut drafts).await;
     leave(number, stream, is_sent);
@@ -482,7 +483,7 @@ fn leave(number: Number, stream: u32, is_sent: bool) {
 }
 
 /// A stream's content on its way.
-struct Sending {
+struct StreamBody {
     number: Number,
     stream: u32,
     /// Bytes of content that are left, where that is known and nothing follows them.
@@ -493,31 +494,31 @@ struct Sending {
     through: Option<Box<(Upload, Box<Onward>)>>,
 }
 
-impl Sending {
+impl StreamBody {
     /// Sends the request's bytes on as they come; ready when nothing more is to be sent.
-    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+    fn poll_onward(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkError>> {
         match self.through.as_deref_mut() {
-            Some((upload, onward)) => onward.poll(cx, upload).map_err(|_| Gone::Closed),
+            Some((upload, onward)) => onward.poll(cx, upload).map_err(|_| SinkError::Closed),
             None => Poll::Ready(Ok(())),
         }
     }
 
     /// Is woken when there may be room.
-    fn wait_for_room(&self, cx: &Context<'_>) -> Poll<Result<usize, Gone>> {
+    fn wait_for_room(&self, cx: &Context<'_>) -> Poll<Result<usize, SinkError>> {
         let waiting = with(self.number, |_, multiplex| {
             multiplex.stream(self.stream)?.sending = Some(cx.waker().clone());
             Some(())
         });
-        if waiting.flatten().is_none() { Poll::Ready(Err(Gone::Closed)) } else { Poll::Pending }
+        if waiting.flatten().is_none() { Poll::Ready(Err(SinkError::Closed)) } else { Poll::Pending }
     }
 }
 
-impl TrySend for Sending {
+impl TrySend for StreamBody {
     fn lends(&self) -> bool {
         false
     }
 
-    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, Gone> {
+    fn try_send(&mut self, parts: &[Part<'_>]) -> Result<usize, SinkError> {
         let bytes: usize = parts.iter().map(Part::len).sum();
         let is_last = self.left == Some(bytes as u64);
         let sent = with(self.number, |_, multiplex| {
@@ -525,18 +526,22 @@ impl TrySend for Sending {
             multiplex.pass_on();
             sent
         });
-        let sent = sent.unwrap_or(Err(Gone::Closed))?;
+        let sent = sent.unwrap_or(Err(SinkError::Closed))?;
         self.left = self.left.map(|left| left.saturating_sub(sent as u64));
         self.sent_bytes += sent as u64;
         Ok(sent)
     }
 }
 
-impl Sink for Sending {
-    async fn send_some(&mut self, parts: &[Part<'_>], patience: Option<Duration>) -> Result<Sent, Gone> {
+impl Sink for StreamBody {
+    async fn send_some(
+        &mut self,
+        parts: &[Part<'_>],
+        patience: Option<Duration>,
+    ) -> Result<SendOutcome, SinkError> {
         let sent = self.try_send(parts)?;
         if sent > 0 || parts.iter().all(Part::is_empty) {
-            return Ok(Sent::Bytes(sent));
+            return Ok(SendOutcome::Bytes(sent));
         }
         let room = poll_fn(|cx| {
             if let Poll::Ready(Err(gone)) = self.poll_onward(cx) {
@@ -548,29 +553,29 @@ impl Sink for Sending {
             }
         });
         match patience {
-            None => room.await.map(Sent::Bytes),
+            None => room.await.map(SendOutcome::Bytes),
             Some(patience) => match tokio::time::timeout(patience, room).await {
-                Ok(sent) => sent.map(Sent::Bytes),
-                Err(_) => Ok(Sent::Nothing),
+                Ok(sent) => sent.map(SendOutcome::Bytes),
+                Err(_) => Ok(SendOutcome::Nothing),
             },
         }
     }
 
-    async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), Gone> {
+    async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), SinkError> {
         let sent = with(self.number, |core, multiplex| {
             let blocks = &mut core.http2.borrow_mut().blocks;
             let block = blocks.of_lines(lines);
             multiplex.wire.send_headers(self.stream, block, true, &mut multiplex.out)
         });
-        if sent == Some(true) { Ok(()) } else { Err(Gone::Closed) }
+        if sent == Some(true) { Ok(()) } else { Err(SinkError::Closed) }
     }
 
     /// What a stream has sent is the connection's to write.
-    async fn flush(&mut self) -> Result<(), Gone> {
+    async fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
-    async fn gone(&mut self) -> Gone {
+    async fn gone(&mut self) -> SinkError {
         match poll_fn(|cx| self.poll_onward(cx)).await {
             // The task itself is ended when the client gives the stream up or the connection ends.
             Ok(()) => std::future::pending().await,

@@ -11,7 +11,7 @@ use crate::{
     client::limits::body_rate::BodyRate,
     core::with_core,
     counters::Counter,
-    deliver::downstream::{Broken, Downstream, READ_BYTES},
+    deliver::downstream::{BodyError, Downstream, READ_BYTES},
     request::Request,
     states::full_duplex::{BodySource, Onward},
 };
@@ -42,13 +42,13 @@ impl Upload {
         }
     }
 
-    fn gone() -> Broken {
+    fn gone() -> BodyError {
         with_core(|core| core.count(Counter::ClientsGone));
-        Broken::Gone
+        BodyError::Gone
     }
 
     /// Takes what has come; `None`: it must be waited for.
-    fn take(&mut self, into: &mut Vec<u8>) -> Option<Result<bool, Broken>> {
+    fn take(&mut self, into: &mut Vec<u8>) -> Option<Result<bool, BodyError>> {
         let taken = with(self.number, |_, multiplex| {
             let stream = multiplex.stream(self.stream)?;
             let bytes = stream.content.len().min(READ_BYTES);
@@ -78,7 +78,7 @@ impl Upload {
 }
 
 impl BodySource for Upload {
-    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, Broken>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<bool, BodyError>> {
         match self.take(into) {
             Some(taken) => Poll::Ready(taken),
             None => {
@@ -98,7 +98,7 @@ impl BodySource for Upload {
 }
 
 impl Downstream for Upload {
-    async fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken> {
+    async fn read(&mut self, into: &mut Vec<u8>) -> Result<bool, BodyError> {
         if let Some(taken) = self.take(into) {
             return taken;
         }
@@ -122,7 +122,7 @@ impl Downstream for Upload {
         });
         if tokio::time::timeout(pause_max, more).await.is_err() {
             with_core(|core| core.count(Counter::ClientsStalled));
-            return Err(Broken::Gone);
+            return Err(BodyError::Gone);
         }
         self.take(into).unwrap_or_else(|| Err(Self::gone()))
     }

@@ -11,7 +11,7 @@ use engine::cores::clock;
 use crate::{
     core::{with_core, with_core_of},
     counters::Counter,
-    deliver::downstream::Broken,
+    deliver::downstream::BodyError,
     error_page::Fault,
     request::Request,
 };
@@ -56,7 +56,7 @@ impl BodyRate {
     }
 
     /// Counts bytes of the body that have come.
-    pub(crate) fn count(&mut self, bytes: usize) -> Result<(), Broken> {
+    pub(crate) fn count(&mut self, bytes: usize) -> Result<(), BodyError> {
         self.bytes += bytes as u64;
         if self.bytes > self.bytes_max {
             return Err(refused(Fault::BodyTooLarge));
@@ -65,7 +65,7 @@ impl BodyRate {
     }
 
     /// Whether it has come fast enough so far.
-    pub(crate) fn check(&self) -> Result<(), Broken> {
+    pub(crate) fn check(&self) -> Result<(), BodyError> {
         let time = clock::now().duration_since(self.since);
         if time > self.grace && self.bytes < self.rate_min * time.as_secs() {
             return Err(refused(Fault::RequestTimeout));
@@ -80,7 +80,7 @@ pub(crate) fn frame_time_max(pause_max: Duration, rate_min: u64, bytes: usize) -
 }
 
 /// Counts a body that is refused.
-pub(crate) fn refused(fault: Fault) -> Broken {
+pub(crate) fn refused(fault: Fault) -> BodyError {
     with_core(|core| {
         core.count(match fault {
             Fault::BodyTooLarge => Counter::BodiesTooLarge,
@@ -88,5 +88,5 @@ pub(crate) fn refused(fault: Fault) -> Broken {
             _ => Counter::BadRequests,
         });
     });
-    Broken::Refused(fault)
+    BodyError::Refused(fault)
 }

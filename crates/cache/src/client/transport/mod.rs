@@ -31,14 +31,14 @@ use tokio::{
     net::TcpStream,
 };
 
-use self::secured::Secured;
+use self::secured::TlsStream;
 pub(crate) use self::secured::{Scratch, shake_hands};
 use crate::{core::with_core, request::client_auth::ClientAuth};
 
 /// A client's socket.
 pub(crate) struct Transport {
     stream: TcpStream,
-    secured: Option<Box<Secured>>,
+    secured: Option<Box<TlsStream>>,
 }
 
 impl Transport {
@@ -50,13 +50,13 @@ impl Transport {
 
     /// What was agreed upon with a client under TLS.
     pub(crate) fn session(&self) -> Option<&Session> {
-        self.secured.as_deref().map(Secured::session)
+        self.secured.as_deref().map(TlsStream::session)
     }
 
     /// How its client has come, and what it has shown of itself.
     pub(crate) fn came(&self) -> &ClientAuth {
         const PLAIN: &ClientAuth = &ClientAuth::Plain;
-        self.secured.as_deref().map_or(PLAIN, Secured::came)
+        self.secured.as_deref().map_or(PLAIN, TlsStream::came)
     }
 
     /// Whether pages of the store may be lent to it.
@@ -129,7 +129,7 @@ impl Transport {
 
     /// Whether all that it took is on its way.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.secured.as_deref().is_none_or(Secured::is_flushed)
+        self.secured.as_deref().is_none_or(TlsStream::is_flushed)
     }
 
     /// Writes what is left of what it took, without waiting; whether nothing is.

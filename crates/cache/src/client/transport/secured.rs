@@ -99,7 +99,7 @@ impl Unsent {
 }
 
 /// A client's TLS, and what of it waits.
-pub(super) struct Secured {
+pub(super) struct TlsStream {
     session: Session,
     /// What its client has shown, once the handshake is over.
     came: ClientAuth,
@@ -111,7 +111,7 @@ pub(super) struct Secured {
     said_goodbye: bool,
 }
 
-impl Secured {
+impl TlsStream {
     fn new(terms: Arc<dyn Terms>) -> Self {
         let (session, unsent) = (Session::new(terms), Unsent::default());
         let came = ClientAuth::Unasked;
@@ -210,7 +210,7 @@ impl Secured {
         with_core(|core| {
             let scratch = &mut *core.secured.borrow_mut();
             let Scratch { plain, sealed, .. } = scratch;
-            let mut gathered = Gathered { parts, at: 0 };
+            let mut gathered = FrontParts { parts, at: 0 };
             let mut taken = 0;
             for _ in 0..WRITES_AT_ONCE {
                 sealed.clear();
@@ -271,13 +271,13 @@ fn of_broken(broken: Broken) -> io::Error {
 }
 
 /// Parts that are taken from the front.
-struct Gathered<'p, 'b> {
+struct FrontParts<'p, 'b> {
     parts: &'p [Part<'b>],
     /// Bytes taken of the first.
     at: usize,
 }
 
-impl Gathered<'_, '_> {
+impl FrontParts<'_, '_> {
     /// Appends what is next, so that `out` holds `bytes_max` at most.
     fn append(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
         while let [part, behind @ ..] = self.parts {
@@ -307,7 +307,7 @@ pub(crate) async fn shake_hands(
     early: &mut Vec<u8>,
 ) -> io::Result<Transport> {
     let mut transport = Transport::plain(stream);
-    let mut secured = Box::new(Secured::new(terms));
+    let mut secured = Box::new(TlsStream::new(terms));
     while secured.session.is_handshaking() || !secured.is_flushed() {
         poll_fn(|cx| {
             if is_over(watch, cx) {

@@ -156,7 +156,7 @@ pub enum Persistence {
 
 /// How the body is delimited, and which part of the whole it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delimited {
+pub enum BodyDelimiter {
     /// No line: there is no body and no length to state (204, 304), or it ends with the connection.
     Unstated,
     /// `Content-Length`: of the body, or of the one that GET would have got where this answers HEAD.
@@ -193,7 +193,7 @@ pub struct Dynamic {
     /// What happens to the connection.
     pub persistence: Persistence,
     /// How the body is delimited.
-    pub framing: Delimited,
+    pub framing: BodyDelimiter,
     /// Others get another coding of it ([`VARY`]).
     pub varies: bool,
 }
@@ -203,10 +203,10 @@ pub struct Dynamic {
 pub fn append_dynamic(out: &mut Vec<u8>, identity: &Identity, dynamic: &Dynamic) {
     let mut number = itoa::Buffer::new();
     match dynamic.framing {
-        Delimited::Unstated => {}
-        Delimited::Length(bytes) => append_length(out, bytes),
-        Delimited::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        Delimited::Part { first, last, complete } => {
+        BodyDelimiter::Unstated => {}
+        BodyDelimiter::Length(bytes) => append_length(out, bytes),
+        BodyDelimiter::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        BodyDelimiter::Part { first, last, complete } => {
             out.extend_from_slice(b"Content-Range: bytes ");
             out.extend_from_slice(number.format(first).as_bytes());
             out.push(b'-');
@@ -216,7 +216,7 @@ pub fn append_dynamic(out: &mut Vec<u8>, identity: &Identity, dynamic: &Dynamic)
             out.extend_from_slice(b"\r\n");
             append_length(out, last - first + 1);
         }
-        Delimited::Unsatisfiable { complete, page_bytes } => {
+        BodyDelimiter::Unsatisfiable { complete, page_bytes } => {
             out.extend_from_slice(b"Content-Range: bytes */");
             out.extend_from_slice(number.format(complete).as_bytes());
             out.extend_from_slice(b"\r\n");
@@ -306,7 +306,7 @@ mod tests {
         cache_status: Some(CacheStatus::hit(57)),
         received: Version::Http11,
         persistence: Persistence::Implied,
-        framing: Delimited::Length(1024),
+        framing: BodyDelimiter::Length(1024),
         varies: false,
     };
 
@@ -331,7 +331,7 @@ mod tests {
             cache_status: Some(status),
             received: Version::Http10,
             persistence: Persistence::Close,
-            framing: Delimited::Chunked,
+            framing: BodyDelimiter::Chunked,
             varies: true,
         });
         let want = "Transfer-Encoding: chunked\r\nVary: Accept-Encoding\r\nVia: 1.0 nighttrain\r\nCache-Status: nighttrain; fwd=stale; \
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn parts_and_pages() {
-        let part = Delimited::Part { first: 10, last: 19, complete: 100 };
+        let part = BodyDelimiter::Part { first: 10, last: 19, complete: 100 };
         let got = lines(&Dynamic { framing: part, persistence: Persistence::KeepAlive, ..PLAIN });
         assert!(
             got.starts_with("Content-Range: bytes 10-19/100\r\nContent-Length: 10\r\nAge: 3\r\n"),
@@ -353,11 +353,11 @@ mod tests {
             cache_status: None,
             received: Version::Http11,
             persistence: Persistence::Implied,
-            framing: Delimited::Unsatisfiable { complete: 5, page_bytes: 77 },
+            framing: BodyDelimiter::Unsatisfiable { complete: 5, page_bytes: 77 },
             varies: false,
         };
         assert_eq!(lines(&page), "Content-Range: bytes */5\r\nContent-Length: 77\r\n\r\n");
-        let bare = Dynamic { framing: Delimited::Unstated, ..page };
+        let bare = Dynamic { framing: BodyDelimiter::Unstated, ..page };
         assert_eq!(lines(&bare), "\r\n");
     }
 
@@ -398,7 +398,7 @@ mod tests {
         /// can be a detail; the stated bound holds.
         #[test]
         fn cache_status_is_a_structured_list(status in cache_status(), age_s in any::<u64>(), bytes in any::<u64>()) {
-            let framing = Delimited::Part { first: 0, last: bytes.saturating_sub(1), complete: bytes };
+            let framing = BodyDelimiter::Part { first: 0, last: bytes.saturating_sub(1), complete: bytes };
             let got = lines(&Dynamic {
                 age_s: Some(age_s),
                 cache_status: Some(status),

@@ -27,7 +27,7 @@ use wire::http1::{
 use super::origin_head::HeadOutline;
 use crate::{
     coding::Coding,
-    policy::{Freshness, Stored, Times, Validators, freshness::Dates, freshness::current_age_s},
+    policy::{Freshness, StoredResponse, Times, Validators, freshness::Dates, freshness::current_age_s},
 };
 
 const BITS_24: u64 = (1 << 24) - 1;
@@ -359,8 +359,8 @@ impl StoredMeta {
 
     /// As [`may_reuse`](crate::policy::may_reuse) wants it.
     #[inline]
-    pub fn stored(&self, now_s: u64) -> Stored {
-        Stored {
+    pub fn stored(&self, now_s: u64) -> StoredResponse {
+        StoredResponse {
             lifetime_s: self.lifetime_s,
             age_s: self.age_s(now_s),
             must_revalidate: self.flags.has(Flags::MUST_REVALIDATE),

@@ -20,7 +20,7 @@ mod origin_head;
 
 pub use coded::{CodedHead, VARY};
 pub use dynamic::{
-    CacheStatus, Delimited, Dynamic, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
+    BodyDelimiter, CacheStatus, Dynamic, Fwd, Identity, InvalidName, Outcome, Persistence, append_dynamic,
 };
 #[cfg(any(test, fuzzing))]
 pub(crate) use meta::BLANK;

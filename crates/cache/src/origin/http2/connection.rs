@@ -18,7 +18,7 @@ use h2::{
 use tokio::time::{sleep, timeout};
 
 use super::{
-    super::{OriginError, Tell, Told, line::Line, upstream::StreamLeave},
+    super::{OriginError, OriginEvent, Tell, line::Line, upstream::StreamLeave},
     render::Requests,
 };
 use crate::config::Limits;
@@ -37,7 +37,7 @@ const PONG_TIME_MAX: Duration = Duration::from_secs(5);
 /// A connection, as long as requests may begin on it.
 pub(in crate::origin) struct Connection {
     requests: Requests,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
     /// Streams at once of ours; the origin may allow fewer.
     streams_max: usize,
     is_secured: bool,
@@ -45,7 +45,7 @@ pub(in crate::origin) struct Connection {
 
 /// What a connection's streams and its task tell the pool.
 #[derive(Default)]
-struct Shared {
+struct ConnectionState {
     streams: AtomicUsize,
     /// When the last stream ended, in milliseconds of the core's clock.
     idle_since_ms: AtomicU64,
@@ -56,7 +56,7 @@ struct Shared {
 /// A stream's place on a connection, and its leave to keep a window of bytes, while it is held.
 pub(in crate::origin) struct Place {
     pub(super) requests: Requests,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
     is_secured: bool,
     pub(super) leave: StreamLeave,
 }
@@ -128,9 +128,9 @@ pub(in crate::origin) async fn open(
         .handshake::<_, Bytes>(line)
         .await;
     let (requests, wire) = handshake.map_err(|error| super::of_stream(&error))?;
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(ConnectionState::default());
     shared.idle_since_ms.store(clock::monotonic_ms(), Relaxed);
-    tell(Told::Begun);
+    tell(OriginEvent::Begun);
     tokio::spawn(drive(wire, Arc::clone(&shared), tell));
     Ok(Connection { requests, shared, streams_max, is_secured })
 }
@@ -140,7 +140,7 @@ fn u32_of(number: usize) -> u32 {
 }
 
 /// Reads and writes a connection until it ends.
-async fn drive(mut wire: Wire<Line>, shared: Arc<Shared>, tell: Tell) {
+async fn drive(mut wire: Wire<Line>, shared: Arc<ConnectionState>, tell: Tell) {
     let mut pings = wire.ping_pong();
     loop {
         tokio::select! {
@@ -153,14 +153,14 @@ async fn drive(mut wire: Wire<Line>, shared: Arc<Shared>, tell: Tell) {
             }
             is_there = beat(&mut pings) => if !is_there {
                 tracing::info!("origin does not answer HTTP/2 pings: connection closed");
-                tell(Told::Silent);
+                tell(OriginEvent::Silent);
                 break;
             },
         }
     }
     // Before those whose streams have failed by it look for another one.
     shared.is_over.store(true, Relaxed);
-    tell(Told::Ended);
+    tell(OriginEvent::Ended);
 }
 
 /// Asks, after a while, whether the origin is still there.

@@ -24,8 +24,8 @@ use crate::{
     config::Limits,
     error_page::Rule,
     origin::{
-        answer_head::{Parsed, final_head},
-        exchange::{self, Handed, Patience, Read, Said},
+        answer_head::{HeadProgress, final_head},
+        exchange::{self, BodyRead, OriginReply, Patience, SendResult},
         request_half::{Part, RequestHalf, Way},
     },
 };
@@ -33,11 +33,11 @@ use crate::{
 /// A request as a stream.
 pub(in crate::origin) struct Talk {
     place: Place,
-    sent: Option<Sent>,
+    sent: Option<OpenStream>,
 }
 
 /// A stream that was opened.
-struct Sent {
+struct OpenStream {
     /// Its request's content goes here. It is kept until the answer is read: `h2` ends a stream whose request nobody
     /// goes on with.
     content: SendStream<Bytes>,
@@ -50,7 +50,7 @@ struct Sent {
     has_ended: bool,
 }
 
-impl Sent {
+impl OpenStream {
     /// Waits for the answer, past interim ones; it is kept for [`Talk::answer`].
     fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.early.is_some() {
@@ -105,7 +105,8 @@ impl Talk {
         // Where the connection has ended meanwhile, nothing was sent.
         let opened = self.place.requests.send_request(request, !has_content);
         let (answer, content) = opened.map_err(|_| OriginError::Unprocessed)?;
-        self.sent = Some(Sent { content, answer, early: None, unsent: Vec::new(), has_ended: !has_content });
+        self.sent =
+            Some(OpenStream { content, answer, early: None, unsent: Vec::new(), has_ended: !has_content });
         Ok(())
     }
 
@@ -114,32 +115,32 @@ impl Talk {
         &mut self,
         part: Part<'_>,
         limits: &Limits,
-    ) -> Result<Handed, OriginError> {
+    ) -> Result<SendResult, OriginError> {
         let at_most = limits.origin_between_bytes_time_max;
-        let Some(sent) = &mut self.sent else { return Ok(Handed::Answered) };
+        let Some(sent) = &mut self.sent else { return Ok(SendResult::Answered) };
         let mut bytes = match part {
             Part::Bytes(bytes) => bytes,
             Part::End([]) => {
                 sent.has_ended = true;
                 let ended = sent.content.send_data(Bytes::new(), true);
-                return Ok(if ended.is_ok() { Handed::Over } else { Handed::Answered });
+                return Ok(if ended.is_ok() { SendResult::Over } else { SendResult::Answered });
             }
             Part::End(lines) => {
                 sent.has_ended = true;
                 let ended = sent.content.send_trailers(render::trailers(lines));
-                return Ok(if ended.is_ok() { Handed::Over } else { Handed::Answered });
+                return Ok(if ended.is_ok() { SendResult::Over } else { SendResult::Answered });
             }
         };
         let handing = poll_fn(|cx| {
             if sent.poll_early(cx).is_ready() {
-                return Poll::Ready(Handed::Answered);
+                return Poll::Ready(SendResult::Answered);
             }
             // It takes no more: it has answered, or ended the stream, which the answer tells.
             match ready!(poll_hand(&mut sent.content, &mut bytes, cx)) {
-                Some(()) => Poll::Ready(Handed::Over),
+                Some(()) => Poll::Ready(SendResult::Over),
                 None => {
                     sent.has_ended = true;
-                    Poll::Ready(Handed::Answered)
+                    Poll::Ready(SendResult::Answered)
                 }
             }
         });
@@ -166,7 +167,7 @@ impl Talk {
         answered: Answered,
         limits: &Limits,
         deadline: Instant,
-    ) -> Result<Said, OriginError> {
+    ) -> Result<OriginReply, OriginError> {
         let mut head = Vec::with_capacity(512);
         loop {
             let Some(sent) = &mut self.sent else { return Err(OriginError::Unprocessed) };
@@ -186,22 +187,22 @@ impl Talk {
             head.clear();
             render::answer(interim.status(), interim.headers(), answered, true, &mut head);
             match final_head(&head, answered, limits)? {
-                Parsed::Interim { told_on: Some(told_on), .. } => {
-                    return Ok(Said::Interim(exchange::Talk::Http2(self), told_on));
+                HeadProgress::Interim { told_on: Some(told_on), .. } => {
+                    return Ok(OriginReply::Interim(exchange::Talk::Http2(self), told_on));
                 }
-                Parsed::Interim { told_on: None, .. } => {}
+                HeadProgress::Interim { told_on: None, .. } => {}
                 // 101 has no meaning here (RFC 9113 §8.6).
                 _ => return Err(OriginError::Switched),
             }
         }
         head.clear();
         let Some(sent) = self.sent.take() else { return Err(OriginError::Unprocessed) };
-        let Sent { content, early, unsent, has_ended, .. } = sent;
+        let OpenStream { content, early, unsent, has_ended, .. } = sent;
         let response = early.unwrap_or(Err(OriginError::Closed))?;
         check(response.headers())?;
         let (status, is_whole) = (response.status(), response.body().is_end_stream());
         render::answer(status, response.headers(), answered, is_whole, &mut head);
-        let Parsed::Final { head, framing, .. } = final_head(&head, answered, limits)? else {
+        let HeadProgress::Final { head, framing, .. } = final_head(&head, answered, limits)? else {
             return Err(OriginError::Switched);
         };
         let left = match framing {
@@ -232,7 +233,7 @@ impl Talk {
         if is_whole && left.is_some_and(|left| left > 0) {
             return Err(OriginError::BodyShort);
         }
-        Ok(Said::Final { head, framing, body: exchange::Body::Http2(Box::new(body)), half })
+        Ok(OriginReply::Final { head, framing, body: exchange::Body::Http2(Box::new(body)), half })
     }
 }
 
@@ -269,22 +270,22 @@ impl Body {
         &mut self,
         into: Span<'_>,
         patience: &Patience,
-    ) -> Result<Read, OriginError> {
+    ) -> Result<BodyRead, OriginError> {
         if self.piece.is_empty() && !self.ended {
             Box::pin(patience.wait(poll_fn(|cx| self.poll_piece(cx)))).await??;
         }
         let bytes = self.take(into);
         if bytes == 0 {
-            return Ok(Read::End);
+            return Ok(BodyRead::End);
         }
         if self.left == Some(0) && !self.ended {
             Box::pin(patience.wait(poll_fn(|cx| self.poll_piece(cx)))).await??;
         }
-        Ok(Read::Bytes(bytes))
+        Ok(BodyRead::Bytes(bytes))
     }
 
     /// As [`read`](Self::read), but does not wait; `None`: there is nothing yet.
-    pub(in crate::origin) fn read_now(&mut self, into: Span<'_>) -> Option<Result<Read, OriginError>> {
+    pub(in crate::origin) fn read_now(&mut self, into: Span<'_>) -> Option<Result<BodyRead, OriginError>> {
         let mut cx = Context::from_waker(Waker::noop());
         if self.piece.is_empty() && !self.ended {
             match self.poll_piece(&mut cx) {
@@ -300,7 +301,7 @@ impl Body {
         {
             return Some(Err(error));
         }
-        Some(Ok(if bytes == 0 { Read::End } else { Read::Bytes(bytes) }))
+        Some(Ok(if bytes == 0 { BodyRead::End } else { BodyRead::Bytes(bytes) }))
     }
 
     /// The whole content, if its length is known and all of it came in one frame.

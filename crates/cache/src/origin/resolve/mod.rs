@@ -3,7 +3,7 @@
 //! ```text
 //!  connect ─▶ addresses known? ─ yes ─▶ used at once; older than their time to live: the name's task is woken
 //!                              └ no ──▶ waits for the task, at most for the time to connect
-//!  thread `resolve`: a task a name ─▶ names.rs: hosts file, DNS ─▶ Known, which every core reads
+//!  thread `resolve`: a task a name ─▶ names.rs: hosts file, DNS ─▶ ResolvedAddresses, which every core reads
 //! ```
 //! Where a look-up fails, or brings nothing, the last good answer is used on; that is said once, and once more when it is
 //! over. *Bounds:* [`ADDRESSES_MAX`] of one answer, one look-up a name at a time. An origin that is given by its address
@@ -52,7 +52,7 @@ engine::counters! {
 
 /// What is known of an origin's addresses.
 #[derive(Debug, Clone)]
-struct Known {
+struct ResolvedAddresses {
     /// The last good answer.
     addresses: Arc<[SocketAddr]>,
     /// When it is worth while to ask again; `None`: never asked, or never to be asked.
@@ -65,7 +65,7 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Resolver {
     host: String,
-    known: watch::Receiver<Known>,
+    known: watch::Receiver<ResolvedAddresses>,
     /// Wakes the name's task; one waiting word is enough.
     wake: Option<mpsc::Sender<()>>,
 }
@@ -75,7 +75,7 @@ struct Name {
     host: String,
     port: u16,
     woken: mpsc::Receiver<()>,
-    told: watch::Sender<Known>,
+    told: watch::Sender<ResolvedAddresses>,
 }
 
 /// What looks names up; a thread, once there is one.
@@ -96,10 +96,10 @@ impl Names {
     /// # Errors
     /// There is no thread to be had.
     pub(super) fn resolver(&mut self, host: &str, port: u16) -> std::io::Result<Arc<Resolver>> {
-        let none = Known { addresses: Arc::from([]), again_at: None, look_ups: 0 };
+        let none = ResolvedAddresses { addresses: Arc::from([]), again_at: None, look_ups: 0 };
         if let Ok(address) = host.parse::<IpAddr>() {
             let addresses = Arc::from([SocketAddr::new(address, port)]);
-            let (_, known) = watch::channel(Known { addresses, ..none });
+            let (_, known) = watch::channel(ResolvedAddresses { addresses, ..none });
             return Ok(Arc::new(Resolver { host: host.to_owned(), known, wake: None }));
         }
         let (told, known) = watch::channel(none);
@@ -135,7 +135,8 @@ const BLOCKING_MAX: usize = 2;
 impl Resolver {
     /// For what has no name: it has no addresses, and never will.
     pub(super) fn of_nobody() -> Arc<Self> {
-        let (_, known) = watch::channel(Known { addresses: Arc::from([]), again_at: None, look_ups: 0 });
+        let (_, known) =
+            watch::channel(ResolvedAddresses { addresses: Arc::from([]), again_at: None, look_ups: 0 });
         Arc::new(Self { host: String::new(), known, wake: None })
     }
 

@@ -54,7 +54,7 @@ pub(crate) enum Verdict {
 
 /// What a ban can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum BanField {
     Url,
     Host,
     OfRequest,
@@ -64,27 +64,27 @@ enum Named {
     Ttl,
 }
 
-const fn field(name: &'static str, id: Named, kind: Kind) -> Field<Named> {
-    Field { name, id, kind, of_request: matches!(id, Named::OfRequest) }
+const fn field(name: &'static str, id: BanField, kind: Kind) -> Field<BanField> {
+    Field { name, id, kind, of_request: matches!(id, BanField::OfRequest) }
 }
 
-const FIELDS: [Field<Named>; 8] = [
-    field("req.url", Named::Url, Kind::Text),
-    field("req.http.host", Named::Host, Kind::Text),
+const FIELDS: [Field<BanField>; 8] = [
+    field("req.url", BanField::Url, Kind::Text),
+    field("req.http.host", BanField::Host, Kind::Text),
     // As everybody writes it.
-    field("req.http.Host", Named::Host, Kind::Text),
-    field("req.http.*", Named::OfRequest, Kind::Text),
-    field("obj.status", Named::Status, Kind::Number),
-    field("obj.http.*", Named::OfObject, Kind::Text),
-    field("obj.age", Named::Age, Kind::Duration),
-    field("obj.ttl", Named::Ttl, Kind::Duration),
+    field("req.http.Host", BanField::Host, Kind::Text),
+    field("req.http.*", BanField::OfRequest, Kind::Text),
+    field("obj.status", BanField::Status, Kind::Number),
+    field("obj.http.*", BanField::OfObject, Kind::Text),
+    field("obj.age", BanField::Age, Kind::Duration),
+    field("obj.ttl", BanField::Ttl, Kind::Duration),
 ];
 
 /// A condition, as all cores share it.
 #[derive(Debug)]
 pub(crate) struct Ban {
     text: Box<str>,
-    expression: Expression<Named>,
+    expression: Expression<BanField>,
     cores_done: AtomicUsize,
 }
 
@@ -105,7 +105,7 @@ impl Ban {
     pub(crate) fn parse(text: &[u8], tag_fields: &[Box<str>]) -> Result<Arc<Self>, Fault> {
         let expression = Expression::parse(text, &FIELDS)?;
         let of_tags = tag_fields.iter().find(|tags| {
-            expression.asks_for(|named, name| named == Named::OfObject && tags.eq_ignore_ascii_case(name))
+            expression.asks_for(|named, name| named == BanField::OfObject && tags.eq_ignore_ascii_case(name))
         });
         if let Some(tags) = of_tags {
             let found = format!("`obj.http.{tags}`, of which only hashes are kept");
@@ -133,7 +133,7 @@ impl Ban {
     pub(crate) fn holds_now(&self, key: &[u8], head: &[u8], meta: &StoredMeta, now_s: u64) -> bool {
         let subject = Subject { key, head, meta, asker: None };
         let at_us = i64::try_from(now_s).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-        self.expression.matches(&Then { subject: &subject, at_us })
+        self.expression.matches(&BanTime { subject: &subject, at_us })
     }
 
     fn bytes(&self) -> usize {
@@ -142,7 +142,7 @@ impl Ban {
 
     /// Whether it depends on when it was said.
     fn is_of_its_time(&self) -> bool {
-        self.expression.asks_for(|named, _| matches!(named, Named::Age | Named::Ttl))
+        self.expression.asks_for(|named, _| matches!(named, BanField::Age | BanField::Ttl))
     }
 }
 
@@ -159,38 +159,39 @@ pub(crate) struct Subject<'a> {
 }
 
 /// At the time of a ban.
-struct Then<'a> {
+struct BanTime<'a> {
     subject: &'a Subject<'a>,
     at_us: i64,
 }
 
-impl Record<Named> for Then<'_> {
-    fn texts(&self, field: Named, name: &str) -> impl Iterator<Item = &[u8]> {
+impl Record<BanField> for BanTime<'_> {
+    fn texts(&self, field: BanField, name: &str) -> impl Iterator<Item = &[u8]> {
         let Subject { key, head, asker, .. } = *self.subject;
         let of_key = match field {
-            Named::Url => Some(key::url(key)),
-            Named::Host => Some(key::authority(key)),
-            Named::OfRequest if name == "host" => Some(key::authority(key)),
+            BanField::Url => Some(key::url(key)),
+            BanField::Host => Some(key::authority(key)),
+            BanField::OfRequest if name == "host" => Some(key::authority(key)),
             _ => None,
         };
-        let of_asker = asker.filter(|_| field == Named::OfRequest && name != "host");
+        let of_asker = asker.filter(|_| field == BanField::OfRequest && name != "host");
         let of_asker = of_asker.into_iter().flat_map(Headers::iter);
-        let of_object = (field == Named::OfObject).then(|| stored_values(head, name)).into_iter().flatten();
+        let of_object =
+            (field == BanField::OfObject).then(|| stored_values(head, name)).into_iter().flatten();
         let of_asker =
             of_asker.filter_map(move |(named, value)| named.eq_ignore_ascii_case(name).then_some(value));
         of_key.into_iter().chain(of_asker).chain(of_object)
     }
 
-    fn number(&self, field: Named) -> Option<i64> {
+    fn number(&self, field: BanField) -> Option<i64> {
         let meta = self.subject.meta;
         let us = |at_s: u64| i64::try_from(at_s).ok()?.checked_mul(1_000_000);
         if !meta.is_response() {
             return None;
         }
         match field {
-            Named::Status => Some(i64::from(meta.status)),
-            Named::Age => self.at_us.checked_sub(us(meta.born_s)?),
-            Named::Ttl => us(meta.fresh_until_s())?.checked_sub(self.at_us),
+            BanField::Status => Some(i64::from(meta.status)),
+            BanField::Age => self.at_us.checked_sub(us(meta.born_s)?),
+            BanField::Ttl => us(meta.fresh_until_s())?.checked_sub(self.at_us),
             _ => None,
         }
     }
@@ -207,20 +208,20 @@ enum Walk {
 }
 
 #[derive(Debug, Clone)]
-struct Listed {
+struct BanEntry {
     number: u64,
     is_soft: bool,
     ban: Arc<Ban>,
     /// A clone of this core's own: its working memory is behind no lock.
-    expression: Expression<Named>,
+    expression: Expression<BanField>,
     needs_asker: bool,
     walk: Walk,
 }
 
-impl Listed {
+impl BanEntry {
     fn holds_of(&self, subject: &Subject<'_>) -> bool {
         let at_us = i64::try_from(self.number).unwrap_or(i64::MAX).saturating_mul(NUMBER_US);
-        self.expression.matches(&Then { subject, at_us })
+        self.expression.matches(&BanTime { subject, at_us })
     }
 }
 
@@ -240,7 +241,7 @@ pub struct BanSeen {
 /// The bans of one core, the oldest first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bans {
-    list: Vec<Listed>,
+    list: Vec<BanEntry>,
     bytes: usize,
 }
 
@@ -268,7 +269,7 @@ impl Bans {
     }
 
     pub(crate) fn seen(&self) -> Vec<BanSeen> {
-        let seen = |listed: &Listed| BanSeen {
+        let seen = |listed: &BanEntry| BanSeen {
             number: listed.number,
             is_soft: listed.is_soft,
             text: listed.ban.text().to_owned(),
@@ -281,7 +282,7 @@ impl Bans {
     /// old is purged from now on.
     pub(crate) fn enter(&mut self, number: u64, is_soft: bool, ban: &Arc<Ban>) -> Vec<(u64, bool)> {
         // What an equal one was about, a younger one is about, too; unless it is about a time.
-        let same = |listed: &Listed| *listed.ban == **ban && !ban.is_of_its_time();
+        let same = |listed: &BanEntry| *listed.ban == **ban && !ban.is_of_its_time();
         if self
             .list
             .iter()
@@ -302,11 +303,11 @@ impl Bans {
         self.bytes += ban.bytes();
         // Cores may hear of neighbours in either order.
         let place = self.list.partition_point(|listed| listed.number < number);
-        self.list.insert(place, Listed { number, is_soft, ban, expression, needs_asker, walk });
+        self.list.insert(place, BanEntry { number, is_soft, ban, expression, needs_asker, walk });
         gone
     }
 
-    fn keep_those(&mut self, is_kept: impl Fn(&Listed) -> bool) {
+    fn keep_those(&mut self, is_kept: impl Fn(&BanEntry) -> bool) {
         self.list.retain(is_kept);
         self.bytes = self.list.iter().map(|listed| listed.ban.bytes()).sum();
     }

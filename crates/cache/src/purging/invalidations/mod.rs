@@ -287,7 +287,7 @@ impl Table {
 
 /// What was found of an answer, since the last purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Found {
+struct PurgeState {
     place: u64,
     sequence: u64,
     /// After so many purges.
@@ -304,7 +304,7 @@ pub(crate) struct Invalidations {
     purges: Cell<u64>,
     /// That of the table.
     doubted: Cell<u64>,
-    found: DirectMappedTable<Found>,
+    found: DirectMappedTable<PurgeState>,
     /// The numbers of the youngest ban, and of the youngest about who asks; 0: none.
     bans: Cell<(u64, u64)>,
     /// A key and a head, to be looked at by bans.
@@ -391,8 +391,8 @@ impl Invalidations {
         if purges == 0 {
             return Verdict::Valid;
         }
-        let found = Found { place: object.place(), sequence: object.sequence(), purges, soft: 0 };
-        let known = self.found.get(hash).filter(|known| Found { soft: 0, ..*known } == found);
+        let found = PurgeState { place: object.place(), sequence: object.sequence(), purges, soft: 0 };
+        let known = self.found.get(hash).filter(|known| PurgeState { soft: 0, ..*known } == found);
         let mut soft = if let Some(known) = known {
             known.soft
         } else {
@@ -403,7 +403,7 @@ impl Invalidations {
                     table.verdict(meta.bans, addresses, tags)
                 }
                 // Nobody can say what it is about.
-                Err(tags::Malformed) => Verdict::Hard,
+                Err(tags::TagsError) => Verdict::Hard,
             };
             let banned = if self.bans.get().0 > meta.bans && verdict != Verdict::Hard {
                 self.banned(object, meta, None)
@@ -415,7 +415,7 @@ impl Invalidations {
                 Verdict::Soft(number) => number,
                 Verdict::Hard => return Verdict::Hard,
             };
-            self.found.set(hash, Found { soft, ..found });
+            self.found.set(hash, PurgeState { soft, ..found });
             soft
         };
         // Each who asks may be another.

@@ -82,8 +82,8 @@ pub enum PurgesError {
 }
 
 /// Whether the disk has taken a purge.
-type Kept = bool;
-type Entry = (Arc<Invalidation>, oneshot::Sender<Kept>);
+type WriteReceipt = bool;
+type Entry = (Arc<Invalidation>, oneshot::Sender<WriteReceipt>);
 
 /// What all cores share of purges.
 #[derive(Debug, Default)]
@@ -125,13 +125,15 @@ pub struct PurgesSeen {
 /// It cannot be read, or is damaged, so that a start would refuse it.
 pub fn check(store_path: &Path, hash_seed: u64) -> Result<Option<PurgesSeen>, PurgesError> {
     let (path, mark) = (path_beside(store_path), Hash::seeded(&MAGIC.to_le_bytes(), hash_seed).word());
-    let Some(Looked { table, bytes, torn_bytes, is_foreign }) = look(&path, mark)? else { return Ok(None) };
+    let Some(FileContents { table, bytes, torn_bytes, is_foreign }) = look(&path, mark)? else {
+        return Ok(None);
+    };
     let (purged, bans) = (table.held(), table.bans().len());
     Ok(Some(PurgesSeen { path, bytes, purged, bans, torn_bytes, is_foreign }))
 }
 
 /// What is read of a file.
-struct Looked {
+struct FileContents {
     table: Table,
     /// As far as it is whole.
     bytes: u64,
@@ -141,7 +143,7 @@ struct Looked {
 }
 
 /// Reads the file of the store with this mark; `None`: there is none.
-fn look(path: &Path, mark: u64) -> Result<Option<Looked>, PurgesError> {
+fn look(path: &Path, mark: u64) -> Result<Option<FileContents>, PurgesError> {
     let damaged = |at: usize| PurgesError::Damaged { path: path.to_owned(), at: at as u64 };
     let Some(found) = read_file(path)? else { return Ok(None) };
     // What is shorter than a header was being made.
@@ -157,7 +159,7 @@ fn look(path: &Path, mark: u64) -> Result<Option<Looked>, PurgesError> {
         bytes += read(mark, rest, &mut table).map_err(|at| damaged(known.len() + at))?;
         torn_bytes = found.len() - bytes;
     }
-    Ok(Some(Looked { table, bytes: bytes as u64, torn_bytes: torn_bytes as u64, is_foreign }))
+    Ok(Some(FileContents { table, bytes: bytes as u64, torn_bytes: torn_bytes as u64, is_foreign }))
 }
 
 fn path_beside(store_path: &Path) -> PathBuf {
@@ -203,7 +205,7 @@ impl Book {
         what: What,
         is_soft: bool,
         now_ms: u64,
-    ) -> Result<(Arc<Invalidation>, Option<oneshot::Receiver<Kept>>), Full> {
+    ) -> Result<(Arc<Invalidation>, Option<oneshot::Receiver<WriteReceipt>>), Full> {
         let invalidation = Arc::new(Invalidation { number: self.numbers.next(now_ms), what, is_soft });
         let Some(file) = &self.file else { return Ok((invalidation, None)) };
         let (done, kept) = oneshot::channel();
@@ -359,7 +361,7 @@ impl PurgesFile {
     /// Opens or makes the file of the store with this mark, and reads it.
     fn open(path: PathBuf, mark: u64) -> Result<(Self, Table), PurgesError> {
         let failed = |error| PurgesError::Io { path: path.clone(), error };
-        if let Some(Looked { table, bytes, torn_bytes, is_foreign: false }) = look(&path, mark)? {
+        if let Some(FileContents { table, bytes, torn_bytes, is_foreign: false }) = look(&path, mark)? {
             if torn_bytes > 0 {
                 tracing::warn!(path = %path.display(), bytes = torn_bytes, "purge log: incomplete record at the end dropped");
             }

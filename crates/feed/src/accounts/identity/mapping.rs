@@ -17,12 +17,12 @@ pub struct Mapping {
     /// The pattern of subjects that are mapped.
     pub source: String,
     /// What they become.
-    pub destinations: Vec<Weighted>,
+    pub destinations: Vec<WeightedDestination>,
 }
 
 /// One of the subjects that another one may become.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Weighted {
+pub struct WeightedDestination {
     /// Tokens; `$2` and `{{wildcard(2)}}` stand for the token of the source's second `*`, other functions for what they
     /// make of one.
     pub subject: String,
@@ -43,7 +43,7 @@ struct Ready {
 
 /// What becomes of a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mapped {
+pub enum MappingResult {
     /// It stays.
     Same,
     /// It is what was written; empty: the message is lost, as somebody wishes.
@@ -109,8 +109,13 @@ impl Mappings {
     }
 
     /// Writes what a subject becomes. `dice` gives a number below another that nobody can foresee.
-    pub fn apply(&self, subject: &[u8], mut dice: impl FnMut(u32) -> u32, into: &mut Vec<u8>) -> Mapped {
-        let Some(ready) = self.find(subject) else { return Mapped::Same };
+    pub fn apply(
+        &self,
+        subject: &[u8],
+        mut dice: impl FnMut(u32) -> u32,
+        into: &mut Vec<u8>,
+    ) -> MappingResult {
+        let Some(ready) = self.find(subject) else { return MappingResult::Same };
         into.clear();
         let chosen = match &ready.destinations[..] {
             [(100, only)] => Some(only),
@@ -122,7 +127,7 @@ impl Mappings {
         if let Some(transform) = chosen {
             transform.apply(subject, &mut dice, into);
         }
-        Mapped::Other
+        MappingResult::Other
     }
 
     fn find(&self, subject: &[u8]) -> Option<&Ready> {
@@ -368,16 +373,18 @@ mod tests {
     use super::*;
 
     fn mapping(source: &str, destinations: &[(&str, u8)]) -> Mapping {
-        let weighted =
-            |(subject, weight): &(&str, u8)| Weighted { subject: (*subject).to_owned(), weight: *weight };
+        let weighted = |(subject, weight): &(&str, u8)| WeightedDestination {
+            subject: (*subject).to_owned(),
+            weight: *weight,
+        };
         Mapping { source: source.to_owned(), destinations: destinations.iter().map(weighted).collect() }
     }
 
     fn mapped(mappings: &Mappings, subject: &str, thrown: u8) -> String {
         let mut into = b"of before".to_vec();
         match mappings.apply(subject.as_bytes(), |below| u32::from(thrown) % below, &mut into) {
-            Mapped::Same => subject.to_owned(),
-            Mapped::Other => String::from_utf8(into).expect("text"),
+            MappingResult::Same => subject.to_owned(),
+            MappingResult::Other => String::from_utf8(into).expect("text"),
         }
     }
 

@@ -4,14 +4,14 @@
 //!  [feed], nats.conf ─▶ Authorization ─Identities::build─▶ Identities (one Arc, read by every core, never written)
 //!                                                              │ check(CONNECT's credentials, INFO's nonce)
 //!                          ┌───────────────────────────────────┴──────────────┐
-//!                   Check::Done(Identity or Refused)          Check::Slow(SlowCheck): bcrypt, tens of ms:
+//!                   Check::Done(Identity or LoginError)          Check::Slow(SlowCheck): bcrypt, tens of ms:
 //!                                                             run it on a helper thread, never on a loop
 //! ```
 //! Pure: no socket, no clock, no randomness (the caller makes the nonce). A reload builds new [`Identities`] after the
 //! old ones, so that an account keeps its [`AccountId`]; clients that are no longer who they were are the caller's to
 //! close.
 //!
-//! What is not here: JWTs (operators, resolvers). A client that sends one is told so ([`Refused::Jwt`]), and a
+//! What is not here: JWTs (operators, resolvers). A client that sends one is told so ([`LoginError::Jwt`]), and a
 //! configuration that needs them does not load.
 
 pub mod certificate;
@@ -32,11 +32,11 @@ pub use exchange::{
     AN_ACCOUNT_MAX, ANSWER_TIME, Exchange, ExchangeFault, Export, IMPORTS_MAX, Import, Imports, Part, Path,
     Response, Service, ServiceExport, Stream, Target, common,
 };
-pub use mapping::{Mapped, Mapping, Mappings, Weighted};
+pub use mapping::{Mapping, MappingResult, Mappings, WeightedDestination};
 pub use pattern::{covers, is_valid as is_valid_pattern, overlaps};
-pub use permissions::{Entry, Permissions, Responses, Rules, Shared, Subscribing};
+pub use permissions::{Entry, Permissions, Responses, Rules, SharedPermissions, SubscribeVerdict};
 pub use replies::{OPEN_REQUESTS_MAX, Replies};
-pub use reserved::Reserved;
+pub use reserved::ReservedSubjects;
 pub use spec::{Account, AccountLimits, Authorization, ConnectionTypes, Secret, SpecError, User};
 
 /// Accounts that one server may have; a configuration with more does not load.
@@ -108,7 +108,7 @@ pub struct Identity {
     /// User name or public key as `/connz` shows it; none without authentication. A token is never shown.
     pub name: Option<Arc<str>>,
     /// What it may do; none: everything.
-    pub permissions: Shared,
+    pub permissions: SharedPermissions,
     proof: Proof,
 }
 
@@ -120,7 +120,7 @@ impl Identity {
 
 /// Why a client is not let in. To the client it is always `Authorization Violation`; this is for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum LoginError {
     /// Nothing was said where something must be.
     #[error("no credentials were sent")]
     Missing,
@@ -145,7 +145,7 @@ pub enum Refused {
 #[derive(Debug)]
 pub enum Check {
     /// Known at once.
-    Done(Result<Identity, Refused>),
+    Done(Result<Identity, LoginError>),
     /// A bcrypt hash must be computed, which takes tens of milliseconds: on a helper thread.
     Slow(SlowCheck),
 }
@@ -167,11 +167,11 @@ impl SlowCheck {
     /// Compares. Blocks for as long as the hash's cost demands.
     ///
     /// # Errors
-    /// [`Refused::Wrong`].
-    pub fn run(self) -> Result<Identity, Refused> {
+    /// [`LoginError::Wrong`].
+    pub fn run(self) -> Result<Identity, LoginError> {
         match bcrypt::verify(&self.given, &self.hash) {
             Ok(true) => Ok(self.identity),
-            _ => Err(Refused::Wrong),
+            _ => Err(LoginError::Wrong),
         }
     }
 }
@@ -295,7 +295,7 @@ impl Identities {
             return Check::Done(Ok(self.no_auth.clone().unwrap_or_else(Identity::anonymous)));
         }
         if said(credentials.jwt).is_some() {
-            return Check::Done(Err(Refused::Jwt));
+            return Check::Done(Err(LoginError::Jwt));
         }
         if let Some(nkey) = said(credentials.nkey) {
             return Check::Done(self.check_key(&nkey, credentials, nonce));
@@ -304,13 +304,13 @@ impl Identities {
             return Check::Done(self.named_by(names, credentials.websocket));
         }
         if let Some(user) = said(credentials.user) {
-            let Some(known) = self.users.get(&user) else { return Check::Done(Err(Refused::Wrong)) };
+            let Some(known) = self.users.get(&user) else { return Check::Done(Err(LoginError::Wrong)) };
             if !allows(known.types, credentials.websocket) {
-                return Check::Done(Err(Refused::ConnectionType));
+                return Check::Done(Err(LoginError::ConnectionType));
             }
             return match &known.secret {
                 Some(secret) => compare(secret, credentials.pass.unwrap_or_default(), &known.identity),
-                None => Check::Done(Err(Refused::Wrong)),
+                None => Check::Done(Err(LoginError::Wrong)),
             };
         }
         if let (Some(given), Some((token, identity))) = (said(credentials.auth_token), &self.token) {
@@ -318,11 +318,11 @@ impl Identities {
         }
         if credentials.is_empty() {
             if !allows(self.no_auth_types, credentials.websocket) {
-                return Check::Done(Err(Refused::ConnectionType));
+                return Check::Done(Err(LoginError::ConnectionType));
             }
-            return Check::Done(self.no_auth.clone().ok_or(Refused::Missing));
+            return Check::Done(self.no_auth.clone().ok_or(LoginError::Missing));
         }
-        Check::Done(Err(Refused::Wrong))
+        Check::Done(Err(LoginError::Wrong))
     }
 
     /// Who a client is now that was `before` by the identities of before: the same with the permissions of now, or nobody
@@ -343,12 +343,12 @@ impl Identities {
     }
 
     /// The user whose name is one of a certificate's. As in nats-server, what CONNECT says of it does not count.
-    fn named_by(&self, names: &certificate::Names, websocket: bool) -> Result<Identity, Refused> {
+    fn named_by(&self, names: &certificate::Names, websocket: bool) -> Result<Identity, LoginError> {
         let by_name = names.alternatives.iter().filter_map(|name| self.users.get(name));
         let by_subject = self.subjects.get(&names.subject).and_then(|name| self.users.get(name));
         let mut all = by_name.chain(by_subject);
         let allowed = all.find(|known| allows(known.types, websocket));
-        allowed.map(|known| known.identity.clone()).ok_or(Refused::Certificate)
+        allowed.map(|known| known.identity.clone()).ok_or(LoginError::Certificate)
     }
 
     fn check_key(
@@ -356,18 +356,18 @@ impl Identities {
         nkey: &str,
         credentials: &Credentials<'_>,
         nonce: &[u8],
-    ) -> Result<Identity, Refused> {
-        let known = self.keys.get(nkey).ok_or(Refused::Wrong)?;
+    ) -> Result<Identity, LoginError> {
+        let known = self.keys.get(nkey).ok_or(LoginError::Wrong)?;
         if !allows(known.types, credentials.websocket) {
-            return Err(Refused::ConnectionType);
+            return Err(LoginError::ConnectionType);
         }
         let sig = credentials.sig.unwrap_or_default();
         // Clients send it with and without padding, in either alphabet; nats-server takes all.
         let sig = base64::engine::general_purpose::URL_SAFE_NO_PAD
             .decode(sig.trim_end_matches('='))
             .or_else(|_| base64::engine::general_purpose::STANDARD_NO_PAD.decode(sig.trim_end_matches('=')))
-            .map_err(|_| Refused::Signature)?;
-        known.key.verify(nonce, &sig).map_err(|_| Refused::Signature)?;
+            .map_err(|_| LoginError::Signature)?;
+        known.key.verify(nonce, &sig).map_err(|_| LoginError::Signature)?;
         Ok(known.identity.clone())
     }
 }
@@ -382,9 +382,9 @@ fn compare(secret: &Secret, given: &str, identity: &Identity) -> Check {
     match secret {
         Secret::Plain(plain) => {
             let same = bool::from(plain.as_bytes().ct_eq(given.as_bytes()));
-            Check::Done(if same { Ok(identity.clone()) } else { Err(Refused::Wrong) })
+            Check::Done(if same { Ok(identity.clone()) } else { Err(LoginError::Wrong) })
         }
-        Secret::Bcrypt(_) if given.len() > BCRYPT_PASSWORD_BYTES_MAX => Check::Done(Err(Refused::Wrong)),
+        Secret::Bcrypt(_) if given.len() > BCRYPT_PASSWORD_BYTES_MAX => Check::Done(Err(LoginError::Wrong)),
         Secret::Bcrypt(hash) => Check::Slow(SlowCheck {
             hash: Arc::clone(hash),
             given: given.as_bytes().to_vec(),

@@ -53,7 +53,7 @@ impl Default for Responses {
 pub struct Permissions {
     /// Publishing.
     pub publish: Rules,
-    /// Subscribing.
+    /// SubscribeVerdict.
     pub subscribe: Rules,
     /// Answering requests that came in on a subscription of one's own.
     pub responses: Option<Responses>,
@@ -61,7 +61,7 @@ pub struct Permissions {
 
 /// Whether a subscription may be made, and what must be kept back from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subscribing {
+pub enum SubscribeVerdict {
     /// It may, and receives all that it matches.
     Whole,
     /// It may; its pattern reaches into what is denied, so each message is to be checked by
@@ -88,16 +88,20 @@ impl Permissions {
     }
 
     /// Whether the lists allow to subscribe to a pattern, by oneself or in a queue group.
-    pub fn may_subscribe(&self, subject: &[u8], queue: Option<&[u8]>) -> Subscribing {
+    pub fn may_subscribe(&self, subject: &[u8], queue: Option<&[u8]>) -> SubscribeVerdict {
         let allowed = self.subscribe.allow.as_deref().is_none_or(|list| allows(list, subject, queue));
         if !allowed || !self.may_receive(subject, queue) {
-            return Subscribing::Denied;
+            return SubscribeVerdict::Denied;
         }
         let reaches = |entry: &Entry| entry.is_of(queue) && overlaps(entry.subject.as_bytes(), subject);
-        if self.subscribe.deny.iter().any(reaches) { Subscribing::Filtered } else { Subscribing::Whole }
+        if self.subscribe.deny.iter().any(reaches) {
+            SubscribeVerdict::Filtered
+        } else {
+            SubscribeVerdict::Whole
+        }
     }
 
-    /// Whether a message on this subject may reach a [`Subscribing::Filtered`] subscription, which is in this queue group
+    /// Whether a message on this subject may reach a [`SubscribeVerdict::Filtered`] subscription, which is in this queue group
     /// or in none. As in nats-server (`checkDenySub`) a plain entry denies members of groups, too, and an entry with a
     /// group denies that group's members what it covers, however wide their pattern is.
     pub fn may_receive(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
@@ -129,7 +133,7 @@ fn allows(list: &[Entry], subject: &[u8], queue: Option<&[u8]>) -> bool {
 }
 
 /// Permissions that many clients of one user share; none: everything is allowed.
-pub type Shared = Option<Arc<Permissions>>;
+pub type SharedPermissions = Option<Arc<Permissions>>;
 
 #[cfg(test)]
 mod tests {
@@ -169,14 +173,14 @@ mod tests {
     fn a_wildcard_may_not_reach_beyond_what_is_allowed() {
         let permissions = subscribing(Some(&["a.*", "b.>"]), &[]);
         for (subject, expected) in [
-            ("a.x", Subscribing::Whole),
-            ("a.*", Subscribing::Whole),
-            ("a.>", Subscribing::Denied),
-            ("b.*.c", Subscribing::Whole),
-            ("b.>", Subscribing::Whole),
-            ("b", Subscribing::Denied),
-            (">", Subscribing::Denied),
-            ("*.x", Subscribing::Denied),
+            ("a.x", SubscribeVerdict::Whole),
+            ("a.*", SubscribeVerdict::Whole),
+            ("a.>", SubscribeVerdict::Denied),
+            ("b.*.c", SubscribeVerdict::Whole),
+            ("b.>", SubscribeVerdict::Whole),
+            ("b", SubscribeVerdict::Denied),
+            (">", SubscribeVerdict::Denied),
+            ("*.x", SubscribeVerdict::Denied),
         ] {
             assert_eq!(permissions.may_subscribe(subject.as_bytes(), None), expected, "{subject}");
         }
@@ -185,26 +189,30 @@ mod tests {
     #[test]
     fn a_wildcard_that_reaches_into_what_is_denied_is_filtered() {
         let permissions = subscribing(None, &["a.secret"]);
-        assert_eq!(permissions.may_subscribe(b"a.*", None), Subscribing::Filtered);
-        assert_eq!(permissions.may_subscribe(b"a.secret", None), Subscribing::Denied);
-        assert_eq!(permissions.may_subscribe(b"b.*", None), Subscribing::Whole);
+        assert_eq!(permissions.may_subscribe(b"a.*", None), SubscribeVerdict::Filtered);
+        assert_eq!(permissions.may_subscribe(b"a.secret", None), SubscribeVerdict::Denied);
+        assert_eq!(permissions.may_subscribe(b"b.*", None), SubscribeVerdict::Whole);
         assert!(permissions.may_receive(b"a.open", None) && !permissions.may_receive(b"a.secret", None));
     }
 
     #[test]
     fn queue_groups_in_a_list() {
         let allowed = subscribing(Some(&["jobs dev.*", "news"]), &[]);
-        assert_eq!(allowed.may_subscribe(b"jobs", Some(b"dev.a")), Subscribing::Whole);
-        assert_eq!(allowed.may_subscribe(b"jobs", Some(b"prod")), Subscribing::Denied);
-        assert_eq!(allowed.may_subscribe(b"jobs", None), Subscribing::Denied);
-        assert_eq!(allowed.may_subscribe(b"news", None), Subscribing::Whole);
-        assert_eq!(allowed.may_subscribe(b"news", Some(b"any")), Subscribing::Whole);
+        assert_eq!(allowed.may_subscribe(b"jobs", Some(b"dev.a")), SubscribeVerdict::Whole);
+        assert_eq!(allowed.may_subscribe(b"jobs", Some(b"prod")), SubscribeVerdict::Denied);
+        assert_eq!(allowed.may_subscribe(b"jobs", None), SubscribeVerdict::Denied);
+        assert_eq!(allowed.may_subscribe(b"news", None), SubscribeVerdict::Whole);
+        assert_eq!(allowed.may_subscribe(b"news", Some(b"any")), SubscribeVerdict::Whole);
         let denied = subscribing(None, &["jobs prod"]);
-        assert_eq!(denied.may_subscribe(b"jobs", Some(b"prod")), Subscribing::Denied);
-        assert_eq!(denied.may_subscribe(b"jobs", Some(b"dev")), Subscribing::Whole);
-        assert_eq!(denied.may_subscribe(b"jobs", None), Subscribing::Whole);
+        assert_eq!(denied.may_subscribe(b"jobs", Some(b"prod")), SubscribeVerdict::Denied);
+        assert_eq!(denied.may_subscribe(b"jobs", Some(b"dev")), SubscribeVerdict::Whole);
+        assert_eq!(denied.may_subscribe(b"jobs", None), SubscribeVerdict::Whole);
         let both = subscribing(None, &["jobs", "jobs prod"]);
-        assert_eq!(both.may_subscribe(b"jobs", Some(b"dev")), Subscribing::Denied, "the plain entry holds");
+        assert_eq!(
+            both.may_subscribe(b"jobs", Some(b"dev")),
+            SubscribeVerdict::Denied,
+            "the plain entry holds"
+        );
     }
 
     /// A deny with a queue group filters what a wider subscription of that group gets (nats-server 2.14.4).
@@ -218,7 +226,7 @@ mod tests {
             let permissions = subscribing(None, &[deny]);
             for (queue, is_denied) in [(Some(member), true), (Some(other), false), (None, false)] {
                 let queue = queue.map(str::as_bytes);
-                let expected = if is_denied { Subscribing::Filtered } else { Subscribing::Whole };
+                let expected = if is_denied { SubscribeVerdict::Filtered } else { SubscribeVerdict::Whole };
                 assert_eq!(permissions.may_subscribe(b"a.*", queue), expected, "{deny} {queue:?}");
                 assert_eq!(permissions.may_receive(b"a.secret", queue), !is_denied, "{deny} {queue:?}");
                 assert!(permissions.may_receive(b"a.open", queue), "{deny} {queue:?}");

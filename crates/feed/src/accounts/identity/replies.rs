@@ -39,7 +39,7 @@ const SPARED_PART: usize = 16;
 #[derive(Debug)]
 pub struct Replies {
     allowed: Responses,
-    open: Slab<Open>,
+    open: Slab<OpenReply>,
     /// Requests by their reply subjects.
     by_reply: HashTable<usize>,
     hasher: RandomState,
@@ -52,7 +52,7 @@ pub struct Replies {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenReply {
     reply: Box<[u8]>,
     requester: u64,
     messages_left: Option<u32>,
@@ -85,7 +85,7 @@ const OF_ALL: usize = 0;
 const OF_REQUESTER: usize = 1;
 
 impl List {
-    fn push(&mut self, open: &mut Slab<Open>, which: usize, at: usize) {
+    fn push(&mut self, open: &mut Slab<OpenReply>, which: usize, at: usize) {
         open[at].links[which] = Link { before: self.last, behind: None };
         match self.last {
             Some(last) => open[last].links[which].behind = Some(at),
@@ -94,7 +94,7 @@ impl List {
         self.last = Some(at);
     }
 
-    fn take_out(&mut self, open: &mut Slab<Open>, which: usize, at: usize) {
+    fn take_out(&mut self, open: &mut Slab<OpenReply>, which: usize, at: usize) {
         let Link { before, behind } = std::mem::take(&mut open[at].links[which]);
         match before {
             Some(before) => open[before].links[which].behind = behind,
@@ -157,7 +157,8 @@ impl Replies {
             return 0;
         }
         let links = [Link::default(); 2];
-        let at = self.open.insert(Open { reply: reply.into(), requester, messages_left, until_ms, links });
+        let at =
+            self.open.insert(OpenReply { reply: reply.into(), requester, messages_left, until_ms, links });
         let Self { open, by_reply, hasher, .. } = self;
         by_reply.insert_unique(hasher.hash_one(reply), at, |&at| hasher.hash_one(&*open[at].reply));
         self.order.push(&mut self.open, OF_ALL, at);

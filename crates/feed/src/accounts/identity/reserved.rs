@@ -9,7 +9,7 @@ use super::{
 
 /// What is kept of the global account's subjects; of other accounts', which are worlds of their own, nothing is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reserved {
+pub struct ReservedSubjects {
     /// Nobody who connects may publish here, whatever their permissions say.
     pub publish: Vec<Entry>,
     /// Only those may subscribe here whose permissions to subscribe name it: an allowed pattern whose first token is
@@ -17,7 +17,7 @@ pub struct Reserved {
     pub subscribe: Vec<Entry>,
 }
 
-impl Reserved {
+impl ReservedSubjects {
     /// Whether a hub may not have a message on a subject of an account. Subjects on which nobody else may publish are the
     /// program's own, and stay in it: clients of this machine may be shown them, a hub has clients elsewhere.
     pub(crate) fn keeps_from_hub(&self, account: u16, subject: &[u8]) -> bool {
@@ -37,8 +37,8 @@ fn names(entries: &[Entry], subject: &[u8]) -> bool {
 }
 
 /// Denies it to everybody that there is.
-pub(super) fn keep(identities: &mut Identities, reserved: &Reserved) {
-    if *reserved == Reserved::default() {
+pub(super) fn keep(identities: &mut Identities, reserved: &ReservedSubjects) {
+    if *reserved == ReservedSubjects::default() {
         return;
     }
     let users = identities.users.values_mut().map(|user| &mut user.identity);
@@ -49,7 +49,7 @@ pub(super) fn keep(identities: &mut Identities, reserved: &Reserved) {
         .for_each(|identity| deny(identity, reserved));
 }
 
-fn deny(identity: &mut Identity, reserved: &Reserved) {
+fn deny(identity: &mut Identity, reserved: &ReservedSubjects) {
     let mut permissions = identity.permissions.as_deref().cloned().unwrap_or_default();
     let missing = |entry: &&Entry, denied: &[Entry]| !denied.contains(entry);
     let publish: Vec<Entry> =
@@ -74,14 +74,14 @@ fn is_named(permissions: &Permissions, entry: &Entry) -> bool {
 mod tests {
     use super::{
         super::{
-            Authorization, Check, Credentials, Secret, Subscribing, User,
+            Authorization, Check, Credentials, Secret, SubscribeVerdict, User,
             permissions::{Responses, Rules},
         },
         *,
     };
 
-    fn mail() -> Reserved {
-        Reserved { publish: vec![Entry::of("mail.>")], subscribe: vec![Entry::of("mail.>")] }
+    fn mail() -> ReservedSubjects {
+        ReservedSubjects { publish: vec![Entry::of("mail.>")], subscribe: vec![Entry::of("mail.>")] }
     }
 
     fn identity(authorization: &Authorization, user: &str) -> Identity {
@@ -137,17 +137,17 @@ mod tests {
         ];
         let authorization = Authorization { users, reserved: mail(), ..Authorization::default() };
         for (name, mail, everything) in [
-            ("plain", Subscribing::Denied, Subscribing::Filtered),
-            ("all", Subscribing::Denied, Subscribing::Filtered),
-            ("any", Subscribing::Denied, Subscribing::Denied),
-            ("reader", Subscribing::Whole, Subscribing::Denied),
-            ("one", Subscribing::Denied, Subscribing::Denied),
+            ("plain", SubscribeVerdict::Denied, SubscribeVerdict::Filtered),
+            ("all", SubscribeVerdict::Denied, SubscribeVerdict::Filtered),
+            ("any", SubscribeVerdict::Denied, SubscribeVerdict::Denied),
+            ("reader", SubscribeVerdict::Whole, SubscribeVerdict::Denied),
+            ("one", SubscribeVerdict::Denied, SubscribeVerdict::Denied),
         ] {
             let permissions = identity(&authorization, name).permissions.expect("something is denied");
             assert_eq!(permissions.may_subscribe(b"mail.>", None), mail, "{name}");
             assert_eq!(permissions.may_subscribe(b">", None), everything, "{name}");
         }
         let one = identity(&authorization, "one").permissions.expect("a list");
-        assert_eq!(one.may_subscribe(b"mail.arrived.example.org.ann", None), Subscribing::Whole);
+        assert_eq!(one.may_subscribe(b"mail.arrived.example.org.ann", None), SubscribeVerdict::Whole);
     }
 }

@@ -12,7 +12,7 @@ use super::{
     mapping::{Mapping, Mappings},
     pattern,
     permissions::{Entry, Permissions, Rules},
-    reserved::{self, Reserved},
+    reserved::{self, ReservedSubjects},
 };
 
 /// A password or token as the configuration has it. Never printed.
@@ -121,7 +121,7 @@ pub struct Authorization {
     /// The configuration has an `authorization` block, whatever is in it.
     pub has_block: bool,
     /// What the program keeps for itself of the global account's subjects.
-    pub reserved: Reserved,
+    pub reserved: ReservedSubjects,
 }
 
 impl Authorization {

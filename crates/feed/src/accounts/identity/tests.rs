@@ -15,7 +15,7 @@ fn password<'a>(user: &'a str, pass: &'a str) -> Credentials<'a> {
 }
 
 /// The answer, however slow.
-fn who(identities: &Identities, credentials: &Credentials<'_>) -> Result<String, Refused> {
+fn who(identities: &Identities, credentials: &Credentials<'_>) -> Result<String, LoginError> {
     let identity = match identities.check(credentials, b"nonce") {
         Check::Done(done) => done,
         Check::Slow(slow) => slow.run(),
@@ -39,10 +39,10 @@ fn a_user_with_a_plain_password() {
     assert!(identities.is_required());
     assert_eq!(who(&identities, &password("ann", "s3cret")), Ok("ann in $G".into()));
     for (name, pass) in [("ann", "s3cre"), ("ann", "s3cret "), ("ann", ""), ("bob", "s3cret")] {
-        assert_eq!(who(&identities, &password(name, pass)), Err(Refused::Wrong), "{name} {pass}");
+        assert_eq!(who(&identities, &password(name, pass)), Err(LoginError::Wrong), "{name} {pass}");
     }
-    assert_eq!(who(&identities, &Credentials::default()), Err(Refused::Missing));
-    assert_eq!(who(&identities, &password("", "")), Err(Refused::Missing));
+    assert_eq!(who(&identities, &Credentials::default()), Err(LoginError::Missing));
+    assert_eq!(who(&identities, &password("", "")), Err(LoginError::Missing));
 }
 
 #[test]
@@ -51,10 +51,10 @@ fn a_bcrypt_hash_is_compared_off_the_loop() {
     let identities = build(&Authorization { users: vec![user("ann", &hash)], ..Authorization::default() });
     assert!(matches!(identities.check(&password("ann", "s3cret"), b""), Check::Slow(_)));
     assert_eq!(who(&identities, &password("ann", "s3cret")), Ok("ann in $G".into()));
-    assert_eq!(who(&identities, &password("ann", "secret")), Err(Refused::Wrong));
-    assert_eq!(who(&identities, &password("ann", &hash)), Err(Refused::Wrong), "the hash is no password");
+    assert_eq!(who(&identities, &password("ann", "secret")), Err(LoginError::Wrong));
+    assert_eq!(who(&identities, &password("ann", &hash)), Err(LoginError::Wrong), "the hash is no password");
     let long = "s".repeat(BCRYPT_PASSWORD_BYTES_MAX + 1);
-    assert!(matches!(identities.check(&password("ann", &long), b""), Check::Done(Err(Refused::Wrong))));
+    assert!(matches!(identities.check(&password("ann", &long), b""), Check::Done(Err(LoginError::Wrong))));
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn a_token_plain_or_hashed() {
             build(&Authorization { token: Some(Secret::new(&token)), ..Authorization::default() });
         let token = |text| Credentials { auth_token: Some(text), ..Credentials::default() };
         assert_eq!(who(&identities, &token("t0ken")), Ok("- in $G".into()));
-        assert_eq!(who(&identities, &token("token")), Err(Refused::Wrong));
-        assert_eq!(who(&identities, &Credentials::default()), Err(Refused::Missing));
+        assert_eq!(who(&identities, &token("token")), Err(LoginError::Wrong));
+        assert_eq!(who(&identities, &Credentials::default()), Err(LoginError::Missing));
     }
 }
 
@@ -85,24 +85,24 @@ fn an_nkey_signs_the_nonce_of_its_connection() {
         let credentials = Credentials { nkey: Some(&public), sig: Some(sig), ..Credentials::default() };
         assert_eq!(who(&identities, &credentials), Ok(format!("{public} in $G")));
         let Check::Done(other) = identities.check(&credentials, b"another") else { panic!("slow") };
-        assert_eq!(other, Err(Refused::Signature));
+        assert_eq!(other, Err(LoginError::Signature));
     }
     for sig in [None, Some(""), Some("!"), Some("AAAA")] {
         let credentials = Credentials { nkey: Some(&public), sig, ..Credentials::default() };
-        assert_eq!(who(&identities, &credentials), Err(Refused::Signature));
+        assert_eq!(who(&identities, &credentials), Err(LoginError::Signature));
     }
     let stranger = nkeys::KeyPair::new_user().public_key();
     let credentials =
         Credentials { nkey: Some(&stranger), sig: Some(&signatures[0]), ..Credentials::default() };
-    assert_eq!(who(&identities, &credentials), Err(Refused::Wrong));
+    assert_eq!(who(&identities, &credentials), Err(LoginError::Wrong));
 }
 
 #[test]
 fn a_jwt_is_refused_by_its_name() {
     let identities = build(&Authorization { users: vec![user("ann", "x")], ..Authorization::default() });
     let credentials = Credentials { jwt: Some("eyJ0"), ..Credentials::default() };
-    assert_eq!(who(&identities, &credentials), Err(Refused::Jwt));
-    assert!(Refused::Jwt.to_string().contains("not supported"));
+    assert_eq!(who(&identities, &credentials), Err(LoginError::Jwt));
+    assert!(LoginError::Jwt.to_string().contains("not supported"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn accounts_are_worlds_and_keep_their_number_over_a_reload() {
     let first = build(&spec);
     assert_eq!(who(&first, &password("a", "1")), Ok("a in A".into()));
     assert_eq!(who(&first, &Credentials::default()), Ok("b in B".into()), "no_auth_user");
-    assert_eq!(who(&first, &password("a", "2")), Err(Refused::Wrong), "no_auth_user is for the silent");
+    assert_eq!(who(&first, &password("a", "2")), Err(LoginError::Wrong), "no_auth_user is for the silent");
 
     let spec = Authorization {
         accounts: vec![account("C", vec![user("c", "3")]), account("B", vec![user("b", "2")])],
@@ -126,7 +126,7 @@ fn accounts_are_worlds_and_keep_their_number_over_a_reload() {
     let names: Vec<&str> = second.accounts().iter().map(|name| &**name).collect();
     assert_eq!(names, ["$G", "$SYS", "A", "B", "C"]);
     assert_eq!(who(&second, &password("b", "2")), Ok("b in B".into()));
-    assert_eq!(who(&second, &password("a", "1")), Err(Refused::Wrong));
+    assert_eq!(who(&second, &password("a", "1")), Err(LoginError::Wrong));
 }
 
 #[test]
@@ -229,11 +229,11 @@ fn a_user_may_connect_by_some_ways_alone() {
     let spec = Authorization { users, no_auth_user: Some("ann".to_owned()), ..Authorization::default() };
     let identities = build(&spec);
     let by_web = |credentials| Credentials { websocket: true, ..credentials };
-    assert_eq!(who(&identities, &password("ann", "p")), Err(Refused::ConnectionType));
+    assert_eq!(who(&identities, &password("ann", "p")), Err(LoginError::ConnectionType));
     assert_eq!(who(&identities, &by_web(password("ann", "p"))), Ok("ann in $G".into()));
-    assert_eq!(who(&identities, &by_web(password("ann", "x"))), Err(Refused::Wrong));
+    assert_eq!(who(&identities, &by_web(password("ann", "x"))), Err(LoginError::Wrong));
     assert_eq!(who(&identities, &password("bob", "p")), Ok("bob in $G".into()));
-    assert_eq!(who(&identities, &Credentials::default()), Err(Refused::ConnectionType));
+    assert_eq!(who(&identities, &Credentials::default()), Err(LoginError::ConnectionType));
     assert_eq!(who(&identities, &by_web(Credentials::default())), Ok("ann in $G".into()));
 }
 
@@ -250,15 +250,15 @@ fn a_certificate_says_who_somebody_is() {
     for (names, expected) in [
         (names(&["other", "ann@example.org"], "CN=bob,OU=shop"), Ok("ann@example.org in $G".into())),
         (names(&["other"], "OU=shop,CN=bob"), Ok("CN=bob, OU=shop in $G".into())),
-        (names(&[], "CN=bob"), Err(Refused::Certificate)),
-        (names(&[], ""), Err(Refused::Certificate)),
+        (names(&[], "CN=bob"), Err(LoginError::Certificate)),
+        (names(&[], ""), Err(LoginError::Certificate)),
     ] {
         // What CONNECT says does not count, not even if it is right.
         let credentials = Credentials { certificate: Some(&names), ..password("carol", "p") };
         assert_eq!(who(&identities, &credentials), expected, "{names:?}");
     }
     // By another listener, where certificates say nothing: no password lets nobody in.
-    assert_eq!(who(&identities, &password("ann@example.org", "")), Err(Refused::Wrong));
+    assert_eq!(who(&identities, &password("ann@example.org", "")), Err(LoginError::Wrong));
     assert_eq!(who(&identities, &password("carol", "p")), Ok("carol in $G".into()));
     let spec = Authorization { users, ..Authorization::default() };
     assert_eq!(Identities::build(&spec, None).unwrap_err(), SpecError::NoPassword("ann@example.org".into()));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{server_info, to_bytes, user_of};
 use crate::{
     accounts::identity::AccountId,
-    client::connection::{Closed, ConnId, Connection, Stage},
+    client::connection::{CloseReason, ConnId, Connection, Stage},
     mesh::core::Core,
     monitor::moment,
 };
@@ -31,9 +31,9 @@ impl Core {
     }
 
     /// A client has left. Who was never let in was of no account, and has a subject of its own.
-    pub(crate) fn tell_disconnected(&mut self, connection: &Connection, why: Closed) {
+    pub(crate) fn tell_disconnected(&mut self, connection: &Connection, why: CloseReason) {
         let subject = match (&connection.identity, why) {
-            (None, Closed::AuthorizationViolation) => {
+            (None, CloseReason::AuthorizationViolation) => {
                 format!("$SYS.SERVER.{}.CLIENT.AUTH.ERR", self.shared.server_id)
             }
             _ if connection.stage == Stage::Connected && connection.account != AccountId::GLOBAL.0 => {

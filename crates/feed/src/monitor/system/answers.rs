@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Interval};
 
 use super::{
-    ANSWER_BYTES_MAX, OPTIONS_BYTES_MAX, Page, Question, Server, Subject, Told, server_info, to_bytes,
+    ANSWER_BYTES_MAX, OPTIONS_BYTES_MAX, Page, Question, Server, Subject, SystemEvent, server_info, to_bytes,
 };
 use crate::{
     accounts::identity::AccountId,
@@ -14,7 +14,7 @@ use crate::{
     delivery::publisher::Batch,
     mesh::links::Message,
     monitor::{
-        self, Asked, PageError, connz,
+        self, PageError, PageRequest, connz,
         inspector::Looker,
         leafz, moment,
         query::Query,
@@ -31,12 +31,12 @@ const NAMES: [(&str, &str); 3] =
     [("subscriptions", "subs"), ("subscriptions_detail", "detail"), ("account", "acc")];
 
 enum Next {
-    Told(Option<Told>),
+    Told(Option<SystemEvent>),
     Tick,
 }
 
 /// Answers until no loop can ask any more.
-pub(crate) async fn answer_all(mut told: mpsc::Receiver<Told>, looker: impl Fn() -> Looker) {
+pub(crate) async fn answer_all(mut told: mpsc::Receiver<SystemEvent>, looker: impl Fn() -> Looker) {
     let mut seq = 0;
     let mut ticks: Option<Interval> = None;
     loop {
@@ -62,8 +62,8 @@ pub(crate) async fn answer_all(mut told: mpsc::Receiver<Told>, looker: impl Fn()
         seq += 1;
         match next {
             Next::Told(None) => return,
-            Next::Told(Some(Told::Subscribed)) => {}
-            Next::Told(Some(Told::Asked(question))) => {
+            Next::Told(Some(SystemEvent::Subscribed)) => {}
+            Next::Told(Some(SystemEvent::Asked(question))) => {
                 if let Some(answer) = answer(&looker, &question, seq).await {
                     say(&looker, question.core, &question.reply, &answer);
                 }
@@ -109,7 +109,7 @@ async fn answer(looker: &Looker, question: &Question, seq: u64) -> Option<Value>
     if !is_meant(&totals, &options) {
         return None;
     }
-    let asked = Asked { looker: looker.clone() };
+    let asked = PageRequest { looker: looker.clone() };
     let data = match question.about {
         Subject::Server(Page::Statsz) => return Some(statsz(looker, &totals, seq)),
         Subject::Server(Page::Idz) => {
@@ -151,7 +151,7 @@ fn is_meant(totals: &Totals, options: &Value) -> bool {
         && tags.into_iter().all(|tag| totals.server_tags.iter().any(|own| own.eq_ignore_ascii_case(tag)))
 }
 
-async fn of_server(asked: &Asked, page: Page, options: &Value) -> Result<Value, PageError> {
+async fn of_server(asked: &PageRequest, page: Page, options: &Value) -> Result<Value, PageError> {
     let query = Query::of_json(options, &NAMES);
     match page {
         Page::Varz => Ok(varz::page(asked, &BTreeMap::new())),
@@ -175,7 +175,7 @@ async fn of_server(asked: &Asked, page: Page, options: &Value) -> Result<Value, 
 }
 
 async fn of_account(
-    asked: &Asked,
+    asked: &PageRequest,
     page: Page,
     account: &str,
     options: &Value,
@@ -214,7 +214,7 @@ fn is_shown(one: &Value, options: &Value) -> bool {
     one["conns"] != 0 || options["include_unused"] == true
 }
 
-async fn of_accounts(asked: &Asked, options: &Value) -> Result<Value, PageError> {
+async fn of_accounts(asked: &PageRequest, options: &Value) -> Result<Value, PageError> {
     let wanted: Option<Vec<&str>> = options["accounts"]
         .as_array()
         .filter(|names| !names.is_empty())
@@ -229,7 +229,7 @@ async fn of_accounts(asked: &Asked, options: &Value) -> Result<Value, PageError>
 }
 
 /// What each account's clients that are here have done.
-async fn statz(asked: &Asked) -> Result<Vec<Value>, PageError> {
+async fn statz(asked: &PageRequest) -> Result<Vec<Value>, PageError> {
     let open = asked.looker.open().await?;
     let of = |name: &str| {
         let mine = || open.iter().map(|(_, one)| one).filter(|one| one.account == name);
@@ -248,7 +248,7 @@ async fn statz(asked: &Asked) -> Result<Vec<Value>, PageError> {
     Ok(asked.looker.settings.identities.accounts().iter().map(|name| of(name)).collect())
 }
 
-async fn info(asked: &Asked, account: &str) -> Result<Value, PageError> {
+async fn info(asked: &PageRequest, account: &str) -> Result<Value, PageError> {
     let statz = statz(asked).await?;
     let Some(one) = statz.iter().find(|one| one["acc"] == account) else {
         return Err(format!("Account {account} does not exist").into());
@@ -268,7 +268,7 @@ async fn info(asked: &Asked, account: &str) -> Result<Value, PageError> {
 }
 
 /// There is none, and tools ask for it.
-fn jetstream(asked: &Asked) -> Value {
+fn jetstream(asked: &PageRequest) -> Value {
     let mut page = monitor::head(&asked.looker.totals());
     for key in ["memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets"] {
         page[key] = 0.into();

@@ -125,7 +125,7 @@ pub(crate) struct Question {
 }
 
 /// What a loop tells the thread that answers.
-pub(crate) enum Told {
+pub(crate) enum SystemEvent {
     Asked(Question),
     /// The system account has a subscriber: STATSZ may be wanted.
     Subscribed,
@@ -172,7 +172,9 @@ impl Core {
                 reply: run.reply.to_vec(),
                 core: self.index,
             };
-            if let Err(mpsc::error::TrySendError::Full(_)) = self.system.try_send(Told::Asked(question)) {
+            if let Err(mpsc::error::TrySendError::Full(_)) =
+                self.system.try_send(SystemEvent::Asked(question))
+            {
                 self.count(Counter::SystemRefused);
                 let refused = json!({
                     "server": server_info(&self.totals_of_server(), 0),

@@ -174,7 +174,7 @@ async fn purge(mut events: Receiver<Event>, accelerator: Arc<dyn Purges>, urls: 
                 let accelerator = Arc::clone(&accelerator);
                 // It waits for the core that owns the page: not on this loop.
                 let purged = tokio::task::spawn_blocking(move || {
-                    all.iter().filter(|url| matches!(accelerator.drop_url(url), Ok(cache::Purged::Dropped(_)))).count()
+                    all.iter().filter(|url| matches!(accelerator.drop_url(url), Ok(cache::PurgeResult::Dropped(_)))).count()
                 });
                 counts.purged.fetch_add(purged.await.unwrap_or(0) as u64, Relaxed);
                 continue;

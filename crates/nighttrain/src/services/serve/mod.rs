@@ -20,7 +20,7 @@ use std::{net::SocketAddr, sync::Arc};
 use engine::{journal::Journal, tls::certificates::Certificates as Table};
 use feed::{
     Config,
-    identity::{Entry, Reserved},
+    identity::{Entry, ReservedSubjects},
 };
 use mail::{
     mailboxes::{Inbox, Mailboxes},
@@ -147,7 +147,7 @@ fn keep_for_mail(config: &mut Config, token_is_asked_for: bool) {
         config.websocket.as_ref().is_some_and(|web| web.allowed_origins.iter().any(|origin| origin == "*"));
     let is_shown = here_alone && !any_page && !token_is_asked_for;
     let subscribe = if is_shown { Vec::new() } else { all() };
-    config.authorization.reserved = Reserved { publish: all(), subscribe };
+    config.authorization.reserved = ReservedSubjects { publish: all(), subscribe };
 }
 
 /// The first page of an inbox under each name that visitors have for the accelerator here. Others see a page that is

@@ -25,10 +25,10 @@ use wire::http1::framing::Answered;
 use crate::{
     config::{Limits, OriginRules, Protocol, Server, ServerRules},
     origin::{
-        Arrived, Asked, Exchange, Handed, Member, MemberId, Names, OriginError, Part, Pools, Read,
-        RequestSender, SendError, Tried, Upstream, Upstreams, ask, upstream::Streams,
+        AnswerHead, BodyRead, Exchange, Member, MemberId, Names, OriginError, OriginRequest, Part, Pools,
+        RequestSender, SendError, SendResult, TriedMembers, Upstream, Upstreams, ask, upstream::Streams,
     },
-    request::Wanted,
+    request::OriginNeed,
 };
 
 /// One server that an origin has.
@@ -49,12 +49,12 @@ impl Only {
         Self { upstream: RefCell::new(upstream), limits, tries: 1, failures: RefCell::new(0) }
     }
 
-    async fn ask(&self, head: &str, sender: &mut Sender) -> Result<Box<Arrived>, OriginError> {
+    async fn ask(&self, head: &str, sender: &mut Sender) -> Result<Box<AnswerHead>, OriginError> {
         let method = head.split(' ').next().unwrap_or_default();
         let head = format!("{head}\r\n\r\n");
-        let asked = Asked {
+        let asked = OriginRequest {
             head: head.as_bytes(),
-            wanted: Wanted::Passing,
+            wanted: OriginNeed::Passing,
             client: crate::origin::Client::NOBODY,
             answered: Answered::of_method(method),
             is_idempotent: method != "POST",
@@ -68,7 +68,7 @@ impl Only {
         })
     }
 
-    async fn get(&self, path: &str) -> Result<Box<Arrived>, OriginError> {
+    async fn get(&self, path: &str) -> Result<Box<AnswerHead>, OriginError> {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: a.example"), &mut Sender::default()).await
     }
 }
@@ -80,7 +80,7 @@ impl Pools for Only {
 }
 
 impl Upstreams for Only {
-    fn choose(&self, tried: &mut Tried) -> Option<MemberId> {
+    fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId> {
         tried.count += 1;
         (tried.count <= self.tries).then(|| self.upstream.borrow().member.id)
     }
@@ -99,7 +99,7 @@ struct Sender {
     trailers: &'static [u8],
     told: Vec<Vec<u8>>,
     has_begun: bool,
-    handed: Option<Handed>,
+    handed: Option<SendResult>,
 }
 
 impl RequestSender for Sender {
@@ -113,19 +113,19 @@ impl RequestSender for Sender {
         self.has_begun
     }
 
-    async fn send(&mut self, exchange: &mut Exchange) -> Result<Handed, SendError<()>> {
+    async fn send(&mut self, exchange: &mut Exchange) -> Result<SendResult, SendError<()>> {
         let limits = Limits::default();
         // As a client that is slower than the origin's word.
         if timeout(Duration::from_millis(20), exchange.answered_early(&limits)).await.is_ok() {
-            self.handed = Some(Handed::Answered);
-            return Ok(Handed::Answered);
+            self.handed = Some(SendResult::Answered);
+            return Ok(SendResult::Answered);
         }
         self.has_begun = true;
         for piece in self.body.as_deref().unwrap_or_default().chunks(64 << 10) {
             let handed = exchange.send_body(Part::Bytes(piece), true, &limits).await;
             let handed = handed.map_err(SendError::Origin)?;
             self.handed = Some(handed);
-            if handed == Handed::Answered {
+            if handed == SendResult::Answered {
                 return Ok(handed);
             }
         }
@@ -138,15 +138,15 @@ impl RequestSender for Sender {
 }
 
 /// All of an answer's content.
-async fn content(arrived: &mut Arrived) -> Result<Vec<u8>, OriginError> {
+async fn content(arrived: &mut AnswerHead) -> Result<Vec<u8>, OriginError> {
     if let Some(whole) = arrived.take_whole() {
         return Ok(whole);
     }
     let (room, mut all) = (WordBuffer::new(5_000), Vec::new());
     loop {
         match arrived.read(room.span()).await? {
-            Read::Bytes(bytes) => room.span().slice(0..bytes).copy_to(&mut all),
-            Read::End => return Ok(all),
+            BodyRead::Bytes(bytes) => room.span().slice(0..bytes).copy_to(&mut all),
+            BodyRead::End => return Ok(all),
         }
     }
 }
@@ -325,8 +325,8 @@ async fn a_slow_reader_keeps_a_window_and_no_more() {
     let mut read = 0;
     while read < 2 * window {
         match slow[0].read(room.span()).await {
-            Ok(Read::Bytes(bytes)) => read += bytes,
-            Ok(Read::End) | Err(_) => panic!("it is endless"),
+            Ok(BodyRead::Bytes(bytes)) => read += bytes,
+            Ok(BodyRead::End) | Err(_) => panic!("it is endless"),
         }
     }
     // Who is given up is given up for the origin, too, and its window is the connection's again.
@@ -385,7 +385,7 @@ async fn content_goes_out_as_fast_as_it_is_taken_and_comes_back_whole() {
     let asked = timeout(Duration::from_secs(20), only.ask(head, &mut sender)).await.expect("in time");
     // It is an answer, which comes while the request is sent; what is left of that is not.
     let mut arrived = asked.expect("an answer");
-    if sender.handed == Some(Handed::Over) {
+    if sender.handed == Some(SendResult::Over) {
         assert_eq!(content(&mut arrived).await.as_deref(), Ok(&sent[..]));
         assert_eq!(arrived.trailers(), b"x-sum: 7\r\nx-other: 8\r\n");
     }
@@ -409,7 +409,7 @@ async fn an_origin_that_takes_no_content_holds_it_up_and_its_answer_ends_that() 
     let mut arrived = asking.await.expect("an answer");
     assert_eq!(arrived.head.head().status, 413);
     assert_eq!(content(&mut arrived).await.as_deref(), Ok(&b"too much"[..]));
-    assert_eq!(sender.handed, Some(Handed::Answered));
+    assert_eq!(sender.handed, Some(SendResult::Answered));
 }
 
 #[tokio::test]

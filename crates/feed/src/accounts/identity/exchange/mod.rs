@@ -205,7 +205,7 @@ impl Exchange {
 struct Building<'a> {
     accounts: &'a [Account],
     exports: Vec<Ready>,
-    taken: Vec<Taken>,
+    taken: Vec<AllowedImport>,
     steps: usize,
 }
 
@@ -219,7 +219,7 @@ struct Ready {
 }
 
 /// An import that is allowed.
-struct Taken {
+struct AllowedImport {
     by: usize,
     from: usize,
     is_service: bool,
@@ -315,7 +315,7 @@ impl Building<'_> {
         Ok(())
     }
 
-    fn stream(&mut self, by: usize, import: &Import) -> Result<Taken, String> {
+    fn stream(&mut self, by: usize, import: &Import) -> Result<AllowedImport, String> {
         let from = self.exporter(by, import)?;
         let subject = &import.subject;
         let to = match (&import.prefix, &import.to) {
@@ -337,10 +337,17 @@ impl Building<'_> {
             self.leads_back(from, wanted, &mut vec![by])?;
         }
         let here = path.destination().to_owned();
-        Ok(Taken { by, from, is_service: false, there: subject.clone(), here, what: What::Stream(path) })
+        Ok(AllowedImport {
+            by,
+            from,
+            is_service: false,
+            there: subject.clone(),
+            here,
+            what: What::Stream(path),
+        })
     }
 
-    fn service(&mut self, by: usize, import: &Import) -> Result<Taken, String> {
+    fn service(&mut self, by: usize, import: &Import) -> Result<AllowedImport, String> {
         let from = self.exporter(by, import)?;
         let subject = &import.subject;
         if import.prefix.is_some() {
@@ -358,8 +365,9 @@ impl Building<'_> {
         } else {
             return Err(format!("`{subject}` or `{to}` is no subject, such as orders.get"));
         };
-        let twice =
-            |taken: &&Taken| taken.is_service && taken.by == by && taken.from == from && taken.here == here;
+        let twice = |taken: &&AllowedImport| {
+            taken.is_service && taken.by == by && taken.from == from && taken.here == here
+        };
         if let Some(before) = self.taken.iter().find(twice) {
             return Err(format!(
                 "`{here}` is the service `{}` of `{}` already: give this one another `to`",
@@ -377,7 +385,7 @@ impl Building<'_> {
         };
         let export = export.or_else(covering).unwrap_or_else(|| unreachable!("it is exported"));
         let what = What::Service { export, to: target, share: import.share };
-        Ok(Taken { by, from, is_service: true, there: subject.clone(), here, what })
+        Ok(AllowedImport { by, from, is_service: true, there: subject.clone(), here, what })
     }
 
     /// The account that has what is imported, if that one lets it be had.
@@ -422,9 +430,11 @@ impl Building<'_> {
         if !self.exports.iter().any(is_exported) {
             return Ok(());
         }
-        let narrow =
-            |taken: &Taken| if covers(wanted, &taken.here) { taken.here.clone() } else { wanted.to_owned() };
-        let overlapping = |taken: &&Taken| pattern::overlaps(wanted.as_bytes(), taken.here.as_bytes());
+        let narrow = |taken: &AllowedImport| {
+            if covers(wanted, &taken.here) { taken.here.clone() } else { wanted.to_owned() }
+        };
+        let overlapping =
+            |taken: &&AllowedImport| pattern::overlaps(wanted.as_bytes(), taken.here.as_bytes());
         let own = self.taken.iter().filter(|taken| taken.by == at && !taken.is_service);
         let next: Vec<(usize, String)> =
             own.filter(overlapping).map(|taken| (taken.from, narrow(taken))).collect();
@@ -455,7 +465,7 @@ impl Building<'_> {
         if on_the_way[0] == at && pattern::overlaps(subject, here.as_bytes()) {
             return Err(self.circle(on_the_way));
         }
-        let leads = |(number, taken): (usize, &Taken)| {
+        let leads = |(number, taken): (usize, &AllowedImport)| {
             let What::Service { to, .. } = &taken.what else { return None };
             if taken.by != at || passed.contains(&number) {
                 return None;
@@ -501,7 +511,7 @@ impl Building<'_> {
             return None;
         }
         let mut exchange = Exchange::default();
-        for Taken { by, from, here, what, .. } in self.taken {
+        for AllowedImport { by, from, here, what, .. } in self.taken {
             let (importer, exporter) = (number_of(by), number_of(from));
             let imports = exchange.accounts.entry(importer).or_default();
             match what {
