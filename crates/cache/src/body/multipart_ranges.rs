@@ -1,4 +1,4 @@
-//! MultipartRanges ranges of one object, as one answer in parts (RFC 9110 §14.6, §15.3.7.2).
+//! Several ranges of one object, as one answer in parts (RFC 9110 §14.6, §15.3.7.2).
 //!
 //! ```text
 //!  head, without its Content-Type │ --boundary, Content-Type, Content-Range │ bytes │ --boundary, … │ bytes │ --boundary--

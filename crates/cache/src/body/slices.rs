@@ -41,7 +41,7 @@ use crate::{
 
 /// How often a block is looked for again that was said to be there.
 const LOOKS_MAX: usize = 3;
-/// SliceError blocks that a request for several ranges may have fetched, however few bytes of them it asks for.
+/// Missing blocks that a request for several ranges may have fetched, however few bytes of them it asks for.
 const WIDE_BLOCKS_MAX: usize = 4;
 /// With more missing blocks than [`WIDE_BLOCKS_MAX`]: how many times the bytes asked for these blocks may have
 /// together.

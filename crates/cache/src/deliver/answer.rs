@@ -111,7 +111,7 @@ pub(crate) enum Body<'a> {
     Parts(Box<Parts>),
     /// In blocks, of which some may have to be fetched.
     Blocks(Box<Blocks>),
-    /// MultipartRanges ranges, of what is pinned or in blocks.
+    /// Several ranges, of what is pinned or in blocks.
     MultipartRanges(Box<MultipartRanges>),
     /// On its way; from the first of these bytes to the second, or to its end.
     Growing { cursor: Cursor, from: u64, to: Option<u64> },

@@ -174,7 +174,7 @@ async fn load(want: FetchRequest, entry: Entry, cold: Cold, asking: Option<PeerQ
     }
 }
 
-/// PeerQuery is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
+/// Asking is behind the hits already, as everything that is none; taking the answer in is work that waits for its turn.
 async fn fetch(
     want: FetchRequest,
     entry: Entry,

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{config::Limits, error_page::Rule};
 
-/// BodyRead at once while a head is waited for: nearly all heads, and a small body with them.
+/// Read at once while a head is waited for: nearly all heads, and a small body with them.
 const READ_BYTES: usize = 8 * 1024;
 
 thread_local! {

@@ -23,7 +23,7 @@ use crate::{
 
 /// What is read of an answer's head, and of its content; what is looked for has to be in it.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// BodyRead of it at once.
+/// Read of it at once.
 const READ_BYTES: usize = 4 << 10;
 
 /// Probes a server for as long as its core runs.

@@ -1,4 +1,4 @@
-//! PeerQuery a peer: as an origin is asked, with a pool of its own; but whatever is not a good answer is the origin's to give.
+//! Asking a peer: as an origin is asked, with a pool of its own; but whatever is not a good answer is the origin's to give.
 
 use std::sync::{
     Arc,

@@ -74,7 +74,7 @@ impl CloseReason {
     #[must_use]
     pub fn reason(self) -> &'static str {
         match self {
-            Self::ClientClosed => "Client CloseReason",
+            Self::ClientClosed => "Client Closed",
             Self::ReadError => "Read Error",
             Self::WriteError => "Write Error",
             Self::ProtocolViolation => "Protocol Violation",

@@ -114,7 +114,7 @@ impl Hubs {
         Self { all: Vec::new(), changed }
     }
 
-    /// ClientInfo when another hub is configured at a place, or none.
+    /// Told when another hub is configured at a place, or none.
     pub(super) fn changed(&self, place: HubId) -> Rc<Notify> {
         let found = self.changed.iter().find(|(of, _)| *of == place);
         found.map_or_else(|| unreachable!("a place is its core's"), |(_, changed)| Rc::clone(changed))
@@ -153,7 +153,7 @@ impl Hubs {
         found.map_or_else(Vec::new, |found| found.learnt.clone())
     }
 
-    /// ClientInfo once the hub has let us in.
+    /// Told once the hub has let us in.
     pub(super) fn joined(&self, hub: HubId) -> Rc<Notify> {
         let found = self.all.iter().find(|one| one.seed.hub == hub);
         found.map_or_else(Rc::default, |found| Rc::clone(&found.joined))

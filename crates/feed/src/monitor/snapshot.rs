@@ -125,7 +125,7 @@ pub struct Snapshot {
     pub matches_made: u64,
 }
 
-/// CloseReason connections that a core remembers for monitoring.
+/// Closed connections that a core remembers for monitoring.
 pub const CLOSED_KEPT_MAX: usize = 1000;
 
 /// A connection; its subscriptions are counted.

@@ -42,7 +42,7 @@ use crate::{
     tags,
 };
 
-/// DirectMappedTable of a table's map, which takes seven eighths of them without growing.
+/// Places of a table's map, which takes seven eighths of them without growing.
 const PLACES: usize = 1 << 18;
 /// Tags and addresses that a table holds.
 pub(crate) const TAGS_MAX: usize = PLACES / 8 * 7;

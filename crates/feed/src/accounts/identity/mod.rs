@@ -4,7 +4,7 @@
 //!  [feed], nats.conf ─▶ Authorization ─Identities::build─▶ Identities (one Arc, read by every core, never written)
 //!                                                              │ check(CONNECT's credentials, INFO's nonce)
 //!                          ┌───────────────────────────────────┴──────────────┐
-//!                   Check::Done(Identity or LoginError)          Check::Slow(SlowCheck): bcrypt, tens of ms:
+//!                   Check::Done(Identity or Refused)          Check::Slow(SlowCheck): bcrypt, tens of ms:
 //!                                                             run it on a helper thread, never on a loop
 //! ```
 //! Pure: no socket, no clock, no randomness (the caller makes the nonce). A reload builds new [`Identities`] after the

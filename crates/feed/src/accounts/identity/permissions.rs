@@ -53,7 +53,7 @@ impl Default for Responses {
 pub struct Permissions {
     /// Publishing.
     pub publish: Rules,
-    /// SubscribeVerdict.
+    /// Subscribing.
     pub subscribe: Rules,
     /// Answering requests that came in on a subscription of one's own.
     pub responses: Option<Responses>,
