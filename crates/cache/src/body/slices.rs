@@ -27,7 +27,7 @@ use crate::{
     },
     core::{Core, store_s, with_core},
     counters::Counter,
-    deliver::downstream::{BodyError, Downstream},
+    deliver::downstream::WithoutBody,
     fetch::{
         self,
         arriving::{self, Content},
@@ -36,7 +36,6 @@ use crate::{
     head::response_head::StoredMeta,
     origin::OriginError,
     request::{Request, key},
-    states::full_duplex::Onward,
 };
 
 /// How often a block is looked for again that was said to be there.
@@ -197,18 +196,20 @@ impl Blocks {
                 return Ok(());
             }
             let request = Arc::new(with_core(|core| self.asked(core, self.number)));
-            self.at_hand = Some(match Box::pin(fetch::ask(&request, false, false, &mut Nobody)).await {
-                Some(FetchOutcome::Body { cursor, .. }) => AtHand::Arriving(cursor),
-                // It was on the file; or it came for somebody else meanwhile.
-                Some(FetchOutcome::Again) => continue,
-                Some(FetchOutcome::Alone) => alone(&request).await?,
-                Some(FetchOutcome::OtherVersion) => return Err(SliceError::OtherVersion),
-                Some(FetchOutcome::Failed(error)) => return Err(SliceError::Failed(error)),
-                Some(FetchOutcome::NoBlock | FetchOutcome::Validated { .. } | FetchOutcome::StandIn)
-                | None => {
-                    return Err(SliceError::Refused);
-                }
-            });
+            self.at_hand = Some(
+                match Box::pin(fetch::ask(&request, false, false, &mut WithoutBody(|_: &[u8]| {}))).await {
+                    Some(FetchOutcome::Body { cursor, .. }) => AtHand::Arriving(cursor),
+                    // It was on the file; or it came for somebody else meanwhile.
+                    Some(FetchOutcome::Again) => continue,
+                    Some(FetchOutcome::Alone) => alone(&request).await?,
+                    Some(FetchOutcome::OtherVersion) => return Err(SliceError::OtherVersion),
+                    Some(FetchOutcome::Failed(error)) => return Err(SliceError::Failed(error)),
+                    Some(FetchOutcome::NoBlock | FetchOutcome::Validated { .. } | FetchOutcome::StandIn)
+                    | None => {
+                        return Err(SliceError::Refused);
+                    }
+                },
+            );
             return Ok(());
         }
         Err(SliceError::Refused)
@@ -279,25 +280,4 @@ async fn alone(request: &Arc<Request>) -> Result<AtHand, SliceError> {
         Content::Growing(cursor) => AtHand::Arriving(cursor),
         Content::Whole(bytes) => AtHand::Copied(bytes),
     })
-}
-
-/// Whoever asks for a block: the origin's answer to that is told to nobody but us.
-struct Nobody;
-
-impl Downstream for Nobody {
-    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, BodyError> {
-        Ok(false)
-    }
-
-    fn trailers(&self) -> &[u8] {
-        &[]
-    }
-
-    async fn gone(&mut self) {
-        std::future::pending().await
-    }
-
-    fn goes_on(&mut self, _: Box<Onward>) {}
-
-    async fn interim(&mut self, _: &[u8]) {}
 }

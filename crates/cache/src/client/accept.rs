@@ -113,9 +113,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
     let is_announced = !is_peer && is_in(&core.config.proxy_protocol_from, arrival.address);
     // Of an operator's proxy the connections are everybody's; who comes as a peer is looked at later.
     let is_proxy = is_peer || is_announced || is_in(&core.config.trusted_proxies, arrival.address);
-    let Some(share) = ConnectionShare::new(core, arrival.address, is_proxy) else {
-        let is_by_memory = core.are_connections_fitted.get();
-        core.count(if is_by_memory { Counter::ConnectionBytesRefused } else { Counter::ConnectionsRefused });
+    let Some(share) = ConnectionShare::new(core, arrival.address, is_proxy, Arc::default()) else {
         return turn_away(core, stream, arrival);
     };
     let held = match (!is_proxy).then(|| clients.admit(arrival.address.ip())).transpose() {
@@ -136,8 +134,7 @@ fn admit(core: &Core, stream: TcpStream, arrival: Accepted) {
             }
             None => serve(stream, arrival, false, watch).await,
         }
-        drop(watched);
-        drop(open);
+        drop((watched, open));
     });
     ending.0.get_or_init(|| task.abort_handle());
 }
@@ -171,30 +168,35 @@ impl Wake for ConnectionEnd {
 }
 
 impl ConnectionShare {
-    /// Charges a connection; `None`: its client has most, or all have few and there is no room. Each connection of a proxy is a
-    /// client by itself, because everybody may come through it.
-    fn new(core: &Core, address: SocketAddr, is_proxy: bool) -> Option<Self> {
+    /// Charges a connection; `None`, which is counted: its client has most, or all have few and there is no room. Each
+    /// connection of a proxy is a client by itself, because everybody may come through it.
+    fn new(core: &Core, address: SocketAddr, is_proxy: bool, ending: Arc<ConnectionEnd>) -> Option<Self> {
         let number = number_of(address);
         let key = if is_proxy {
             ClientKey::Connection(number)
         } else {
             ClientKey::of_connection(address.ip(), number, &core.config.shared_networks)
         };
-        Self::of(core, key, Arc::default())
-    }
-
-    /// Charges it to another client, whom its proxy has named.
-    fn hand_over(self, core: &Core, address: SocketAddr) -> Option<Self> {
-        let Self { ending, .. } = self;
-        let key = ClientKey::of_connection(address.ip(), number_of(address), &core.config.shared_networks);
-        Self::of(core, key, ending)
-    }
-
-    fn of(core: &Core, key: ClientKey, ending: Arc<ConnectionEnd>) -> Option<Self> {
-        let charge = core.accounts.charge(key, CONNECTIONS, 1).ok()?;
+        let Ok(charge) = core.accounts.charge(key, CONNECTIONS, 1) else {
+            let is_by_memory = core.are_connections_fitted.get();
+            core.count(if is_by_memory {
+                Counter::ConnectionBytesRefused
+            } else {
+                Counter::ConnectionsRefused
+            });
+            return None;
+        };
         // Pending: nobody has asked for anything since it was made.
         _ = charge.poll_cut(&Context::from_waker(&Waker::from(Arc::clone(&ending))));
         Some(Self { _charge: charge, ending })
+    }
+
+    /// Charges the connection to the client whom its proxy has named.
+    fn hand_over(self, core: &Core, address: SocketAddr) -> Option<Self> {
+        let Self { _charge: of_proxy, ending } = self;
+        // First: one connection is charged once, also where there is room for no more.
+        drop(of_proxy);
+        Self::new(core, address, false, ending)
     }
 }
 
@@ -305,10 +307,7 @@ async fn serve_announced(
             make_room(core);
             share.hand_over(core, arrival.address)
         }) else {
-            return with_core(|core| {
-                core.count(Counter::ConnectionsRefused);
-                turn_away(core, stream, arrival);
-            });
+            return with_core(|core| turn_away(core, stream, arrival));
         };
         share
     };

@@ -39,7 +39,7 @@ use crate::{
     deliver::{
         self, AnswerContext,
         answer::{Answer, Head},
-        downstream::{BodyError, Downstream},
+        downstream::WithoutBody,
         sink::Sink as _,
     },
     fetch::{self, response::ResponseRole},
@@ -60,7 +60,6 @@ use crate::{
         lookup_key::LookupKey,
     },
     states::{
-        full_duplex::Onward,
         hit,
         respond::{self, respond},
         state::{Slow, State, Trust},
@@ -225,7 +224,8 @@ impl PeerConnection {
         known: &PeerContext,
     ) -> bool {
         let (tell, mut told) = mpsc::channel(INTERIMS_MAX);
-        let mut waiting = WaitingPeer(tell);
+        // An interim answer that comes faster than it can be sent is dropped: nobody needs it.
+        let mut waiting = WithoutBody(move |head: &[u8]| _ = tell.try_send(head.to_vec()));
         let mut responding = Box::pin(respond(&request, state, fwd, &mut waiting));
         let mut signs = interval_at(Instant::now() + SIGN_EVERY / 4, SIGN_EVERY);
         signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -452,31 +452,6 @@ fn of_peer(
     let mut request = Request::new(head, key, keyed, Framing::None, who, &core.in_force);
     request.is_of_peer = true;
     request
-}
-
-/// Who waits on the other side.
-struct WaitingPeer(mpsc::Sender<Vec<u8>>);
-
-impl Downstream for WaitingPeer {
-    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, BodyError> {
-        Ok(false)
-    }
-
-    fn trailers(&self) -> &[u8] {
-        &[]
-    }
-
-    /// Never returns: a peer that is gone is noticed when it is told that we go on.
-    async fn gone(&mut self) {
-        std::future::pending().await
-    }
-
-    fn goes_on(&mut self, _: Box<Onward>) {}
-
-    async fn interim(&mut self, head: &[u8]) {
-        // What comes faster than it can be sent is not told: nobody needs it.
-        let _ = self.0.try_send(head.to_vec());
-    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,30 @@ pub(crate) trait Downstream: Send {
     fn interim(&mut self, head: &[u8]) -> impl Future<Output = ()> + Send;
 }
 
+/// Where a request without a body comes from that no client of a socket waits for: our own, or a peer's. Interim answers go
+/// to the function; the departure of whoever waits is not noticed here.
+pub(crate) struct WithoutBody<F>(pub(crate) F);
+
+impl<F: FnMut(&[u8]) + Send> Downstream for WithoutBody<F> {
+    async fn read(&mut self, _: &mut Vec<u8>) -> Result<bool, BodyError> {
+        Ok(false)
+    }
+
+    fn trailers(&self) -> &[u8] {
+        &[]
+    }
+
+    async fn gone(&mut self) {
+        std::future::pending().await
+    }
+
+    fn goes_on(&mut self, _: Box<Onward>) {}
+
+    async fn interim(&mut self, head: &[u8]) {
+        (self.0)(head);
+    }
+}
+
 /// Bytes of a body that are read at once: few calls, and what was read is still in the processor's cache when it is sent.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 

@@ -29,6 +29,23 @@ pub(crate) enum SendOutcome {
     Nothing,
 }
 
+/// Waits for `sending`, which sends at least a byte, for as long as `patience` allows.
+///
+/// # Errors
+/// Those of `sending`.
+pub(crate) async fn send_within(
+    patience: Option<Duration>,
+    sending: impl Future<Output = Result<usize, SinkError>>,
+) -> Result<SendOutcome, SinkError> {
+    match patience {
+        None => sending.await.map(SendOutcome::Bytes),
+        Some(patience) => match tokio::time::timeout(patience, sending).await {
+            Ok(sent) => sent.map(SendOutcome::Bytes),
+            Err(_) => Ok(SendOutcome::Nothing),
+        },
+    }
+}
+
 /// Takes content without waiting.
 pub(crate) trait TrySend {
     /// Whether pages of the store may be lent to it instead of being copied.

@@ -25,7 +25,7 @@ use crate::{
     config::Limits,
     core::with_core,
     counters::Counter,
-    deliver::sink::{SendOutcome, Sink, SinkError, TrySend},
+    deliver::sink::{SendOutcome, Sink, SinkError, TrySend, send_within},
     states::pipe::Duplex,
 };
 
@@ -81,15 +81,7 @@ impl Sink for Client {
             self.watch.work();
             return Ok(SendOutcome::Bytes(sent));
         }
-        let writable = poll_fn(|cx| self.poll_send(cx, parts));
-        let sent = match patience {
-            None => writable.await?,
-            Some(patience) => match tokio::time::timeout(patience, writable).await {
-                Ok(sent) => sent?,
-                Err(_) => return Ok(SendOutcome::Nothing),
-            },
-        };
-        Ok(SendOutcome::Bytes(sent))
+        send_within(patience, poll_fn(|cx| self.poll_send(cx, parts))).await
     }
 
     /// Trailers of HTTP/1 are part of the content in chunks.

@@ -10,7 +10,7 @@
 //!
 //! Where the data lives: in the scratch of the thread while a turn lasts. A connection that waits keeps only what it
 //! has received of an unfinished head (`pending`), nothing when it is idle; what it holds while its client is slow is
-//! counted over all connections of the core ([`held`](crate::client::limits::client_budget)).
+//! counted over all connections of the core ([`client_budget`](crate::client::limits::client_budget)).
 
 use std::{
     future::poll_fn,

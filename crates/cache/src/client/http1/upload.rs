@@ -1,6 +1,6 @@
 //! A request's body, read from the connection that it comes on.
 //!
-//! How much, and how slowly: [`pace`](crate::client::limits::body_rate).
+//! How much, and how slowly: [`body_rate`](crate::client::limits::body_rate).
 
 use std::{
     future::poll_fn,
@@ -21,7 +21,7 @@ use crate::{
     counters::Counter,
     deliver::{
         downstream::{BodyError, Downstream, READ_BYTES},
-        sink::{SendOutcome, Sink, SinkError, TrySend},
+        sink::{SendOutcome, Sink, SinkError, TrySend, send_within},
     },
     error_page::{Fault, Rule},
     request::Request,
@@ -244,13 +244,7 @@ impl Sink for Through<'_> {
             }
             self.client.poll_send(cx, parts)
         });
-        match patience {
-            None => sending.await.map(SendOutcome::Bytes),
-            Some(patience) => match tokio::time::timeout(patience, sending).await {
-                Ok(sent) => sent.map(SendOutcome::Bytes),
-                Err(_) => Ok(SendOutcome::Nothing),
-            },
-        }
+        send_within(patience, sending).await
     }
 
     async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), SinkError> {

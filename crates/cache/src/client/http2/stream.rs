@@ -37,7 +37,7 @@ use crate::{
         self, AnswerContext, Rest,
         answer::{Answer, Length},
         send,
-        sink::{SendOutcome, Sink, SinkError, TrySend},
+        sink::{SendOutcome, Sink, SinkError, TrySend, send_within},
     },
     error_page::Fault,
     head::response_head::Fwd,
@@ -552,13 +552,7 @@ impl Sink for StreamBody {
                 done => Poll::Ready(done),
             }
         });
-        match patience {
-            None => room.await.map(SendOutcome::Bytes),
-            Some(patience) => match tokio::time::timeout(patience, room).await {
-                Ok(sent) => sent.map(SendOutcome::Bytes),
-                Err(_) => Ok(SendOutcome::Nothing),
-            },
-        }
+        send_within(patience, room).await
     }
 
     async fn send_trailers(&mut self, lines: &[u8]) -> Result<(), SinkError> {

@@ -1,5 +1,5 @@
 //! Memory that clients take on all cores, by kind, and each core's part of it: answers that are not read
-//! ([`held`](crate::client::limits::client_budget)), connections ([`accept`](crate::client::accept)), requests' heads ([`client_accounts`](crate::client::limits::request_tasks)).
+//! ([`client_budget`](crate::client::limits::client_budget)), connections ([`accept`](crate::client::accept)), requests' heads ([`request_tasks`](crate::client::limits::request_tasks)).
 
 use std::sync::Arc;
 

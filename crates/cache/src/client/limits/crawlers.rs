@@ -78,7 +78,7 @@ fn is_crawlers(agent: &[u8], agents: &[Box<str>]) -> bool {
     agent.is_empty() || agents.iter().any(|part| has(part))
 }
 
-/// What was spent of a budget: the time at which all of it would have been due (see [`rates`](crate::client::limits::rates)).
+/// The spent part of a budget: the time at which all of it would have been due (see [`rates`](crate::client::limits::rates)).
 #[derive(Debug)]
 struct Spent {
     due_us: AtomicU64,

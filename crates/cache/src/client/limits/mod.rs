@@ -1,4 +1,4 @@
-//! What one client may take: connections, requests, bytes, memory, turns of the loop.
+//! Limits of one client: connections, requests, bytes, memory, turns of the loop.
 
 pub(crate) mod body_rate;
 pub(crate) mod client_budget;
