@@ -40,7 +40,7 @@ pub struct HeapTrimmer {
     freed_bytes: usize,
 }
 
-/// What a [`HeapTrimmer`] says of what is used.
+/// The answer of a [`HeapTrimmer`] to how much is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrimStep {
     /// About as much as ever.

@@ -1,5 +1,5 @@
 //! What visitors with cookies were answered at some addresses, so that it can be compared with what the next one is
-//! ([`shared_pages`](crate::admin::cookie_leak_check)).
+//! ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Whom a stored object answered last, for the operator who asks why.
 //!
-//! A hit notes its client in a line of its own core ([`places`](crate::core::direct_mapped_table)): nothing that others read is written, and
+//! A hit notes its client in a line of its own core ([`direct_mapped_table`](crate::core::direct_mapped_table)): nothing that others read is written, and
 //! who asks looks at what each core has noted. What has lost its place was not asked for lately, or meets another there.
 
 use std::net::IpAddr;

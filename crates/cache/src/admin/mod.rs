@@ -1,4 +1,4 @@
-//! What the operator asks and does: why a request was answered as it was, what is stored, purges.
+//! The operator's side: explanations of answers, the list of stored objects, purges.
 
 pub(crate) mod cookie_leak_check;
 pub(crate) mod cookie_names;

@@ -1,4 +1,4 @@
-//! What is asked and said where the operator wants to know what is stored ([`listing`](crate::admin::listing) finds it).
+//! Requests for the list of stored objects, and their pages ([`listing`](crate::admin::listing) finds the objects).
 
 use std::sync::Arc;
 

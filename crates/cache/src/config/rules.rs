@@ -302,7 +302,7 @@ impl SiteRules {
         self.sort_query || !self.ignore_query.is_empty()
     }
 
-    /// Whether they decide nothing of a request by itself: [`Ruled`](crate::policy::RuleResult) is the same for all.
+    /// Returns whether these rules decide nothing: [`RuleResult`](crate::policy::RuleResult) is the same for all requests.
     pub fn decide_nothing(&self) -> bool {
         self.methods.is_none()
             && self.bypass_cookies.is_none()

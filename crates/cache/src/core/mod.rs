@@ -177,7 +177,7 @@ pub(crate) struct StoreRequest {
     pub(crate) expires_s: u32,
 }
 
-/// An object of which somebody wants a twin ([`twins`](crate::encoding::encoded_variants)).
+/// An object of which somebody wants a twin ([`encoded_variants`](crate::encoding::encoded_variants)).
 pub(crate) struct ToCode {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
@@ -186,7 +186,7 @@ pub(crate) struct ToCode {
     pub(crate) reply: Option<Reply>,
 }
 
-/// What the origin said of an object to a HEAD that was passed ([`heard`](crate::states::head_validation)).
+/// The origin's answer about an object to a HEAD that was passed ([`head_validation`](crate::states::head_validation)).
 pub(crate) struct HeadAnswer {
     pub(crate) request: Arc<Request>,
     pub(crate) etag: Option<Vec<u8>>,

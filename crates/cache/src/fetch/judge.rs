@@ -207,7 +207,7 @@ fn at_once(
 /// Bytes that are counted for an answer of unknown length.
 const UNKNOWN_BYTES: u64 = 64 << 10;
 
-/// Returns whether an answer may be stored although its path has many queries ([`queries`](crate::fetch::query_shares)).
+/// Returns whether an answer may be stored although its path has many queries ([`query_shares`](crate::fetch::query_shares)).
 fn has_room_for_query(
     core: &Core,
     request: &Request,

@@ -4,7 +4,7 @@
 //! A path's new queries are stored as they come while the store has room, and until they have taken half of what it holds.
 //! Beyond, a query is stored at its second request ([`refused_keys`](crate::fetch::refused_keys)). A path's part of the store
 //! shrinks as the store takes in other objects, which drive its own out. A path that lost its place in the table
-//! ([`places`](crate::core::direct_mapped_table)) begins anew.
+//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) begins anew.
 
 use std::cell::Cell;
 

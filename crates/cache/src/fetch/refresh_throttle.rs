@@ -1,6 +1,6 @@
 //! Stale objects for which the origin was asked a moment ago, so that it is not asked for them at each hit.
 //!
-//! Who lost its place ([`places`](crate::core::direct_mapped_table)) has the origin asked once more: no harm is done.
+//! An object that lost its slot ([`direct_mapped_table`](crate::core::direct_mapped_table)) has the origin asked once more.
 
 use engine::store::Hash;
 

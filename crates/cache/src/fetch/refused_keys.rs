@@ -2,7 +2,7 @@
 //!
 //! A bound on what a path or an address adds to the store must not keep out what visitors ask for. Keys that a client
 //! makes up are asked for once each, and visitors ask again. A key that lost its place in the table
-//! ([`places`](crate::core::direct_mapped_table)) counts as never asked for.
+//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) counts as never asked for.
 
 use engine::store::Hash;
 

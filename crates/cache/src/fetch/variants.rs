@@ -3,7 +3,7 @@
 //!
 //! So many are stored as they come. Beyond that one is stored when it is asked for a second time: what somebody makes up
 //! is asked for once, and what visitors ask for is never kept out, whatever anybody else sends. Who lost its place
-//! ([`places`](crate::core::direct_mapped_table)) is as one who never came. What is there already may be replaced without asking.
+//! ([`direct_mapped_table`](crate::core::direct_mapped_table)) is as one who never came. What is there already may be replaced without asking.
 
 use engine::store::Hash;
 

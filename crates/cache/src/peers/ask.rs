@@ -156,7 +156,8 @@ async fn once(
     }
 }
 
-/// Whether an answer of who had carried out so much is for who had begun with so much when its fetch began: see [`PeerQuery`].
+/// Returns whether a peer's answer is usable: the peer had carried out at least the purges that were told before our fetch
+/// began (see [`PeerQuery`]).
 pub(super) const fn is_usable(carried_out: u64, begun: u64) -> bool {
     carried_out >= begun
 }

@@ -5,7 +5,7 @@
 //!                                   └─▶ Group: which member ─▶ Member of all cores, Upstream of this core (Pool)
 //! ```
 //! *recv* says which; from there on the request carries the site's number, and that by which it was numbered
-//! ([`in_force`](crate::request::active_config)). What talks to a server (permits, connections, addresses, how it fares) is that server's:
+//! ([`active_config`](crate::request::active_config)). What talks to a server (permits, connections, addresses, how it fares) is that server's:
 //! sites and origins with the same one, by the same rules, share that; and so do a configuration and the one before it.
 
 mod table;
@@ -158,7 +158,7 @@ impl Sites {
         &self.of_sites[site.index()].group
     }
 
-    /// Whether it was said that what a site's visitors share differs between them ([`shared_pages`](crate::admin::cookie_leak_check)).
+    /// The flag that the log has told of pages that differ between a site's visitors ([`cookie_leak_check`](crate::admin::cookie_leak_check)).
     pub(crate) fn is_told_of_shared_pages(&self, site: SiteId) -> &AtomicBool {
         &self.of_sites[site.index()].told.of_shared_pages
     }

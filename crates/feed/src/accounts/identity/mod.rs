@@ -11,7 +11,7 @@
 //! old ones, so that an account keeps its [`AccountId`]; clients that are no longer who they were are the caller's to
 //! close.
 //!
-//! What is not here: JWTs (operators, resolvers). A client that sends one is told so ([`LoginError::Jwt`]), and a
+//! JWTs (operators, resolvers) are not supported. A client that sends one is told so ([`LoginError::Jwt`]), and a
 //! configuration that needs them does not load.
 
 pub mod certificate;

@@ -101,8 +101,8 @@ impl Permissions {
         }
     }
 
-    /// Whether a message on this subject may reach a [`SubscribeVerdict::Filtered`] subscription, which is in this queue group
-    /// or in none. As in nats-server (`checkDenySub`) a plain entry denies members of groups, too, and an entry with a
+    /// Returns whether a message on this subject may reach a [`SubscribeVerdict::Filtered`] subscription in this queue group, or
+    /// in none. As in nats-server (`checkDenySub`) a plain entry denies members of groups, too, and an entry with a
     /// group denies that group's members what it covers, however wide their pattern is.
     pub fn may_receive(&self, subject: &[u8], queue: Option<&[u8]>) -> bool {
         let denied = |entry: &Entry| entry.is_of(queue) && covers(entry.subject.as_bytes(), subject);

@@ -30,7 +30,7 @@ use super::{
     app::App,
     connections::Peer,
     counters::Counter,
-    silent_proxy::{Noticed, Sign},
+    silent_proxy::{NoteOutcome, Sign},
 };
 use crate::mailbox::mailboxes::{Mailboxes, Scope};
 
@@ -202,24 +202,24 @@ impl<M: Mailboxes> App<M> {
             1,
         );
         match self.silent_proxies.note(from.asker, &sign) {
-            Noticed::New if is_here => tracing::warn!(
+            NoteOutcome::New if is_here => tracing::warn!(
                 "a proxy on this machine passes requests to the mail pages and does not say for whom ({sign}): all mail \
                  together is closed to this machine until a restart; set token-file, or have the proxy send \
                  X-Forwarded-For and list it in trusted-proxies"
             ),
-            Noticed::New => tracing::warn!(
+            NoteOutcome::New => tracing::warn!(
                 address = %from.asker,
                 "an address in mail-readers is a proxy that does not say for whom it asks ({sign}): it is no reader until a \
                  restart; have the proxy send X-Forwarded-For and list it in trusted-proxies"
             ),
-            Noticed::Full => {
+            NoteOutcome::Full => {
                 self.counters.add(Counter::ProxiesFull, 1);
                 tracing::warn!(
                     "too many proxies in mail-readers do not say for whom they ask: only addresses that a trusted proxy \
                      names are readers until a restart"
                 );
             }
-            Noticed::Known => {}
+            NoteOutcome::Known => {}
         }
     }
 

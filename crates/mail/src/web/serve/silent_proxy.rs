@@ -102,7 +102,7 @@ pub(crate) struct SilentProxies {
 
 /// The outcome of [`SilentProxies::note`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Noticed {
+pub(crate) enum NoteOutcome {
     New,
     Known,
     /// No room is left to remember the proxy: from now on every address counts as one.
@@ -111,23 +111,23 @@ pub(crate) enum Noticed {
 
 impl SilentProxies {
     /// Remembers that this address speaks for others.
-    pub(crate) fn note(&self, asker: IpAddr, sign: &Sign) -> Noticed {
+    pub(crate) fn note(&self, asker: IpAddr, sign: &Sign) -> NoteOutcome {
         let client = Client::of(httpd::Client(asker));
         if client.is_here() {
             let is_new = !self.here.swap(true, Ordering::Relaxed);
             _ = self.why.set(sign.clone());
-            return if is_new { Noticed::New } else { Noticed::Known };
+            return if is_new { NoteOutcome::New } else { NoteOutcome::Known };
         }
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if others.contains(&client) {
-            Noticed::Known
+            NoteOutcome::Known
         } else if others.len() < OTHERS_MAX {
             others.insert(client);
-            Noticed::New
+            NoteOutcome::New
         } else if self.others_full.swap(true, Ordering::Relaxed) {
-            Noticed::Known
+            NoteOutcome::Known
         } else {
-            Noticed::Full
+            NoteOutcome::Full
         }
     }
 
@@ -195,8 +195,8 @@ mod tests {
     fn all_addresses_of_this_machine_are_one() {
         let proxies = SilentProxies::default();
         assert!(!proxies.has("::1".parse().unwrap()));
-        assert_eq!(proxies.note("127.0.0.2".parse().unwrap(), &Sign::Http10), Noticed::New);
-        assert_eq!(proxies.note("::1".parse().unwrap(), &Sign::Http10), Noticed::Known);
+        assert_eq!(proxies.note("127.0.0.2".parse().unwrap(), &Sign::Http10), NoteOutcome::New);
+        assert_eq!(proxies.note("::1".parse().unwrap(), &Sign::Http10), NoteOutcome::Known);
         assert!(proxies.has("127.0.0.1".parse().unwrap()) && proxies.has("::1".parse().unwrap()));
         assert!(!proxies.has("172.18.0.3".parse().unwrap()));
         assert_eq!(proxies.why_here(), Some(&Sign::Http10));
@@ -207,11 +207,11 @@ mod tests {
         let proxies = SilentProxies::default();
         let address = |n: usize| IpAddr::from([10, 0, (n / 256) as u8, (n % 256) as u8]);
         for n in 0..OTHERS_MAX {
-            assert_eq!(proxies.note(address(n), &Sign::Http10), Noticed::New);
+            assert_eq!(proxies.note(address(n), &Sign::Http10), NoteOutcome::New);
         }
-        assert_eq!(proxies.note(address(1), &Sign::Http10), Noticed::Known);
+        assert_eq!(proxies.note(address(1), &Sign::Http10), NoteOutcome::Known);
         assert!(!proxies.has(address(OTHERS_MAX)));
-        assert_eq!(proxies.note(address(OTHERS_MAX), &Sign::Http10), Noticed::Full);
+        assert_eq!(proxies.note(address(OTHERS_MAX), &Sign::Http10), NoteOutcome::Full);
         assert!(proxies.has(address(OTHERS_MAX + 7)));
     }
 }
