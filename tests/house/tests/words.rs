@@ -24,7 +24,7 @@ const LONG_FILES: usize = 31;
 const LINES_MAX: usize = 600;
 /// Words of the map, and of all decisions together.
 const ARCHITECTURE_WORDS_MAX: usize = 1300;
-const DECISIONS_WORDS: usize = 55_493;
+const DECISIONS_WORDS: usize = 55506;
 /// Files at the top of the accelerator's sources.
 const TOP_FILES_MAX: usize = 6;
 

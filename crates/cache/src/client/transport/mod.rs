@@ -66,6 +66,7 @@ impl Transport {
 
     /// Reads once into `room`, at most `bytes_max`; 0: nothing follows. Under TLS a longer record is read to its end
     /// all the same, so `room` takes a whole record ([`RECORD_BYTES_MAX`]).
+    #[inline]
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
