@@ -7,11 +7,18 @@
 pub(crate) mod direct_mapped_table;
 pub(crate) mod housekeeping;
 pub(crate) mod identity_hasher;
+mod install;
 pub(crate) mod memory_need;
+mod messages;
 pub(crate) mod store_file;
 #[cfg(test)]
 pub(crate) mod test_core;
+mod upstreams;
 
+pub(crate) use install::CoreSetup;
+pub(crate) use messages::{
+    CoreBusy, HeadAnswer, Message, RING_PAUSE, RING_WAIT_MAX, StoreRequest, ToCode, UnlinkOutcome,
+};
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
     collections::HashMap,
@@ -21,6 +28,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
 
 use engine::{
     accounts::Accounts,
@@ -30,67 +38,48 @@ use engine::{
     },
     holding::ClientMemoryBudget,
     io::Reads,
-    journal::Scribe,
     log,
     meter::CoreCounters,
-    store::{BodyLength, Hash, META_WORDS, NewObject, Reader, Refused, Shard, Store},
+    store::{BodyLength, Hash, NewObject, Reader, Refused, Shard, Store},
     sys::lend::Lender,
     tls::session::Session,
 };
-use tokio::{
-    sync::{Notify, oneshot},
-    task::AbortHandle,
-};
+use tokio::{sync::Notify, task::AbortHandle};
 use wire::http1::{
     head::{HeaderSlots, RequestHead},
     url::Scheme,
 };
 
 use crate::{
-    admin::{
-        cookie_names::CookieNames,
-        cookie_samples::Samples,
-        explanation::Question,
-        last_clients::{LastClient, LastClients},
-        objects,
-    },
+    admin::{cookie_names::CookieNames, cookie_samples::Samples, last_clients::LastClients},
     body::{
         growing::{PassingBudget, Window},
         parts_in_memory::PartsInMemory,
     },
     client::{
-        accepted::Accepted,
         http2::{self, Multiplexes},
-        limits::{client_memory::ClientMemory, rates::TooMany, request_tasks},
+        limits::rates::TooMany,
         tls_terms::TlsTerms,
         transport,
     },
-    coding::Coding,
     config::Config,
     core::direct_mapped_table::DirectMappedTable,
     counters::Counter,
-    encoding::codec_pool::{Coders, Reply},
+    encoding::codec_pool::Coders,
     error_page::Fault,
     fetch::{
-        in_flight::{FetchRequest, InFlight},
-        query_shares::Queries,
-        refresh_throttle::RefreshThrottle,
-        response::Response,
+        in_flight::InFlight, query_shares::Queries, refresh_throttle::RefreshThrottle, response::Response,
         variants::Variants,
     },
     head::{
         response_head::{Flags, Identity, StoredMeta},
         sent_fields::Manner,
     },
-    log::transaction::{self, Draft},
-    origin::{self, Group, MemberId, OriginEvent, Pool, Pools, TriedMembers, Upstream, Upstreams, Wish},
-    peers::{ASKED_PLACES, Peers, purge_broadcast::ClusterHandle},
+    log::transaction::Draft,
+    origin::{self, MemberId, Pool},
+    peers::{Peers, purge_broadcast::ClusterHandle},
     policy::RequestFacts,
-    purging::{
-        bans::{BanSeen, Subject},
-        invalidations::{Invalidation, Invalidations, Table},
-        purge_log::Book,
-    },
+    purging::{bans::Subject, invalidations::Invalidations, purge_log::Book},
     request::{
         Request,
         active_config::ActiveConfig,
@@ -100,108 +89,6 @@ use crate::{
     },
     site::{SiteId, Sites},
 };
-
-/// How long who has something done by another core, and may wait, waits for room in the ring to it.
-pub(crate) const RING_WAIT_MAX: Duration =
-    if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
-/// How often it looks whether there is some.
-pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
-
-/// A core could not be asked to do something, and has not done it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CoreBusy;
-
-/// What cores say to each other.
-pub(crate) enum Message {
-    /// To the owner of the key: fetch this, or let us follow the fetch that is under way.
-    Fetch(Box<FetchRequest>),
-    /// To the owner of the key: forget this object.
-    Unlink {
-        /// Hash of the key.
-        hash: Hash,
-        /// The key.
-        key: Vec<u8>,
-        /// It is a purge, which the owner counts.
-        is_purge: bool,
-        /// The answer is sent only when the object cannot come back, even if the file must be read first.
-        lasting: bool,
-        /// The channel for the answer.
-        done: oneshot::Sender<UnlinkOutcome>,
-    },
-    /// To the owner of the key: this object has lost a part of its body.
-    LostPart {
-        /// Hash of the key.
-        hash: Hash,
-        /// The key.
-        key: Vec<u8>,
-        /// Which of the objects with this key.
-        id: u64,
-    },
-    /// To the owner of the key: store this answer.
-    Put(Box<StoreRequest>),
-    /// To the owner of the key: have this coded, or decoded.
-    Code(Box<ToCode>),
-    /// To the owner of the key: this is what the origin has now.
-    Heard(Box<HeadAnswer>),
-    /// To each core: this was purged, by a tag, softly, or all of it.
-    Invalidate {
-        /// The purge.
-        invalidation: Arc<Invalidation>,
-        /// It was asked for from outside, and this core counts it.
-        is_purge: bool,
-        /// The channel for the answer that it has been taken in.
-        done: oneshot::Sender<()>,
-    },
-    /// To any core: which bans are kept?
-    Bans(oneshot::Sender<Vec<BanSeen>>),
-    /// To the owner of the key: say what would become of this request. Nothing is changed by that.
-    Explain(Box<Question>),
-    /// To any core: whom did this object answer last?
-    LastClient { hash: Hash, reply: oneshot::Sender<Option<LastClient>> },
-    /// To any core: what is stored there?
-    Objects(Box<objects::Step>),
-    /// To each core: this is in force from now on.
-    ActiveConfig { in_force: Arc<ActiveConfig>, done: oneshot::Sender<()> },
-    /// A connection that another core had too many of.
-    Accept(std::net::TcpStream, Accepted),
-}
-
-/// An answer on its way to the core that owns its key.
-pub(crate) struct StoreRequest {
-    pub(crate) hash: Hash,
-    pub(crate) key: Vec<u8>,
-    pub(crate) head: Vec<u8>,
-    pub(crate) extra: Vec<u8>,
-    pub(crate) meta: [u64; META_WORDS],
-    pub(crate) body: Vec<u8>,
-    pub(crate) expires_s: u32,
-}
-
-/// An object of which somebody wants a twin ([`encoded_variants`](crate::encoding::encoded_variants)).
-pub(crate) struct ToCode {
-    pub(crate) hash: Hash,
-    pub(crate) key: Vec<u8>,
-    pub(crate) coding: Coding,
-    /// Who waits for it.
-    pub(crate) reply: Option<Reply>,
-}
-
-/// The origin's answer about an object to a HEAD that was passed ([`head_validation`](crate::states::head_validation)).
-pub(crate) struct HeadAnswer {
-    pub(crate) request: Arc<Request>,
-    pub(crate) etag: Option<Vec<u8>>,
-    pub(crate) last_modified_s: Option<u64>,
-    pub(crate) length: Option<u64>,
-}
-
-/// What became of an object that was to be forgotten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnlinkOutcome {
-    /// There was one.
-    pub(crate) was_there: bool,
-    /// It does not come back after a crash either.
-    pub(crate) is_kept: bool,
-}
 
 /// How a core reads what is on the store's file.
 pub(crate) struct FileReads {
@@ -403,132 +290,7 @@ fn count_probe(is_good: bool) {
     });
 }
 
-/// What a core begins with.
-pub(crate) struct CoreSetup<'a> {
-    pub(crate) index: usize,
-    pub(crate) in_force: Arc<ActiveConfig>,
-    pub(crate) identity: Identity,
-    /// Our name in the Via of requests: no other instance has it.
-    pub(crate) pseudonym: Arc<str>,
-    pub(crate) terms: Option<Arc<TlsTerms>>,
-    pub(crate) book: Arc<Book>,
-    /// What was purged in an earlier life.
-    pub(crate) purged: Table,
-    pub(crate) store: Arc<Store>,
-    pub(crate) shard: Shard,
-    pub(crate) file: Option<FileReads>,
-    pub(crate) coders: Option<Coders>,
-    pub(crate) sender: Sender<Message>,
-    pub(crate) balance: Arc<Balance>,
-    pub(crate) counters: CoreCounters<Counter>,
-    pub(crate) scribe: Option<Scribe>,
-    pub(crate) client_memory: &'a ClientMemory,
-    pub(crate) passing: Arc<PassingBudget>,
-    pub(crate) among: ClusterHandle,
-    pub(crate) peers: Option<Arc<Peers>>,
-}
-
 impl Core {
-    /// Makes this thread a core of the accelerator.
-    pub(crate) fn install(beginning: CoreSetup<'_>) {
-        let CoreSetup {
-            index,
-            in_force,
-            identity,
-            pseudonym,
-            terms,
-            book,
-            purged,
-            store,
-            shard,
-            file,
-            coders,
-            sender,
-            balance,
-            counters,
-            scribe,
-            client_memory,
-            passing,
-            among,
-            peers,
-        } = beginning;
-        let config = &in_force.config;
-        let parts_max = file.as_ref().map_or(0, |file| file.parts_max);
-        let accounts = request_tasks::accounts(&config.limits, client_memory, parts_max);
-        let own = Own {
-            index,
-            among,
-            identity,
-            pseudonym,
-            reader: store.reader(index),
-            shard: RefCell::new(shard),
-            behind: Arc::default(),
-            rounds: Arc::new(Rounds::new(HOUSEKEEPING_EVERY)),
-            expiry_clock: SteadyClock::new(),
-            file,
-            in_flight: RefCell::default(),
-            pool: RefCell::new(Pool::new(&config.limits, count_http2)),
-            probes: RefCell::default(),
-            terms,
-            samples: RefCell::default(),
-            cookie_names: RefCell::default(),
-            lately: RefreshThrottle::default(),
-            vain: RefreshThrottle::lasting(VAIN_MS),
-            versions_differ: RefreshThrottle::lasting(VERSIONS_DIFFER_MS),
-            asked_of_peers: DirectMappedTable::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
-            changed_here: DirectMappedTable::new(if peers.is_some() { ASKED_PLACES } else { 1 }),
-            peers,
-            askers: LastClients::default(),
-            coded_lately: RefreshThrottle::default(),
-            coders,
-            variants: Variants::default(),
-            queries: Queries::default(),
-            invalidations: Invalidations::new(purged),
-            book,
-            sender,
-            scratch: RefCell::new(Scratch {
-                // The parser refuses a head over the limit before the buffer is full; then there is room for a record of TLS.
-                read: vec![0; READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 2)],
-                head: Vec::with_capacity(4096),
-                out: Vec::with_capacity(OUT_BYTES),
-                slots: HeaderSlots::new(),
-                key: Vec::with_capacity(4096),
-                drafts: Vec::new(),
-            }),
-            secured: RefCell::new(transport::Scratch::new()),
-            http2: RefCell::new(http2::Scratch::new(config)),
-            multiplexes: RefCell::default(),
-            accounts,
-            are_connections_fitted: Cell::new(false),
-            watches: RefCell::new(Watches::default()),
-            balance,
-            counters,
-            draining: Cell::new(false),
-            lender: RefCell::new(if store.lends() { Lender::open().ok() } else { None }),
-            copied_bytes: Cell::new(0),
-            passing,
-            held: client_memory.answers(&config.limits),
-            fair: Arc::default(),
-            pipes: Cell::new(0),
-            origin_http2: Cell::new(0),
-            turning_away: Cell::new(0),
-            connection_memory: client_memory.connections(&config.limits),
-            handshakes: Cell::new(0),
-            requests: Cell::new(0),
-            started_ms: clock::unix_ms(),
-            store,
-        };
-        transaction::install(scribe, config.log_secrets.clone());
-        let before = CORE.replace(Some(Self::of(Rc::new(own), in_force)));
-        assert!(before.is_none(), "a thread is one core");
-        with_core(Self::keep_probing);
-    }
-
-    fn of(own: Rc<Own>, in_force: Arc<ActiveConfig>) -> Self {
-        let (config, sites) = (Arc::clone(&in_force.config), Arc::clone(&in_force.sites));
-        Self { own, in_force, config, sites }
-    }
-
     /// From now on this is in force on the core of this thread. Nothing runs on it just now.
     pub(crate) fn rule(in_force: Arc<ActiveConfig>) {
         CORE.with_borrow_mut(|cell| {
@@ -776,78 +538,4 @@ pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
 #[inline]
 pub(crate) fn with_core_of<R>(request: &Request, with: impl FnOnce(&Core) -> R) -> R {
     with_core(|core| with(&core.of_request(request)))
-}
-
-/// The origin of a site, as the core that runs knows it.
-pub(crate) struct SiteUpstreams {
-    group: Arc<Group>,
-    wish: Wish,
-}
-
-impl SiteUpstreams {
-    /// For what a request asks.
-    pub(crate) fn of(request: &Request) -> Self {
-        let group = Arc::clone(request.in_force.sites.group(request.site));
-        let wish = group.wish(request.primary(), &request.head());
-        let block_of = request.block.as_ref().map_or(0, |block| block.of.meta.member);
-        Self { group, wish: Wish { block_of, ..wish } }
-    }
-
-    /// Adds the member that sent the head of an object in blocks, which stays with it (0: any member).
-    pub(crate) fn with_member_of(self, member: u32) -> Self {
-        let block_of = if member > 0 { member } else { self.wish.block_of };
-        Self { wish: Wish { block_of, ..self.wish }, ..self }
-    }
-}
-
-impl Upstreams for SiteUpstreams {
-    fn choose(&self, tried: &mut TriedMembers) -> Option<MemberId> {
-        with_core(|core| core.pool.borrow_mut().choose(&self.group, self.wish, tried, clock::monotonic_ms()))
-    }
-
-    fn asks_again(&self) {
-        with_core(|core| core.count(Counter::OriginRetries));
-    }
-
-    fn fared(&self, member: MemberId, is_well: bool) {
-        let Some(member) = self.group.member(member) else { return };
-        if member.fared(is_well, clock::monotonic_ms()) {
-            with_core(|core| core.count(Counter::OriginEjections));
-        }
-    }
-}
-
-impl Pools for SiteUpstreams {
-    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
-        let member = self.group.member(member)?;
-        with_core(|core| Some(with(core.pool.borrow_mut().upstream(member, &core.config.limits))))
-    }
-}
-
-/// Counts what becomes of connections of HTTP/2 to origins.
-pub(crate) fn count_http2(told: OriginEvent) {
-    with_core(|core| {
-        let open = &core.origin_http2;
-        match told {
-            OriginEvent::Begun => {
-                open.set(open.get() + 1);
-                core.count(Counter::OriginHttp2Connects);
-            }
-            OriginEvent::Ended => open.set(open.get().saturating_sub(1)),
-            OriginEvent::Silent => core.count(Counter::OriginHttp2Silent),
-            OriginEvent::Request => core.count(Counter::OriginHttp2Requests),
-            OriginEvent::Unprocessed => core.count(Counter::OriginHttp2Unprocessed),
-            OriginEvent::LongWait => core.count(Counter::OriginLongWaits),
-        }
-        core.gauge(Counter::OriginHttp2Open, open.get());
-    });
-}
-
-/// All servers, as the core that runs knows them.
-pub(crate) struct OfCore;
-
-impl Pools for OfCore {
-    fn upstream<R>(&self, member: MemberId, with: impl FnOnce(&mut Upstream) -> R) -> Option<R> {
-        with_core(|core| core.pool.borrow_mut().known(member).map(with))
-    }
 }

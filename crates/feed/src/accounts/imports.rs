@@ -24,7 +24,8 @@ use crate::{
     client::connection::{Connection, FOREIGN, Subscription},
     counters::Counter,
     delivery::{
-        publish::{Origin, Run},
+        publish::Origin,
+        run::Run,
         work::{SUBSCRIBE, WALKS, Work},
     },
     mesh::{core::Core, links::Links},

@@ -10,7 +10,10 @@ use wire::nats::leaf;
 use crate::{
     accounts::identity::MappingResult,
     client::connection::ConnId,
-    delivery::publish::{BegunMapped, Run, SuspendedDelivery},
+    delivery::{
+        publish::{BegunMapped, SuspendedDelivery},
+        run::Run,
+    },
     mesh::core::Core,
 };
 

@@ -27,7 +27,8 @@ use crate::{
     client::connection::Connection,
     counters::Counter,
     delivery::{
-        publish::{Origin, Run, SuspendedDelivery},
+        publish::{Origin, SuspendedDelivery},
+        run::Run,
         work,
     },
     mesh::core::Core,

@@ -3,6 +3,7 @@
 pub(crate) mod connection;
 pub(crate) mod handshakes;
 pub(crate) mod keepalive;
+pub(crate) mod lifecycle;
 pub(crate) mod log_rate_limit;
 pub(crate) mod password_checks;
 pub(crate) mod protocol_log;

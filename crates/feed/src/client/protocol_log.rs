@@ -7,7 +7,7 @@
 use tracing::Level;
 use wire::nats::client::ClientOp;
 
-use crate::delivery::publish::Run;
+use crate::delivery::run::Run;
 
 /// The name that a log's filter has for these lines.
 pub const TARGET: &str = "feed::protocol";

@@ -19,11 +19,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{
-    accounts::ClientKey,
-    cores::{clock, fair::Member},
-};
-use smallvec::SmallVec;
+use engine::cores::{clock, fair::Member};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpStream, tcp::OwnedReadHalf},
@@ -32,7 +28,7 @@ use tokio_rustls::server::TlsStream;
 use wire::nats::rejection::Rejection;
 
 use crate::{
-    accounts::identity::{Check, Credentials, SlowCheck, certificate::Names},
+    accounts::identity::{SlowCheck, certificate::Names},
     client::{
         connection::{CloseReason, ConnId, Connection, Stage, Transport, Writer},
         password_checks,
@@ -44,8 +40,6 @@ use crate::{
         core::{Core, Local},
         shared,
     },
-    monitor::snapshot::{self, CLOSED_KEPT_MAX},
-    routing::trie::SubId,
 };
 
 /// Reads of one connection before the others have their turn.
@@ -53,9 +47,9 @@ const READS_A_TURN: usize = 4;
 /// Room that a long operation's buffer gets at least; beyond that it doubles.
 const GROWTH_BYTES: usize = 128 * 1024;
 /// Subscriptions of a client that has left, ended in one go at most.
-const ENDED_IN_ONE_GO: usize = 512;
+pub(super) const ENDED_IN_ONE_GO: usize = 512;
 /// So many places of a table are looked at in a step.
-const TABLE_PLACES_A_STEP: usize = 64;
+pub(super) const TABLE_PLACES_A_STEP: usize = 64;
 
 /// How long the end of a TLS or WebSocket stream may take.
 const GOODBYE_TIME_MAX: Duration = Duration::from_millis(500);
@@ -528,94 +522,5 @@ fn write_wrapped(
                 return writes;
             }
         }
-    }
-}
-
-impl Core {
-    /// Takes a client into the books and gives it INFO.
-    pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
-        let Arrival { cid, address, transport, nonce, certificate } = arrival;
-        let identities = &self.settings.identities;
-        let is_required = identities.is_required();
-        // As in nats-server, a client may do without CONNECT where somebody stands for it.
-        let may_begin_without = identities.may_begin_without(transport.websocket) && certificate.is_none();
-        let root = self.subjects.root_of(0);
-        let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
-        connection.client =
-            ClientKey::of_connection(address.ip(), cid, &self.settings.config.shared_networks);
-        connection.transport = transport;
-        connection.nonce = nonce;
-        connection.certificate = certificate;
-        if !may_begin_without {
-            connection.stage = Stage::CredentialsNeeded;
-        }
-        let id = self.outputs.connections.insert(Box::new(connection));
-        self.balance.opened(self.index);
-        self.outputs.rounds.stir();
-        self.counters.add(Counter::Connections, 1);
-        if !is_required
-            && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")
-        {
-            // Who says nothing is whoever `no_auth_user` names, or nobody in particular.
-            self.checked(id, Ok(identity));
-            self.outputs.connections[id].stage = Stage::Fresh;
-        }
-        if !was_informed {
-            let info = self.shared.info(
-                &self.settings,
-                &(&*self.outputs.connections[id]).into(),
-                false,
-                self.is_lame,
-            );
-            self.outputs.say(id, &info);
-        }
-        id
-    }
-
-    /// Ends subscriptions of a client that has left, as long as the turn's work allows; whether there are no more.
-    pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
-        let sids = &self.outputs.connections[id].sids;
-        // The table is gone through from its beginning each time, where most are gone.
-        self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
-        let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
-        for sub in ending {
-            if self.links.is_full_for_words() || !self.end_subscription(id, sub) {
-                return false;
-            }
-        }
-        self.outputs.connections[id].sids.is_empty()
-    }
-
-    /// Takes a client, or a hub, out of the books; why it was closed.
-    fn leave(&mut self, id: ConnId) -> CloseReason {
-        let Self { outputs, links, .. } = self;
-        outputs.release_all(id, links);
-        let Some(mut connection) = outputs.connections.remove(id) else { return CloseReason::ClientClosed };
-        let why = connection.closing.unwrap_or(CloseReason::ClientClosed);
-        if let Some(counter) = Counter::of_closed(why) {
-            self.count(counter);
-        }
-        if let Some(hub) = connection.hub {
-            self.lose_hub(hub, &mut connection);
-            return why;
-        }
-        self.tell_disconnected(&connection, why);
-        let mut snapshot = snapshot::of_connection(&connection, self.index, &self.settings.identities);
-        snapshot.closed = Some((clock::now_system(), why));
-        if connection.is_in_account {
-            self.shared.leave_account(connection.account);
-        }
-        connection.outbox.clear(&mut self.outputs.chunks);
-        self.outputs.unfinished_bytes -= connection.unfinished_bytes;
-        if self.closed.len() == CLOSED_KEPT_MAX {
-            self.closed.pop_front();
-        }
-        self.closed.push_back(snapshot);
-        tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
-        self.balance.closed(self.index);
-        // Somebody looks whether what it needed can be given back.
-        self.outputs.rounds.stir();
-        self.counters.sub(Counter::Connections, 1);
-        why
     }
 }

@@ -12,5 +12,6 @@ pub(crate) mod outbox;
 pub(crate) mod outputs;
 pub(crate) mod publish;
 pub(crate) mod publisher;
+pub(crate) mod run;
 pub(crate) mod victims;
 pub(crate) mod work;

@@ -26,7 +26,7 @@ use crate::{
         backpressure::{Marks, Producer},
         free_holds::FreeHolds,
         outbox::Chunks,
-        publish::Run,
+        run::Run,
         victims::OPERATION_HELD_MIN,
     },
     mesh::links::Links,

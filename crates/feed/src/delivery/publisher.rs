@@ -27,7 +27,8 @@ use crate::{
     counters::Counter,
     delivery::{
         backpressure::Producer,
-        publish::{Origin, Run, SuspendedDelivery},
+        publish::{Origin, SuspendedDelivery},
+        run::Run,
     },
     mesh::{core::Core, links::Message},
 };

@@ -22,7 +22,8 @@ use crate::{
     counters::Counter,
     delivery::{
         backpressure::Producer,
-        publish::{Origin, Run, SuspendedDelivery},
+        publish::{Origin, SuspendedDelivery},
+        run::Run,
         work::Work,
     },
     mesh::core::Core,

@@ -8,7 +8,8 @@ use crate::{
     delivery::{
         backpressure::Producer,
         outputs::PutOutcome,
-        publish::{AtHubs, Origin, Run, send_across},
+        publish::{AtHubs, Origin, send_across},
+        run::Run,
         work::{self, Work},
     },
     mesh::{

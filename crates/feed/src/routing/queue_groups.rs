@@ -20,7 +20,8 @@ use smallvec::smallvec;
 
 use crate::{
     delivery::{
-        publish::{Origin, Run, send_across},
+        publish::{Origin, send_across},
+        run::Run,
         work::Work,
     },
     mesh::{

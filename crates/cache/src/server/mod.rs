@@ -1,5 +1,8 @@
 //! Starting and stopping the accelerator: sockets, store, one loop per core, and what runs on each beside its clients.
 
+mod core_task;
+
+use core_task::run_core;
 use std::{
     io,
     net::SocketAddr,
@@ -13,12 +16,11 @@ use std::{
 
 use engine::{
     cores::{
-        self, CoreContext, Cores, CoresConfig, clock,
+        self, Cores, CoresConfig, clock,
         listener::Balance,
         mesh::{Mesh, Receiver, Sender},
         run::{CoreFailure, Drained},
     },
-    io::Completions,
     journal::{Journal, Scribe},
     log::Recovered,
     meter::{CounterSet, Registry},
@@ -38,24 +40,19 @@ use crate::{
     },
     body::growing::PassingBudget,
     client::{
-        accept, http1,
+        http1,
         limits::client_memory::ClientMemory,
-        listener::{BoundSocket, Listener, ListenerSet, SocketFile},
+        listener::{BoundSocket, ListenerSet, SocketFile},
         tls_terms::{Kinds, TlsTerms},
     },
     config::{Config, PeerAt},
     core::{
-        Core, CoreBusy, CoreSetup, Message, housekeeping,
+        CoreBusy, Message,
         memory_need::TooLittleMemory,
-        store_file::{self, OfCore, OpenFile, OpenStore, open_store},
-        with_core,
+        store_file::{OfCore, OpenFile, OpenStore, open_store},
     },
     counters::Counter,
-    encoding::{
-        codec_pool::{self, CodingPool},
-        encoded_variants,
-    },
-    fetch,
+    encoding::codec_pool::{self, CodingPool},
     head::response_head::{Identity, InvalidName},
     origin::{ByHand, MemberSaid, NameCounter, Names, Servers, SetUpError},
     peers::{
@@ -70,7 +67,6 @@ use crate::{
     },
     request::{active_config::ActiveConfig, key},
     site::{SiteTable, SitesError},
-    states::{head_validation, purge, put},
 };
 
 #[expect(clippy::disallowed_types, reason = "the operator's path: a reload, a purge, a question")]
@@ -585,141 +581,4 @@ impl Server {
 fn pseudonym(name: &str) -> io::Result<Arc<str>> {
     let number = engine::random::number()? as u32;
     Ok(format!("{name}-{number:08x}").into())
-}
-
-async fn run_core(context: CoreContext, seed: Seed, shared: Arc<SharedState>) -> io::Result<()> {
-    let index = context.index;
-    let Seed { listeners, shard, file: of_core, coding, purged, sender, receiver, counters, scribe } = seed;
-    let (mut file, mut completions, mut coming) = (None, None, None);
-    if let Some(of_core) = of_core {
-        (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
-    }
-    let (coders, coded) = coding;
-    Core::install(CoreSetup {
-        index,
-        in_force: Arc::clone(&shared.in_force),
-        identity: shared.identity.clone(),
-        pseudonym: Arc::clone(&shared.pseudonym),
-        terms: shared.terms.clone(),
-        book: Arc::clone(&shared.book),
-        purged,
-        store: Arc::clone(&shared.store),
-        shard,
-        file,
-        coders: Some(coders),
-        sender,
-        balance: Arc::clone(&shared.balance),
-        counters,
-        scribe,
-        client_memory: &shared.client_memory,
-        passing: Arc::clone(&shared.passing),
-        among: shared.among.clone(),
-        peers: shared.peers.clone(),
-    });
-    let mut accepting = Vec::new();
-    for bound in listeners {
-        let listener = Listener::new(bound)?;
-        accepting.push(tokio::spawn(async move { accept::accept(&listener).await }));
-    }
-    let messages = tokio::spawn(receive_messages(receiver));
-    let housekeeping = tokio::spawn(housekeeping::keep_house());
-    let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
-    let coded = tokio::spawn(encoded_variants::settle(coded));
-    let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
-    shared.ready.fetch_add(1, Ordering::AcqRel);
-    context.shutdown.requested().await;
-    for accepting in accepting {
-        accepting.abort();
-        // It was aborted; from here on its listener is closed.
-        let _ = accepting.await;
-    }
-    shared.ready.fetch_sub(1, Ordering::AcqRel);
-    // Idle connections are closed now, those with a request under way after its answer. A loop stays until the last
-    // client of all loops is gone, because a client of another loop may follow a fetch of this one.
-    loop {
-        let left = with_core(|core| {
-            core.draining.set(true);
-            core.watches.borrow().end_idle();
-            shared.balance.total()
-        });
-        if left == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    housekeeping.abort();
-    for task in [settling, coming, Some(coded)].into_iter().flatten() {
-        task.abort();
-    }
-    messages.abort();
-    Ok(())
-}
-
-async fn receive_messages(mut receiver: Receiver<Message>) {
-    let mut batch = Vec::new();
-    loop {
-        receiver.recv_batch(&mut batch).await;
-        for message in batch.drain(..) {
-            match message {
-                // Nothing runs on the core just now, so that nobody looks at what was in force.
-                Message::ActiveConfig { in_force, done } => {
-                    Core::rule(in_force);
-                    // Who asked may have given up.
-                    let _ = done.send(());
-                }
-                message => with_core(|core| receive(core, message)),
-            }
-        }
-    }
-}
-
-fn receive(core: &Core, message: Message) {
-    match message {
-        Message::Fetch(want) => fetch::begin(core, *want),
-        Message::Put(put) => put::store(core, &put),
-        Message::Code(to_code) => encoded_variants::begin(core, *to_code),
-        Message::Heard(heard) => head_validation::judge(core, &heard),
-        Message::Accept(stream, arrival) => {
-            accept::take_over(core, stream, arrival);
-        }
-        Message::Invalidate { invalidation, is_purge, done } => {
-            if is_purge {
-                core.count(Counter::Purges);
-            }
-            spread::apply(core, &invalidation);
-            // Who purges may be gone: it holds all the same.
-            let _ = done.send(());
-        }
-        Message::Bans(done) => {
-            // Who asked may be gone.
-            let _ = done.send(core.invalidations.bans_seen());
-        }
-        Message::Explain(question) => explain::answer(core, *question),
-        Message::LastClient { hash, reply } => {
-            // Who asked may have given up.
-            let _ = reply.send(core.askers.of(hash));
-        }
-        Message::Objects(step) => listing::answer(core, *step),
-        Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
-        Message::Unlink { hash, key, is_purge, lasting, done } => {
-            if is_purge {
-                core.count(Counter::Purges);
-            }
-            purge::unlink(core, hash, &key, lasting, done);
-        }
-        Message::ActiveConfig { .. } => unreachable!("it is taken where nothing runs"),
-    }
-}
-
-/// Hands what helpers have read to those who wait for it.
-async fn settle_reads(mut completions: Completions) {
-    let mut messages = Vec::new();
-    loop {
-        completions.next(&mut messages).await;
-        with_core(|core| {
-            if let Some(file) = &core.file {
-                file.reads.settle(&mut messages);
-            }
-        });
-    }
 }

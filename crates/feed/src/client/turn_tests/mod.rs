@@ -2,7 +2,10 @@
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
-use std::{collections::HashMap, net::SocketAddr, rc::Rc};
+mod group_tests;
+mod subscription_tests;
+
+use std::{collections::HashMap, net::SocketAddr};
 
 use proptest::prelude::*;
 
@@ -13,7 +16,7 @@ use crate::{
         session::ReadOutcome,
     },
     delivery::{hot_path_tests::cores, work::WORK_A_TURN},
-    mesh::core::{Core, Local},
+    mesh::core::Core,
 };
 
 const HELLO: &[u8] =
@@ -257,254 +260,6 @@ proptest! {
     }
 }
 
-/// A client that subscribes and ends it, again and again, is not read from while another core has not heard of what it
-/// did; and what is noted for that core meanwhile is bounded.
-#[test]
-fn what_other_cores_are_told_of_subscriptions_is_bounded() {
-    let locals = cores(2);
-    let restless = {
-        let core = &mut *locals[0].core.borrow_mut();
-        enter(core)
-    };
-    let long = "x".repeat(3000);
-    let words = format!("SUB {long} 1\r\nUNSUB 1\r\n").repeat(2000).into_bytes();
-    let mut at = 0;
-    let mut pauses = 0;
-    while at < words.len() {
-        {
-            let core = &mut *locals[0].core.borrow_mut();
-            core.begin_turn();
-            at += core.process(restless, &words[at..]).0;
-            core.end_turn();
-            if !core.outputs.connections[restless].is_held() {
-                continue;
-            }
-        }
-        pauses += 1;
-        // Paused before much more than the bound is noted, and let go when the other core has heard.
-        assert!(at < pauses * (5 << 20), "{at} bytes of subscriptions in {pauses} pauses");
-        for local in locals.iter().rev() {
-            let core = &mut *local.core.borrow_mut();
-            core.begin_turn();
-            local.take_inbox(core);
-            core.end_turn();
-        }
-        assert!(!locals[0].core.borrow().outputs.connections[restless].is_held());
-    }
-    assert!(pauses > 1, "{pauses} pauses");
-}
-
-/// A client of the first core subscribes so that a pattern of as many tokens `t` is as many nodes of every core's trie: another
-/// pattern parts from it behind each token.
-fn split_at_each_token(locals: &[Rc<Local>], tokens: usize) -> ConnId {
-    let words: String = (0..tokens).map(|n| format!("SUB {}x {n}\r\n", "t.".repeat(n))).collect();
-    let client = enter(&mut locals[0].core.borrow_mut());
-    let mut at = 0;
-    while at < words.len() {
-        for local in locals.iter().skip(1).chain([&locals[0]]) {
-            let core = &mut *local.core.borrow_mut();
-            core.begin_turn();
-            local.take_inbox(core);
-            local.deliver_waiting(core);
-            core.end_turn();
-        }
-        let core = &mut *locals[0].core.borrow_mut();
-        core.begin_turn();
-        at += core.process(client, &words.as_bytes()[at..]).0;
-        core.end_turn();
-    }
-    client
-}
-
-/// Clients of other cores subscribe to long patterns before a message comes and after it: the message waits for those of
-/// before, and is taken while later ones are not applied yet.
-#[test]
-fn later_subscriptions_keep_nobody_from_publishing() {
-    let locals = cores(4);
-    split_at_each_token(&locals, 600);
-    let path = "t.".repeat(600);
-    let words: String = (0..1000).map(|n| format!("SUB {path}{n} {n}\r\n")).collect();
-    let subscribe = |of: usize| {
-        let core = &mut *locals[of].core.borrow_mut();
-        let (client, mut at) = (enter(core), 0);
-        while !core.outputs.connections[client].is_held() {
-            core.begin_turn();
-            at += core.process(client, &words.as_bytes()[at..]).0;
-            core.end_turn();
-        }
-    };
-    let hear = || {
-        let core = &mut *locals[1].core.borrow_mut();
-        core.begin_turn();
-        locals[1].take_inbox(core);
-        core.end_turn();
-        core.backlog.unheard
-    };
-    let honest = enter(&mut locals[1].core.borrow_mut());
-    let publish = || {
-        let core = &mut *locals[1].core.borrow_mut();
-        core.begin_turn();
-        let (done, _) = core.process(honest, b"PUB honest 1\r\nx\r\n");
-        core.end_turn();
-        done > 0
-    };
-    subscribe(0);
-    assert!(hear() > 0, "more was said than a turn applies");
-    {
-        let core = &mut *locals[1].core.borrow_mut();
-        core.outputs.connections[honest].behind = core.backlog.queued;
-    }
-    assert!(!publish(), "what was said before is waited for");
-    subscribe(2);
-    subscribe(3);
-    let mut unheard = hear();
-    while locals[1].core.borrow().outputs.connections[honest].waits_for_inbox {
-        unheard = hear();
-    }
-    assert!(unheard > 0 && publish(), "what was said later is not waited for");
-}
-
-/// A client that subscribes to long patterns is paused before what the other core must apply takes the room of messages.
-#[test]
-fn subscriptions_leave_messages_room_between_cores() {
-    let locals = cores(2);
-    {
-        let core = &mut *locals[1].core.borrow_mut();
-        let consumer = enter(core);
-        say(core, consumer, b"SUB honest 1\r\n");
-    }
-    let core = &mut *locals[0].core.borrow_mut();
-    core.begin_turn();
-    locals[0].take_inbox(core);
-    core.end_turn();
-    let (restless, producer) = (enter(core), enter(core));
-    let path = "t.".repeat(600);
-    let words: String = (0..1000).map(|n| format!("SUB {n}.{path}end {n}\r\n")).collect();
-    let mut at = 0;
-    while !core.outputs.connections[restless].is_held() {
-        core.begin_turn();
-        at += core.process(restless, &words.as_bytes()[at..]).0;
-        core.end_turn();
-    }
-    assert!(at < words.len() / 10, "{at} bytes of subscriptions");
-    for _ in 0..100 {
-        say(core, producer, &[b"PUB honest 1000\r\n", &[b'x'; 1000][..], b"\r\n"].concat());
-        assert!(!core.outputs.connections[producer].is_held());
-    }
-    let mut turns = 0;
-    while core.outputs.connections[restless].is_held() {
-        let other = &mut *locals[1].core.borrow_mut();
-        other.begin_turn();
-        locals[1].take_inbox(other);
-        locals[1].deliver_waiting(other);
-        other.end_turn();
-        core.begin_turn();
-        locals[0].take_inbox(core);
-        core.end_turn();
-        turns += 1;
-        assert!(turns < 100, "the client is let go again");
-    }
-}
-
-/// Patterns as long as a control line takes, subscribed to and ended again, beside somebody who asks: each step is paid.
-#[test]
-fn long_patterns_take_turns() {
-    let local = cores(1).remove(0);
-    let fixed = split_at_each_token(std::slice::from_ref(&local), 1900);
-    let core = &mut *local.core.borrow_mut();
-    let (attacker, other) = (enter(core), enter(core));
-    let path = "t.".repeat(1900);
-    let words: String = (0..100).map(|n| format!("SUB {path}{n} {n}\r\n")).collect();
-    let ends: String = (0..50).map(|n| format!("UNSUB {n}\r\n")).collect();
-    let mut answered = 0;
-    let turns = say_and(core, attacker, (words + &ends).as_bytes(), |core| {
-        say(core, other, b"PING\r\n");
-        answered += 1;
-    });
-    assert!(turns >= 10, "{turns} turns");
-    assert_eq!(take(core, other), "PONG\r\n".repeat(answered));
-    assert!(end(core, attacker) >= 3);
-    end(core, fixed);
-    assert_eq!(core.subjects.trie.nodes(), 1);
-}
-
-/// A pattern that shares nothing with others is a node for each [256 bytes](crate::routing::trie) of it, however many tokens it has.
-#[test]
-fn a_long_pattern_takes_few_nodes() {
-    let local = cores(1).remove(0);
-    let core = &mut *local.core.borrow_mut();
-    let client = enter(core);
-    let path = "t.".repeat(600);
-    let words: String = (0..100).map(|n| format!("SUB {n}.{path}end {n}\r\n")).collect();
-    say(core, client, words.as_bytes());
-    assert_eq!(core.subjects.trie.nodes(), 1 + 100 * 5);
-    end(core, client);
-    assert_eq!(core.subjects.trie.nodes(), 1);
-}
-
-/// A pattern of more tokens than a turn can walk is refused, by the protocol's word.
-#[test]
-fn a_pattern_of_too_many_tokens_is_refused() {
-    let local = cores(1).remove(0);
-    let core = &mut *local.core.borrow_mut();
-    let settings = crate::mesh::core::Settings {
-        config: crate::Config {
-            limits: crate::Limits { max_control_line: 1 << 20, ..crate::Limits::default() },
-            ..core.settings.config.clone()
-        },
-        identities: crate::accounts::identity::Identities::build(
-            &crate::accounts::identity::Authorization::default(),
-            None,
-        )
-        .expect("it is sound"),
-        acceptors: crate::client::transport::Acceptors::default(),
-        hubs: std::sync::Arc::clone(&core.settings.hubs),
-    };
-    core.settings = std::sync::Arc::new(settings);
-    let client = enter(core);
-    say(core, client, format!("SUB {}z 1\r\nSUB a 2\r\nPING\r\n", "t.".repeat(3000)).as_bytes());
-    assert_eq!(take(core, client), "-ERR 'maximum subscriptions exceeded'\r\nPONG\r\n");
-    assert_eq!(core.outputs.connections[client].sids.len(), 1);
-}
-
-/// Twenty thousand members of a group that want no echo, and a write of messages that all of them refuse.
-#[test]
-fn members_that_refuse_are_work() {
-    let local = cores(1).remove(0);
-    let core = &mut *local.core.borrow_mut();
-    let (attacker, other) = (enter(core), enter(core));
-    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
-    let members: String = (0..20_000).map(|n| format!("SUB refused q {n}\r\n")).collect();
-    say(core, attacker, members.as_bytes());
-    say(core, other, b"SUB refused 1\r\n");
-    let mut answered = 0;
-    let turns = say_and(core, attacker, b"PUB refused 1\r\nx\r\n".repeat(20).as_slice(), |core| {
-        say(core, other, b"PING\r\n");
-        answered += 1;
-    });
-    // Four hundred thousand attempts, sixteen thousand a turn.
-    assert!((20..200).contains(&turns), "{turns} turns");
-    let got = take(core, other);
-    assert_eq!((got.matches("PONG").count(), got.matches("MSG").count()), (answered, 20));
-    assert_eq!(take(core, attacker), "");
-}
-
-/// One member among those that refuse takes each message, however many turns it takes to find it.
-#[test]
-fn who_takes_is_found_among_those_that_refuse() {
-    let local = cores(1).remove(0);
-    let core = &mut *local.core.borrow_mut();
-    let (attacker, other) = (enter(core), enter(core));
-    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
-    let members: String = (0..30_000).map(|n| format!("SUB refused q {n}\r\n")).collect();
-    say(core, attacker, members.as_bytes());
-    say(core, other, b"SUB refused q 1\r\n");
-    let turns = say(core, attacker, b"PUB refused 1\r\na\r\nPUB refused 1\r\nb\r\nPUB refused 2\r\ncd\r\n");
-    assert!(turns > 3, "{turns} turns");
-    assert_eq!(bodies(&take(core, other))["1"], ["a", "b", "cd"]);
-    assert!(core.subjects.trie.marks.is_idle());
-}
-
 /// Forty thousand subscriptions that have had their last message: one client leaves, the other ends some in another order.
 #[test]
 fn subscriptions_that_end_look_at_no_others() {
@@ -515,7 +270,7 @@ fn subscriptions_that_end_look_at_no_others() {
     let words: String = (0..COUNT).map(|n| format!("SUB x {n}\r\nUNSUB {n} 1\r\n")).collect();
     say(core, one, words.as_bytes());
     say(core, two, words.as_bytes());
-    let run = crate::delivery::publish::Run {
+    let run = crate::delivery::run::Run {
         bytes: b"PUB x 1\r\nm\r\n",
         stride: 12,
         tail_at: 5,
@@ -542,103 +297,6 @@ fn subscriptions_that_end_look_at_no_others() {
     assert_eq!(core.subjects.subscriptions(), 0);
     let looked_at = core.subjects.finished_looked_at;
     assert!(looked_at <= 4 * COUNT, "{looked_at} entries for {} subscriptions", 2 * COUNT);
-}
-
-fn subscribe_in_group(patterns: impl Iterator<Item = String>) -> Vec<u8> {
-    (1..)
-        .zip(patterns)
-        .map(|(sid, pattern)| format!("SUB {pattern} q {sid}\r\n"))
-        .collect::<String>()
-        .into_bytes()
-}
-
-/// One queue name at 2,048 patterns that all match, whose members refuse what they wrote themselves.
-#[test]
-fn a_group_at_many_patterns_is_not_walked() {
-    let local = cores(1).remove(0);
-    let core = &mut *local.core.borrow_mut();
-    let (attacker, other) = (enter(core), enter(core));
-    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
-    say(core, attacker, &subscribe_in_group(deep(11)));
-    let subject = ["a"; 11].join(".");
-    let write = format!("PUB {subject} 1\r\nx\r\n");
-    let turns = say(core, attacker, write.repeat(20).as_bytes());
-    assert!(turns < 20, "{turns} turns");
-    assert_eq!(take(core, attacker), "");
-    // Members that do not refuse: once round, each of them gets one.
-    core.begin_turn();
-    core.subjects.trie.take_parts_visited();
-    core.process(other, write.as_bytes());
-    let parts = core.subjects.trie.take_parts_visited();
-    core.end_turn();
-    assert!(parts < 8, "{parts} parts were looked at for one message");
-    say(core, other, write.repeat(2047).as_bytes());
-    let got = take(core, attacker);
-    let by_sid = bodies(&got);
-    assert!(by_sid.len() == 2048 && by_sid.values().all(|got| got.len() == 1), "{} members", by_sid.len());
-    end(core, attacker);
-    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
-}
-
-/// Members of a group at several patterns leave and come while a message looks for one that takes it: who stays gets it.
-#[test]
-fn members_that_leave_refuse() {
-    let local = cores(1).remove(0);
-    let core = &mut *local.core.borrow_mut();
-    let (attacker, other) = (enter(core), enter(core));
-    say(core, attacker, b"CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":false}\r\n");
-    let patterns = ["a.b", "a.*", "*.b", "*.*", "a.>", ">"];
-    let members: String = (0..36_000).map(|n| format!("SUB {} q {n}\r\n", patterns[n % 6])).collect();
-    say(core, attacker, members.as_bytes());
-    say(core, other, b"SUB *.b q 1\r\n");
-    let mut left = 0;
-    let turns = say_and(core, attacker, b"PUB a.b 1\r\na\r\nPUB a.b 1\r\nb\r\n", |core| {
-        // The part whose turns are counted goes, too.
-        say(core, other, format!("SUB a.b x y{left}\r\nUNSUB y{left}\r\n").as_bytes());
-        left += 1;
-    });
-    assert!(turns > 2, "{turns} turns");
-    assert_eq!(bodies(&take(core, other))["1"], ["a", "b"]);
-    assert!(core.subjects.trie.marks.is_idle());
-}
-
-/// Names at one pattern and again at others: to put them together is paid for name by name.
-#[test]
-fn many_groups_at_several_patterns_take_turns() {
-    let local = cores(1).remove(0);
-    let core = &mut *local.core.borrow_mut();
-    let (attacker, other) = (enter(core), enter(core));
-    core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
-    let members = (0..60_000).map(|n| format!("SUB {} q{} {n}\r\n", ["a", "*", ">"][n % 3], n / 3));
-    say(core, attacker, members.collect::<String>().as_bytes());
-    let mut answered = 0;
-    let turns = say_and(core, other, b"PUB a 1\r\nm\r\nPUB a 1\r\nn\r\n", |core| {
-        say(core, attacker, b"PING\r\n");
-        answered += 1;
-    });
-    assert!(turns > 5, "{turns} turns");
-    let got = take(core, attacker);
-    assert_eq!((got.matches("MSG a ").count(), got.matches("PONG").count()), (40_000, answered));
-}
-
-/// Tens of thousands of groups at one subject: none is searched for, and they go as they came.
-#[test]
-fn many_groups_at_one_subject_are_found_at_once() {
-    let local = cores(1).remove(0);
-    let core = &mut *local.core.borrow_mut();
-    let attacker = enter(core);
-    let words: String = (0..40_000).map(|n| format!("SUB x q{n} {n}\r\n")).collect();
-    let turns = say(core, attacker, words.as_bytes());
-    assert!(turns < 100, "{turns} turns");
-    let before = core.subjects.subscriptions();
-    say(core, attacker, b"SUB x q7 more\r\nUNSUB 7\r\nUNSUB 8\r\nSUB x q8 again\r\n");
-    assert_eq!(core.subjects.subscriptions(), before);
-    say(core, attacker, b"PUB x 1\r\nm\r\n");
-    let got = take(core, attacker);
-    assert_eq!(got.matches("MSG x ").count(), 40_000);
-    assert!(got.contains("MSG x more 1") && got.contains("MSG x again 1") && !got.contains("MSG x 7 1"));
-    end(core, attacker);
-    assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
 }
 
 /// What subscriptions take of memory is bounded for a connection and in sum, and given back as they end.

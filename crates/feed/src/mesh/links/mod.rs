@@ -20,17 +20,24 @@
 //! that messages find room beside it and wait for little of it. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which
 //! holds more than those and the buffers that come back.
 
+mod records;
+
+pub(crate) use records::{Destination, GroupOfCore, Record, Records, To};
+use records::{
+    HOLD, HUB_INTEREST, HUB_LOOP, HUB_MEMBERS, HUB_RUN, HUBS_UP, IMPORTED_RUN, INTEREST, MEMBERS, NO_HEADER,
+    RELEASE, RUN, number, put_bytes, put_number, put_producer,
+};
 use std::net::SocketAddr;
 
 use engine::cores::mesh;
 
 use crate::{
     client::connection::ConnId,
-    delivery::{backpressure::Producer, publish::Run},
+    delivery::{backpressure::Producer, run::Run},
     leaf::Tellers,
     mesh::core::Settings,
     monitor::inspector::Look,
-    routing::trie::{CoreMask, HubId, HubMask, tokens_of},
+    routing::trie::{HubId, HubMask, tokens_of},
     server::Door,
 };
 
@@ -72,77 +79,6 @@ pub(crate) enum Message {
 }
 
 /// Where messages for another core's subscribers go.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Destination<'a> {
-    pub(crate) core: usize,
-    pub(crate) account: u16,
-    /// They came by a service from another account.
-    pub(crate) is_imported: bool,
-    pub(crate) to: To<'a>,
-}
-
-/// Which of the subscribers there.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum To<'a> {
-    /// All who are in no group.
-    All,
-    /// One member of a group.
-    Group(GroupOfCore<'a>),
-    /// The hub that this core has joined, with the names of the queue groups there that get it.
-    Hub { hub: HubId, queues: &'a [u8] },
-}
-
-/// A queue group of which a core is to serve one member.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GroupOfCore<'a> {
-    /// The pattern whose member's turn it is.
-    pub(crate) pattern: &'a [u8],
-    pub(crate) queue: &'a [u8],
-    /// A hub has sent the message: it does not go back to hubs.
-    pub(crate) is_from_hub: bool,
-    /// Cores whose members have all refused the message: none of them is asked again.
-    pub(crate) tried: CoreMask,
-    /// Cores that have members as the sender knows; the receiver may not have been told of them yet.
-    pub(crate) known: CoreMask,
-}
-
-/// One record of a batch, as it is read.
-#[derive(Debug)]
-pub(crate) enum Record<'a> {
-    /// The sender has local subscribers of a pattern, or no more.
-    Interest { account: u16, pattern: &'a [u8], has: bool },
-    /// The sender has so many members of a queue group.
-    Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
-    /// Messages, for the subscribers in no group or for one member of a group each.
-    Run { account: u16, is_imported: bool, producer: Producer, group: Option<GroupOfCore<'a>>, run: Run<'a> },
-    /// A producer of the receiver's is held back.
-    Hold(Producer),
-    /// It is let go.
-    Release(Producer),
-    /// A hub that the sender has joined has subscribers of a pattern, or no more.
-    HubInterest { hub: HubId, account: u16, pattern: &'a [u8], has: bool },
-    /// It has so many members of a queue group.
-    HubMembers { hub: HubId, account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
-    /// These hubs of the sender's are there, of those of the mask.
-    HubsUp { mask: HubMask, up: HubMask },
-    /// A connection to a hub, which may be the receiver's, has messages go round.
-    HubLoop { hub: HubId, connection: u64 },
-    /// Messages for a hub that the receiver has joined, and for the queue groups of these names there.
-    ToHub { hub: HubId, queues: &'a [u8], producer: Producer, run: Run<'a> },
-}
-
-const INTEREST: u8 = 1;
-const MEMBERS: u8 = 2;
-const RUN: u8 = 3;
-const HOLD: u8 = 4;
-const RELEASE: u8 = 5;
-const IMPORTED_RUN: u8 = 6;
-const HUB_INTEREST: u8 = 7;
-const HUB_MEMBERS: u8 = 8;
-const HUBS_UP: u8 = 9;
-const HUB_RUN: u8 = 10;
-const HUB_LOOP: u8 = 11;
-const NO_HEADER: u32 = u32::MAX;
 
 /// What one core sends to the others.
 pub(crate) struct Links {
@@ -464,138 +400,7 @@ impl Links {
     }
 }
 
-/// Reads the records of a batch. They are our own, so that what cannot be read is a mistake of ours.
-pub(crate) struct Records<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Records<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
-    }
-
-    /// How many bytes have not been read.
-    pub(crate) fn bytes_left(&self) -> usize {
-        self.rest.len()
-    }
-
-    fn take(&mut self, bytes: usize) -> &'a [u8] {
-        assert!(bytes <= self.rest.len(), "a batch ends within a record");
-        let (taken, rest) = self.rest.split_at(bytes);
-        self.rest = rest;
-        taken
-    }
-
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let mut array = [0; N];
-        array.copy_from_slice(self.take(N));
-        array
-    }
-
-    fn u8(&mut self) -> u8 {
-        self.array::<1>()[0]
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from_le_bytes(self.array())
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.array())
-    }
-
-    fn number(&mut self) -> usize {
-        self.u32() as usize
-    }
-
-    fn bytes(&mut self) -> &'a [u8] {
-        let bytes = self.number();
-        self.take(bytes)
-    }
-
-    fn producer(&mut self) -> Producer {
-        Producer { core: self.u16(), conn: self.u32(), cid: u64::from_le_bytes(self.array()) }
-    }
-}
-
-impl<'a> Iterator for Records<'a> {
-    type Item = Record<'a>;
-
-    fn next(&mut self) -> Option<Record<'a>> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        Some(match self.u8() {
-            INTEREST => {
-                let has = self.u8() != 0;
-                Record::Interest { account: self.u16(), pattern: self.bytes(), has }
-            }
-            MEMBERS => {
-                let (account, count) = (self.u16(), self.u32());
-                Record::Members { account, pattern: self.bytes(), queue: self.bytes(), count }
-            }
-            what @ (RUN | IMPORTED_RUN | HUB_RUN) => {
-                let is_imported = what == IMPORTED_RUN;
-                let (of, producer) = (self.u16(), self.producer());
-                let (pattern, queue) = (self.bytes(), self.bytes());
-                let group = (what != HUB_RUN && !queue.is_empty()).then(|| {
-                    let is_from_hub = self.u8() != 0;
-                    let [tried, known] = [self.array(), self.array()].map(CoreMask::from_le_bytes);
-                    GroupOfCore { pattern, queue, is_from_hub, tried, known }
-                });
-                let (stride, tail_at, body_bytes) = (self.number(), self.number(), self.number());
-                let header_bytes =
-                    Some(self.u32()).filter(|&bytes| bytes != NO_HEADER).map(|bytes| bytes as usize);
-                let (subject, shown) = (self.bytes(), self.bytes());
-                let (reply, bytes) = (self.bytes(), self.bytes());
-                let shown = (!shown.is_empty()).then_some(shown);
-                let run = Run { bytes, stride, tail_at, body_bytes, header_bytes, subject, shown, reply };
-                if what == HUB_RUN {
-                    let hub = HubId::try_from(of).unwrap_or_else(|_| panic!("a batch names hub {of}"));
-                    return Some(Record::ToHub { hub, queues: queue, producer, run });
-                }
-                Record::Run { account: of, is_imported, producer, group, run }
-            }
-            HOLD => Record::Hold(self.producer()),
-            RELEASE => Record::Release(self.producer()),
-            HUB_INTEREST => {
-                let (hub, has) = (self.u8(), self.u8() != 0);
-                Record::HubInterest { hub, account: self.u16(), pattern: self.bytes(), has }
-            }
-            HUB_MEMBERS => {
-                let (hub, account, count) = (self.u8(), self.u16(), self.u32());
-                Record::HubMembers { hub, account, pattern: self.bytes(), queue: self.bytes(), count }
-            }
-            HUB_LOOP => Record::HubLoop { hub: self.u8(), connection: u64::from_le_bytes(self.array()) },
-            HUBS_UP => Record::HubsUp { mask: self.u16(), up: self.u16() },
-            other => panic!("a batch has a record of kind {other}"),
-        })
-    }
-}
-
 /// What is said of a pattern's subscribers counts for so much beyond its bytes.
 fn weight_of(pattern: &[u8]) -> usize {
     tokens_of(pattern) * TOKEN_WEIGHT
-}
-
-fn number(number: usize) -> u32 {
-    match u32::try_from(number) {
-        Ok(number) => number,
-        Err(_) => panic!("{number} bytes in one record: the read buffer bounds it far below"),
-    }
-}
-
-fn put_number(out: &mut Vec<u8>, of: usize) {
-    out.extend_from_slice(&number(of).to_le_bytes());
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_number(out, bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-fn put_producer(out: &mut Vec<u8>, producer: Producer) {
-    out.extend_from_slice(&producer.core.to_le_bytes());
-    out.extend_from_slice(&producer.conn.to_le_bytes());
-    out.extend_from_slice(&producer.cid.to_le_bytes());
 }

@@ -16,6 +16,8 @@
 //! *What is not said:* cookies, credentials, any header but User-Agent, Referer and X-Request-Id, and the values of
 //! parameters that are [secret](Secrets).
 
+mod trace;
+
 use std::{
     cell::{OnceCell, RefCell},
     fmt::Display,
@@ -25,6 +27,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
+pub(crate) use trace::{Moment, Trace};
 
 use engine::{cores::clock, journal::Scribe};
 use memchr::memmem;
@@ -95,66 +98,6 @@ pub(crate) struct Outcome {
     pub(crate) is_passed: bool,
     /// Why it is a page of ours.
     pub(crate) reason: Option<&'static str>,
-}
-
-/// A moment, by both clocks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
-    ns: u64,
-    unix_us: u64,
-}
-
-impl Moment {
-    /// Now, if anybody reads the log.
-    #[inline]
-    pub(crate) fn now() -> Option<Self> {
-        with_log(|_, scribe| scribe.is_read()).unwrap_or(false).then(Self::taken)
-    }
-
-    fn taken() -> Self {
-        Self { ns: clock::monotonic_ns(), unix_us: clock::unix_ns() / 1000 }
-    }
-}
-
-/// What the records of a client's request and of those that an origin was asked for it know of each other.
-#[derive(Debug)]
-pub(crate) struct Trace {
-    /// The client's record.
-    id: u64,
-    /// The origin's that was begun for it last; 0: none.
-    fetch: AtomicU64,
-    /// When that was.
-    asked_ns: AtomicU64,
-    /// Bytes of its content that were read.
-    bytes_in: AtomicU64,
-    /// Whose fetch it has joined.
-    joined: OnceLock<Arc<Trace>>,
-}
-
-impl Trace {
-    /// One waits for a fetch that another has begun.
-    pub(crate) fn joins(mine: Option<&Arc<Self>>, theirs: Option<&Arc<Self>>) {
-        if let (Some(mine), Some(theirs)) = (mine, theirs)
-            && mine.id != theirs.id
-        {
-            // Who joins a second one has not had its answer of the first.
-            let _ = mine.joined.set(Arc::clone(theirs));
-        }
-    }
-
-    /// So many bytes of the request's content were read.
-    pub(crate) fn add_content(of: Option<&Arc<Self>>, bytes: usize) {
-        if let Some(trace) = of {
-            trace.bytes_in.fetch_add(bytes as u64, Relaxed);
-        }
-    }
-
-    fn fetch(&self) -> u64 {
-        match (self.fetch.load(Relaxed), self.joined.get()) {
-            (0, Some(theirs)) => theirs.fetch.load(Relaxed),
-            (own, _) => own,
-        }
-    }
 }
 
 /// A record that is not at its end; nothing where nobody reads. Dropped, it says that its client is gone, or that its

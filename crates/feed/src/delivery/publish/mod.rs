@@ -17,19 +17,21 @@
 //! sent behind it waits, so that each consumer gets a producer's messages in their order. Who subscribes meanwhile may
 //! get it or not; who leaves gets nothing more.
 
+mod checks;
+
 use smallvec::SmallVec;
-use wire::nats::{client::Publish, rejection::Rejection, subject};
 
 use crate::{
-    accounts::{identity::AccountId, mapping::By, pending_calls, service_calls::ServiceImportChain},
+    accounts::{identity::AccountId, mapping::By, service_calls::ServiceImportChain},
     client::{
-        connection::{CloseReason, ConnId, Connection, FOREIGN},
+        connection::{CloseReason, ConnId, FOREIGN},
         protocol_log,
     },
     counters::Counter,
     delivery::{
         backpressure::Producer,
         outputs::{Outputs, PutOutcome},
+        run::Run,
         work::{self, Work},
     },
     mesh::{
@@ -43,52 +45,6 @@ use crate::{
         trie::{HubId, NodeId, OpenLookup, Part, SubId},
     },
 };
-
-/// Messages of one producer with one control line, one after the other.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Run<'a> {
-    /// All of them; a multiple of `stride`.
-    pub(crate) bytes: &'a [u8],
-    /// Bytes of one, control line and line ends included.
-    pub(crate) stride: usize,
-    /// Where in each the part begins that is passed on as it is.
-    pub(crate) tail_at: usize,
-    /// Bytes of header and payload.
-    pub(crate) body_bytes: usize,
-    /// Bytes of the header of HPUB.
-    pub(crate) header_bytes: Option<usize>,
-    pub(crate) subject: &'a [u8],
-    /// Subscribers are told another subject than the one by which they are found: that of a stored message.
-    pub(crate) shown: Option<&'a [u8]>,
-    /// Empty: no answer is wanted.
-    pub(crate) reply: &'a [u8],
-}
-
-impl<'a> Run<'a> {
-    /// A run of a message and those behind it that are alike: `bytes` are all of them.
-    pub(crate) fn new(first: &Publish<'a>, bytes: &'a [u8]) -> Self {
-        let verb = if first.header_bytes.is_some() { "HPUB ".len() } else { "PUB ".len() };
-        Self {
-            bytes,
-            stride: first.whole.len(),
-            tail_at: verb + first.subject.len(),
-            body_bytes: first.body.len(),
-            header_bytes: first.header_bytes,
-            subject: first.subject,
-            shown: None,
-            reply: first.reply,
-        }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.bytes.len() / self.stride
-    }
-
-    /// One message of it.
-    pub(crate) fn one(&self, at: usize) -> Self {
-        Self { bytes: &self.bytes[at * self.stride..(at + 1) * self.stride], ..*self }
-    }
-}
 
 /// Whose messages are handed out, and to whom.
 #[derive(Debug, Clone, Copy)]
@@ -363,47 +319,6 @@ impl Core {
         self.is_done(id, outcome)
     }
 
-    /// Counts messages of a client, and says what is wrong with them; whether they are handed out.
-    #[inline]
-    fn accept(&mut self, id: ConnId, run: &Run<'_>) -> bool {
-        self.count_in(id, run);
-        let connection = &self.outputs.connections[id];
-        if protocol_log::is_wanted() {
-            protocol_log::messages(connection.cid, "PUB", run, run.count());
-        }
-        if is_of_servers(connection, run.subject)
-            || connection.permissions.is_some() && !may_publish(&mut self.outputs, id, run, self.now_ms)
-        {
-            self.reject_each(id, run, Rejection::PublishDenied { subject: run.subject });
-            return false;
-        }
-        let connection = &self.outputs.connections[id];
-        let reserved = &self.settings.config.authorization.reserved;
-        if !run.reply.is_empty()
-            && (is_reserved_reply(run.reply) || reserved.is_of_program(connection.account, run.reply))
-        {
-            self.reject_each(id, run, Rejection::ReplyDenied { reply: run.reply });
-            return false;
-        }
-        if self.outputs.connections[id].pedantic && !subject::is_valid_literal(run.subject) {
-            self.outputs.reject(id, Rejection::InvalidPublishSubject);
-        }
-        // As in nats-server who is refused gets no `+OK`.
-        if self.outputs.connections[id].verbose {
-            self.say_ok(id);
-        }
-        true
-    }
-
-    #[cold]
-    fn reject_each(&mut self, id: ConnId, run: &Run<'_>, rejection: Rejection<'_>) {
-        self.work.add(run.count() as u64 * work::ANSWER);
-        for _ in 0..run.count() {
-            self.count(Counter::PermissionsDenied);
-            self.outputs.reject(id, rejection);
-        }
-    }
-
     /// Delivers to whoever matches, from where it has come to; whether that was all before the turn's work was done.
     fn spread(&mut self, of: &Origin, run: &Run<'_>, matched: &Match, way: &mut Way) -> bool {
         let price = work::delivery(run.count(), run.bytes.len());
@@ -640,45 +555,6 @@ impl Core {
             }
         }
     }
-}
-
-/// Whether the client's permissions let it publish this. (Asked for each run in `serve`, where everybody is denied the
-/// subjects that mail announces.)
-#[inline]
-fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) -> bool {
-    let connection = &mut *outputs.connections[id];
-    // Borrowed: a count of those who share it would be written by every core.
-    let (Some(permissions), replies) = (&connection.permissions, &mut connection.replies) else {
-        return true;
-    };
-    permissions.may_publish(run.subject)
-        || replies.as_mut().is_some_and(|replies| {
-            assert!(run.count() == 1, "answers are counted one by one");
-            replies.may_answer(run.subject, now_ms)
-        })
-}
-
-/// Whether a subject is one of those on which servers of a cluster speak to each other, and no client of theirs
-/// (nats-server refuses them whatever the permissions say).
-#[inline]
-fn is_of_servers(connection: &Connection, subject: &[u8]) -> bool {
-    match subject.first() {
-        Some(b'_') => subject.starts_with(b"_GR_."),
-        Some(b'$') => {
-            subject.starts_with(b"$GR.")
-                || subject.starts_with(b"$NRG.") && connection.account != AccountId::SYSTEM.0
-        }
-        _ => false,
-    }
-}
-
-/// What the subjects for answers begin with that a server makes itself: no client has an answer come there, whatever it may
-/// publish. (nats-server's list, `isReservedReply`: answers between accounts, acknowledgements of stored messages, answers between clusters.)
-const RESERVED_REPLIES: [&[u8]; 4] = [pending_calls::RESERVED, b"$JS.ACK.", b"_GR_.", b"$GR."];
-
-#[inline]
-fn is_reserved_reply(reply: &[u8]) -> bool {
-    matches!(reply.first(), Some(b'_' | b'$')) && RESERVED_REPLIES.iter().any(|of| reply.starts_with(of))
 }
 
 /// Sends messages to another core's subscribers. If too much is under way to that one, `from` waits; where the producer

@@ -1,36 +1,28 @@
 //! What a client's operations do, one after the other.
 
+mod subscriptions;
+
 use std::rc::Rc;
 
 use wire::nats::{
     Progress,
     client::{self, ClientOp, Publish},
     rejection::Rejection,
-    subject, write,
+    write,
 };
 
 use crate::{
-    accounts::{
-        identity::{
-            AccountId, Check, Credentials, Identity, LoginError, Replies, SlowCheck, SubscribeVerdict,
-        },
-        imports::{NoRoomAbroad, UnderWay},
-    },
+    accounts::identity::{AccountId, Check, Credentials, Identity, LoginError, Replies, SlowCheck},
     client::{
         connection::{ClientInfo, ConnId, ConnectOptions, Stage},
         protocol_log,
     },
-    counters::Counter,
     delivery::{
-        publish::Run,
-        work::{self, SUBSCRIBE, TOKENS_MAX, WALKS},
+        run::Run,
+        work::{self, SUBSCRIBE, WALKS},
     },
-    mesh::core::{Core, SUBSCRIPTION_MEMORY},
-    monitor::system,
-    routing::{
-        subjects::Wish,
-        trie::{SubId, tokens_of},
-    },
+    mesh::core::Core,
+    routing::trie::tokens_of,
 };
 
 /// What the operations of a read came to.
@@ -386,155 +378,6 @@ impl Core {
         connection.is_in_account = self.shared.enter_account(account.0, limits.max_connections);
         connection.take_limits(limits);
         connection.is_in_account
-    }
-
-    fn subscribe(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
-        let connection = &self.outputs.connections[id];
-        // nats-server looks at the rights first.
-        let mut is_filtered = false;
-        if let Some(permissions) = &connection.permissions {
-            match permissions.may_subscribe(pattern, queue) {
-                SubscribeVerdict::Whole => {}
-                SubscribeVerdict::Filtered => is_filtered = true,
-                SubscribeVerdict::Denied => {
-                    self.count(Counter::PermissionsDenied);
-                    self.outputs.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
-                    return;
-                }
-            }
-        }
-        if queue == Some(SYSTEM_QUEUE) {
-            self.count(Counter::PermissionsDenied);
-            self.outputs.reject(id, Rejection::SubscriptionDenied { subject: pattern, queue });
-            return;
-        }
-        if !subject::is_valid_pattern(pattern) {
-            self.outputs.reject(id, Rejection::InvalidSubject);
-            return;
-        }
-        let max = self.settings.config.limits.max_subscriptions;
-        let max = if max > 0 { max } else { usize::MAX };
-        if connection.sids.len() >= max.min(connection.subscriptions_max) {
-            self.count(Counter::SubscriptionsRefused);
-            self.outputs.reject(id, Rejection::SubscriptionsExceeded);
-            return;
-        }
-        // Of two with one sid, the first one stays.
-        if self.subjects.find(connection, sid).is_some() {
-            self.say_ok(id);
-            return;
-        }
-        if !self.may_remember(id, pattern, queue, sid) {
-            self.count(Counter::SubscriptionMemoryRefused);
-            self.outputs.reject(id, Rejection::SubscriptionsExceeded);
-            return;
-        }
-        self.say_ok(id);
-        let Self { subjects, outputs, links, .. } = self;
-        let connection = &mut *outputs.connections[id];
-        let sub = subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
-        self.work.pay(subjects.trie.take_steps());
-        if connection.account == AccountId::SYSTEM.0 {
-            // Where there is no room, a question is under way, behind which this is seen to.
-            _ = self.system.try_send(system::SystemEvent::Subscribed);
-        }
-        if subjects.abroad.has_streams(connection.account) {
-            connection.under_way = Some(Box::new(UnderWay::Following { sub, next: 0 }));
-            self.go_on_under_way(id);
-        }
-        self.pause_if_full(id);
-    }
-
-    /// Whether the memory for one subscription more is there.
-    fn may_remember(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> bool {
-        if tokens_of(pattern) > TOKENS_MAX {
-            return false;
-        }
-        let bytes = self.subjects.bytes_of(pattern, queue, sid);
-        let connection = &mut *self.outputs.connections[id];
-        let at_most = self.settings.config.limits.max_subscription_memory / CONNECTION_PART;
-        match &mut connection.subscription_memory {
-            Some(memory) => {
-                let bytes = memory.amount() + bytes;
-                bytes <= at_most && memory.resize(bytes).is_ok()
-            }
-            None => {
-                let charge = self.accounts.charge(connection.client, SUBSCRIPTION_MEMORY, bytes);
-                connection.subscription_memory = charge.ok();
-                // Its task hears of it when others need the memory.
-                connection.wake();
-                connection.subscription_memory.is_some()
-            }
-        }
-    }
-
-    /// Ends what has had its last message, and goes on with the client's subscription that is under way; whether that was
-    /// all before the turn's work was done.
-    #[cold]
-    fn finish_under_way(&mut self, id: ConnId) -> bool {
-        self.end_finished();
-        self.subjects.a_finished().is_none() && self.go_on_under_way(id)
-    }
-
-    /// Follows a subscription into other accounts, or ends it there; whether that was all before the turn's work was done.
-    fn go_on_under_way(&mut self, id: ConnId) -> bool {
-        let connection = &mut *self.outputs.connections[id];
-        match connection.under_way.as_deref_mut() {
-            None => true,
-            Some(UnderWay::Following { sub, next }) => {
-                let (sub, memory) = (*sub, &mut connection.subscription_memory);
-                let paying = (&mut self.work, &mut self.links);
-                match self.subjects.follow_some(sub, connection.account, next, memory, paying) {
-                    Ok(is_all) => {
-                        if is_all {
-                            connection.under_way = None;
-                        }
-                        is_all
-                    }
-                    Err(NoRoomAbroad) => {
-                        connection.under_way = Some(Box::new(UnderWay::Ending { sub }));
-                        self.count(Counter::ImportedSubscriptionsRefused);
-                        self.outputs.reject(id, Rejection::SubscriptionsExceeded);
-                        self.end_subscription(id, sub)
-                    }
-                }
-            }
-            Some(UnderWay::Ending { sub }) => {
-                let sub = *sub;
-                self.end_subscription(id, sub)
-            }
-        }
-    }
-
-    /// Ends a subscription here and in other accounts; whether that was all before the turn's work was done.
-    pub(crate) fn end_subscription(&mut self, id: ConnId, sub: SubId) -> bool {
-        let Self { subjects, outputs, links, work, .. } = self;
-        let connection = &mut *outputs.connections[id];
-        if !subjects.unfollow_some(sub, &mut connection.subscription_memory, (work, links))
-            || work.lacks(WALKS)
-        {
-            return false;
-        }
-        subjects.unsubscribe(sub, connection, links);
-        work.pay(SUBSCRIBE + subjects.trie.take_steps());
-        true
-    }
-
-    /// What other cores are told of subscriptions is bounded like messages: whoever makes us tell too much waits.
-    pub(crate) fn pause_if_full(&mut self, id: ConnId) {
-        if self.links.has_others() && self.links.is_full_for_words() && self.outputs.wait_for_core(id) {
-            self.links.pause_subscriber(id);
-        }
-    }
-
-    fn unsubscribe(&mut self, id: ConnId, sid: &[u8], max: u64) {
-        let connection = &mut self.outputs.connections[id];
-        let Some(sub) = self.subjects.find(connection, sid) else { return };
-        if self.subjects.end_after(sub, max) {
-            connection.under_way = Some(Box::new(UnderWay::Ending { sub }));
-            self.go_on_under_way(id);
-        }
-        self.pause_if_full(id);
     }
 }
 

@@ -10,10 +10,12 @@
 //! Where the data lives: the request in the thread's scratch, the object in the store's memory, which the turn keeps
 //! as it is. Nothing here waits, allocates, locks, or writes a line that another core writes.
 
+mod usable;
+
 use std::{ops::Range, sync::Arc};
+use usable::usable;
 
 use engine::{
-    cores::clock,
     store::{Hash, Lookup, Object, Turn},
     tls::challenges::Challenges,
 };
@@ -31,19 +33,17 @@ use crate::{
         slices::InBlocks,
     },
     coding::Coding,
-    core::{Core, store_s},
+    core::Core,
     counters::Counter,
     deliver::answer::{Answer, Body, Head, Length, Lines},
     encoding::encoded_variants::{self, Representation},
     error_page::Fault,
-    fetch::{hit_for_miss, revalidate},
+    fetch::hit_for_miss,
     head::{
         response_head::{CacheStatus, CodedHead, Flags, Fwd, StoredMeta, is_bodiless},
         sent_fields::SentFields,
     },
-    policy::{
-        self, NotReused, PassReason, Recv, RequestFacts, Reuse, Verdict, Why, vary::VARY_SPEC_BYTES_MAX,
-    },
+    policy::{self, PassReason, Recv, Verdict, Why, vary::VARY_SPEC_BYTES_MAX},
     purging::invalidations as purged,
     request::{
         client_auth::{ClientAuth, ClientStanding},
@@ -240,106 +240,8 @@ fn of_challenge(core: &Core, challenges: &Challenges, head: &RequestHead<'_, '_>
     Some(answer)
 }
 
-/// How a stored object may be used.
-struct ObjectUse {
-    status: CacheStatus,
-    is_to_be_refreshed: bool,
-}
-
-impl ObjectUse {
-    #[inline]
-    fn fresh(ttl_s: u32) -> Self {
-        Self { status: CacheStatus::hit(i64::from(ttl_s)), is_to_be_refreshed: false }
-    }
-
-    fn stale(stale_s: u64, detail: &'static str, is_to_be_refreshed: bool) -> Self {
-        let ttl_s = i64::try_from(stale_s).map_or(i64::MIN, |stale_s| -stale_s);
-        Self { status: CacheStatus { detail: Some(detail), ..CacheStatus::hit(ttl_s) }, is_to_be_refreshed }
-    }
-
-    /// Counts it, if it is stale; once for a request that looks twice.
-    #[inline]
-    fn count(&self, core: &Core) {
-        if self.status.detail.is_some() {
-            core.count(Counter::HitsStale);
-        }
-    }
-}
-
-/// How a stored object may be used for this request; else whether it must not be used by whoever looks again, and what
-/// Cache-Status says.
-#[inline]
-fn usable(
-    core: &Core,
-    object: &Object<'_>,
-    meta: &StoredMeta,
-    facts: &RequestFacts,
-    keyed: LookupKey,
-    trust: Trust,
-    now_s: u64,
-) -> Result<ObjectUse, (bool, Fwd)> {
-    if object.expires_s() <= store_s(now_s) {
-        return Err((false, Fwd::Stale));
-    }
-    // The object was stored later than now: the clock was set back, and nobody knows by how much. By the clock alone
-    // the object would be used for longer than its lifetime.
-    if meta.born_s > now_s + CLOCK_BACK_S_MAX {
-        return Err((true, Fwd::Stale));
-    }
-    // Whoever is one of several, and has not heard of them for too long, does not know what was purged.
-    if trust != Trust::Validated && !core.among.membership.may_serve() {
-        core.count(Counter::LeasesOut);
-        return Err((true, Fwd::Stale));
-    }
-    let for_cookies = !meta.flags.has(Flags::NOT_FOR_COOKIES);
-    let is_known = facts.certificate && !meta.flags.has(Flags::FOR_ALL);
-    if is_known
-        || revalidate::may_not_set_cookie(core, object, meta)
-        || !policy::may_share(for_cookies, facts.cookie, core.config.cookies)
-    {
-        return Err((true, Fwd::Request));
-    }
-    match policy::may_reuse(meta.stored(now_s), &facts.directives) {
-        Reuse::Fresh { ttl_s } => Ok(ObjectUse::fresh(ttl_s)),
-        reuse => stale(core, reuse, keyed, trust),
-    }
-}
-
-/// How an object may be used that is not fresh, or not fresh enough for this request.
-#[cold]
-fn stale(core: &Core, reuse: Reuse, keyed: LookupKey, trust: Trust) -> Result<ObjectUse, (bool, Fwd)> {
-    let now_ms = clock::monotonic_ms();
-    match (reuse, trust) {
-        (_, Trust::Validated) => Ok(ObjectUse::fresh(0)),
-        (Reuse::Fresh { ttl_s }, _) => Ok(ObjectUse::fresh(ttl_s)),
-        (Reuse::StaleAccepted { stale_s }, _) => Ok(ObjectUse::stale(stale_s, "max-stale", false)),
-        (Reuse::StaleWhileRevalidate { stale_s }, _) => {
-            let is_asked =
-                core.lately.has(keyed.hash, now_ms) || core.sites.group(keyed.site).is_failing(now_ms);
-            if !is_asked {
-                // Now, and not when it is: a pipeline may ask for it many times until then.
-                core.lately.note(keyed.hash, now_ms);
-            }
-            Ok(ObjectUse::stale(stale_s, "stale-while-revalidate", !is_asked))
-        }
-        (Reuse::StaleIfError { stale_s }, trust) => {
-            let fails = trust == Trust::StandIn
-                || core.lately.has(keyed.hash, now_ms)
-                || core.sites.group(keyed.site).is_failing(now_ms);
-            if fails {
-                Ok(ObjectUse::stale(stale_s, "stale-if-error", false))
-            } else {
-                Err((false, Fwd::Stale))
-            }
-        }
-        (Reuse::No(NotReused::Stale), _) => Err((false, Fwd::Stale)),
-        // What is fresh by the store's clock and not by the request's wish is fetched anew.
-        (Reuse::No(_), _) => Err((true, Fwd::Request)),
-    }
-}
-
-/// Whether we have forwarded this very request before: our pseudonym is in its Via (RFC 9110 §7.6.3). Another
-/// accelerator of ours has another one.
+/// Returns whether this request has passed through this instance before: its pseudonym is in Via (RFC 9110 §7.6.3). Every
+/// instance has a pseudonym of its own.
 #[inline]
 fn has_passed_here(core: &Core, head: &RequestHead<'_, '_>) -> bool {
     head.headers.has(KnownHeader::Via)

@@ -1,0 +1,163 @@
+//! The task of one core: it serves its listeners and answers what the other cores and the server send.
+
+use super::{Seed, SharedState};
+use crate::{
+    admin::{explain, listing},
+    client::{accept, listener::Listener},
+    core::{
+        Core, CoreSetup, Message, housekeeping,
+        store_file::{self},
+        with_core,
+    },
+    counters::Counter,
+    encoding::encoded_variants,
+    fetch,
+    purging::spread,
+    states::{head_validation, purge, put},
+};
+use engine::{
+    cores::{CoreContext, mesh::Receiver},
+    io::Completions,
+};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<SharedState>) -> io::Result<()> {
+    let index = context.index;
+    let Seed { listeners, shard, file: of_core, coding, purged, sender, receiver, counters, scribe } = seed;
+    let (mut file, mut completions, mut coming) = (None, None, None);
+    if let Some(of_core) = of_core {
+        (file, completions, coming) = (Some(of_core.reads), Some(of_core.completions), of_core.coming);
+    }
+    let (coders, coded) = coding;
+    Core::install(CoreSetup {
+        index,
+        in_force: Arc::clone(&shared.in_force),
+        identity: shared.identity.clone(),
+        pseudonym: Arc::clone(&shared.pseudonym),
+        terms: shared.terms.clone(),
+        book: Arc::clone(&shared.book),
+        purged,
+        store: Arc::clone(&shared.store),
+        shard,
+        file,
+        coders: Some(coders),
+        sender,
+        balance: Arc::clone(&shared.balance),
+        counters,
+        scribe,
+        client_memory: &shared.client_memory,
+        passing: Arc::clone(&shared.passing),
+        among: shared.among.clone(),
+        peers: shared.peers.clone(),
+    });
+    let mut accepting = Vec::new();
+    for bound in listeners {
+        let listener = Listener::new(bound)?;
+        accepting.push(tokio::spawn(async move { accept::accept(&listener).await }));
+    }
+    let messages = tokio::spawn(receive_messages(receiver));
+    let housekeeping = tokio::spawn(housekeeping::keep_house());
+    let settling = completions.map(|completions| tokio::spawn(settle_reads(completions)));
+    let coded = tokio::spawn(encoded_variants::settle(coded));
+    let coming = coming.map(|coming| tokio::spawn(store_file::take_over(coming)));
+    shared.ready.fetch_add(1, Ordering::AcqRel);
+    context.shutdown.requested().await;
+    for accepting in accepting {
+        accepting.abort();
+        // It was aborted; from here on its listener is closed.
+        let _ = accepting.await;
+    }
+    shared.ready.fetch_sub(1, Ordering::AcqRel);
+    // Idle connections are closed now, those with a request under way after its answer. A loop stays until the last
+    // client of all loops is gone, because a client of another loop may follow a fetch of this one.
+    loop {
+        let left = with_core(|core| {
+            core.draining.set(true);
+            core.watches.borrow().end_idle();
+            shared.balance.total()
+        });
+        if left == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    housekeeping.abort();
+    for task in [settling, coming, Some(coded)].into_iter().flatten() {
+        task.abort();
+    }
+    messages.abort();
+    Ok(())
+}
+
+async fn receive_messages(mut receiver: Receiver<Message>) {
+    let mut batch = Vec::new();
+    loop {
+        receiver.recv_batch(&mut batch).await;
+        for message in batch.drain(..) {
+            match message {
+                // Nothing runs on the core just now, so that nobody looks at what was in force.
+                Message::ActiveConfig { in_force, done } => {
+                    Core::rule(in_force);
+                    // Who asked may have given up.
+                    let _ = done.send(());
+                }
+                message => with_core(|core| receive(core, message)),
+            }
+        }
+    }
+}
+
+fn receive(core: &Core, message: Message) {
+    match message {
+        Message::Fetch(want) => fetch::begin(core, *want),
+        Message::Put(put) => put::store(core, &put),
+        Message::Code(to_code) => encoded_variants::begin(core, *to_code),
+        Message::Heard(heard) => head_validation::judge(core, &heard),
+        Message::Accept(stream, arrival) => {
+            accept::take_over(core, stream, arrival);
+        }
+        Message::Invalidate { invalidation, is_purge, done } => {
+            if is_purge {
+                core.count(Counter::Purges);
+            }
+            spread::apply(core, &invalidation);
+            // Who purges may be gone: it holds all the same.
+            let _ = done.send(());
+        }
+        Message::Bans(done) => {
+            // Who asked may be gone.
+            let _ = done.send(core.invalidations.bans_seen());
+        }
+        Message::Explain(question) => explain::answer(core, *question),
+        Message::LastClient { hash, reply } => {
+            // Who asked may have given up.
+            let _ = reply.send(core.askers.of(hash));
+        }
+        Message::Objects(step) => listing::answer(core, *step),
+        Message::LostPart { hash, key, id } => core.shard_mut().lost_part(hash, &key, id),
+        Message::Unlink { hash, key, is_purge, lasting, done } => {
+            if is_purge {
+                core.count(Counter::Purges);
+            }
+            purge::unlink(core, hash, &key, lasting, done);
+        }
+        Message::ActiveConfig { .. } => unreachable!("it is taken where nothing runs"),
+    }
+}
+
+/// Hands what helpers have read to those who wait for it.
+async fn settle_reads(mut completions: Completions) {
+    let mut messages = Vec::new();
+    loop {
+        completions.next(&mut messages).await;
+        with_core(|core| {
+            if let Some(file) = &core.file {
+                file.reads.settle(&mut messages);
+            }
+        });
+    }
+}

@@ -1,0 +1,81 @@
+//! Tokens of subjects, patterns and labels.
+
+use super::{LABEL_BYTES_MAX, Node, NodeId};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// The first token of a pattern, a label or a subject.
+pub(super) fn first_token(of: &[u8]) -> &[u8] {
+    memchr::memchr(b'.', of).map_or(of, |end| &of[..end])
+}
+
+/// Returns whether a label's first token is this one.
+#[inline]
+pub(super) fn begins_with(label: &[u8], token: &[u8]) -> bool {
+    label.starts_with(token) && ends_token(label, token.len())
+}
+
+/// Returns whether a token ends before a byte.
+#[inline]
+fn ends_token(of: &[u8], at: usize) -> bool {
+    of.get(at).is_none_or(|&byte| byte == b'.')
+}
+
+/// As much of a pattern as a new node's label may have.
+pub(super) fn label_of(pattern: &[u8]) -> &[u8] {
+    if pattern.len() <= LABEL_BYTES_MAX {
+        return pattern;
+    }
+    let end = memchr::memrchr(b'.', &pattern[..=LABEL_BYTES_MAX]);
+    end.map_or_else(|| first_token(pattern), |end| &pattern[..end])
+}
+
+/// Bytes of the tokens that a label and a pattern both begin with.
+pub(super) fn common_tokens(label: &[u8], pattern: &[u8]) -> usize {
+    let equal = label.iter().zip(pattern).take_while(|(one, other)| one == other).count();
+    if ends_token(label, equal) && ends_token(pattern, equal) {
+        return equal;
+    }
+    memchr::memrchr(b'.', &label[..equal]).unwrap_or(0)
+}
+
+/// Matches the tokens of a label against a subject from an offset on: the offset behind them, if they match, and how many
+/// were compared.
+pub(super) fn match_tokens(label: &[u8], subject: &[u8], mut offset: usize) -> (Option<usize>, usize) {
+    let mut compared = 0;
+    for token in wire::nats::subject::tokens(label) {
+        compared += 1;
+        let Some(rest) = subject.get(offset..) else { return (None, compared) };
+        match token {
+            b">" => return (Some(subject.len() + 1), compared),
+            b"*" => offset += first_token(rest).len() + 1,
+            _ if begins_with(rest, token) => offset += token.len() + 1,
+            _ => return (None, compared),
+        }
+    }
+    (Some(offset), compared)
+}
+
+/// How many tokens a pattern or a subject has.
+pub(crate) fn tokens_of(pattern: &[u8]) -> usize {
+    1 + memchr::memchr_iter(b'.', pattern).count()
+}
+
+pub(super) fn hash_of_node(seed: u64, node: &Node) -> u64 {
+    edge_hash(seed, node.parent, first_token(&node.label))
+}
+
+#[inline]
+pub(super) fn edge_hash(seed: u64, parent: NodeId, token: &[u8]) -> u64 {
+    xxh3_64_with_seed(token, seed ^ (u64::from(parent) << 17))
+}
+
+pub(super) fn has_empty_token(subject: &[u8]) -> bool {
+    let mut before = b'.';
+    for &byte in subject {
+        if byte == b'.' && before == b'.' {
+            return true;
+        }
+        before = byte;
+    }
+    before == b'.'
+}
