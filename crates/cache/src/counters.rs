@@ -1,6 +1,6 @@
 //! What the accelerator counts. Each limit has a counter for when it is hit.
 
-use engine::store::Refused;
+use engine::store::InsertRefusal;
 use wire::{
     http1::head::{HeadError, HeadRule},
     http2::connection::Limit,
@@ -225,11 +225,11 @@ impl Counter {
         }
     }
 
-    pub(crate) fn of_refusal(refused: Refused) -> Self {
+    pub(crate) fn of_refusal(refused: InsertRefusal) -> Self {
         match refused {
-            Refused::NoRoom => Self::StoreNoRoom,
-            Refused::TooLarge => Self::StoreTooLarge,
-            Refused::Short => Self::OriginBodyShort,
+            InsertRefusal::NoRoom => Self::StoreNoRoom,
+            InsertRefusal::TooLarge => Self::StoreTooLarge,
+            InsertRefusal::Short => Self::OriginBodyShort,
         }
     }
 

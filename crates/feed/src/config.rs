@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use engine::{network::Network, share::ClientBudget, tls::Shown};
+use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
 use crate::{accounts::identity::Authorization, leaf::Remote};
 
@@ -79,7 +79,7 @@ pub enum HandshakeFirst {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
     /// What is shown.
-    pub shown: Shown,
+    pub shown: CertificateSource,
     /// Certificates of those who sign clients' certificates, PEM; needed for `verify`.
     pub ca_file: Option<PathBuf>,
     /// Clients must show a certificate.

@@ -41,6 +41,6 @@ pub use crate::monitor::snapshot::{Snapshot, Totals};
 pub use accounts::identity;
 pub use config::{Config, Limits, Tls, WebSocket};
 pub use counters::Counter;
-pub use engine::tls::{Shown, TlsError, certificates::Pair};
+pub use engine::tls::{CertificateSource, TlsError, certificates::Pair};
 pub use monitor::snapshot;
 pub use server::{NoAnswer, ReloadError, Server, StartError};

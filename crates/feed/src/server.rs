@@ -13,7 +13,7 @@ use engine::{
         self, CoreContext, Cores, CoresConfig,
         listener::{Balance, bind_all},
         mesh::{self, Mesh},
-        run::{CoreFailure, Drained},
+        run::{CoreFailure, DrainReport},
     },
     journal::{Journal, Scribe},
     meter::{CoreCounters, CounterSet, Registry},
@@ -341,7 +341,7 @@ impl Server {
     ///
     /// # Errors
     /// A loop had failed, or fails now.
-    pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
+    pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         self.cores.drain(at_most)
     }
 

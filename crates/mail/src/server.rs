@@ -17,13 +17,13 @@ use engine::{
         self, CoreContext, Cores, CoresConfig, clock,
         listener::{Balance, bind_all},
         mesh::{Mesh, Receiver, Sender},
-        run::{CoreFailure, Drained},
+        run::{CoreFailure, DrainReport},
     },
     journal::{Journal, Scribe},
     log::{Disk, Header, Log, Writer},
     meter::{CoreCounters, CounterSet, Registry},
     random,
-    share::Common,
+    share::CommonPart,
     size::Size,
     tls::{self, TlsError},
 };
@@ -204,8 +204,8 @@ impl Server {
         let (log, header) = (recovered.log, recovered.header);
         let seed = random::number().map_err(StartError::Prepare)?;
         let shared = Arc::new(Shared {
-            receiving: Common::within(config.client_budget.as_ref()),
-            connections: Common::within(config.client_budget.as_ref()),
+            receiving: CommonPart::within(config.client_budget.as_ref()),
+            connections: CommonPart::within(config.client_budget.as_ref()),
             parts_bytes: AtomicU64::default(),
             peers: Peers::new(&config.rates, config.limits.address_connections_max(), seed),
             reader: log.reader(),
@@ -322,7 +322,7 @@ impl Server {
     ///
     /// # Errors
     /// A loop had failed, or fails now.
-    pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
+    pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         let drained = self.cores.drain(at_most)?;
         self.mailstore.stop();
         Ok(drained)

@@ -8,7 +8,7 @@ use std::{
 };
 
 use cache::{Certificate, Origin, memory_limit};
-use engine::tls::Shown;
+use engine::tls::CertificateSource;
 use mail::config::Store;
 
 use crate::{
@@ -162,8 +162,13 @@ fn check_places(settings: &Settings, servers: Servers, faults: &mut Vec<Fault>) 
 }
 
 /// Reads what a server would show under TLS.
-fn check_shown(place: &str, shown: Option<Shown>, faults: &mut Vec<Fault>, warnings: &mut Vec<String>) {
-    let Some(Shown::Pair(pair)) = shown else { return };
+fn check_shown(
+    place: &str,
+    shown: Option<CertificateSource>,
+    faults: &mut Vec<Fault>,
+    warnings: &mut Vec<String>,
+) {
+    let Some(CertificateSource::Pair(pair)) = shown else { return };
     match Certificate::read(&pair) {
         Ok(certificate) => {
             warnings.extend(expired(&pair.certificates.display().to_string(), certificate.until_s));

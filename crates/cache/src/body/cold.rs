@@ -15,7 +15,7 @@ use engine::{
     log,
     store::{
         Hash,
-        tier::{Cold, image::Image},
+        tier::{FileRecord, image::Image},
     },
 };
 
@@ -27,7 +27,7 @@ const LARGE_READS_MAX: usize = 4;
 const AROUND_BYTES: usize = 8 << 10;
 
 /// Puts the object of a key back into memory, if it can be read.
-pub(crate) async fn restore(hash: Hash, key: &[u8], cold: Cold) {
+pub(crate) async fn restore(hash: Hash, key: &[u8], cold: FileRecord) {
     let Some(payload) = whole(hash, cold).await else { return };
     let Some(image) = Image::parse(&payload) else { return };
     // Its head is in another record where it was revalidated since.
@@ -51,7 +51,7 @@ pub(crate) async fn restore(hash: Hash, key: &[u8], cold: Cold) {
 }
 
 /// Reads a record of the key's object; `None` if it cannot be had.
-async fn whole(hash: Hash, cold: Cold) -> Option<Vec<u8>> {
+async fn whole(hash: Hash, cold: FileRecord) -> Option<Vec<u8>> {
     match read(cold).await {
         Ok(payload) => Some(payload),
         Err(Unread::Damaged) => {
@@ -80,12 +80,12 @@ pub(crate) enum Unread {
 }
 
 /// Reads the payload of a record, from memory where that still has it.
-pub(crate) async fn read(cold: Cold) -> Result<Vec<u8>, Unread> {
+pub(crate) async fn read(cold: FileRecord) -> Result<Vec<u8>, Unread> {
     let payload_bytes = cold.payload_bytes as usize;
     let record_bytes = log::record_bytes(payload_bytes);
     enum By {
         Memory(Vec<u8>),
-        Helper(engine::io::Pending),
+        Helper(engine::io::PendingRead),
         Thread(log::Reader),
     }
     let by = with_core(|core| {

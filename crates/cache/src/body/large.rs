@@ -13,8 +13,8 @@
 use std::time::Duration;
 
 use engine::{
-    log::{Reader, Refused},
-    store::{NewObject, tier::LargeFilling},
+    log::{AppendRefusal, Reader},
+    store::{NewObject, tier::LargeObjectWriter},
     sys::span::Span,
 };
 
@@ -31,7 +31,7 @@ const DISK_BYTES_PER_S_MIN: u64 = 8 << 20;
 
 /// An answer on its way to the file. Dropped, it is given up.
 pub(crate) struct Large {
-    filling: Option<LargeFilling>,
+    filling: Option<LargeObjectWriter>,
     /// The bytes of the next part that have arrived.
     part: Vec<u8>,
     log: Reader,
@@ -50,10 +50,10 @@ impl Large {
     }
 
     /// Takes the bytes that come next.
-    pub(crate) async fn put(&mut self, bytes: Span<'_>) -> Result<(), Refused> {
+    pub(crate) async fn put(&mut self, bytes: Span<'_>) -> Result<(), AppendRefusal> {
         let mut at = 0;
         while at < bytes.len() {
-            let part_bytes = self.filling.as_ref().map_or(0, LargeFilling::next_bytes);
+            let part_bytes = self.filling.as_ref().map_or(0, LargeObjectWriter::next_bytes);
             assert!(self.part.len() < part_bytes, "an answer has no more bytes than it says");
             let now = bytes.slice(at..bytes.len().min(at + part_bytes - self.part.len()));
             now.copy_to(&mut self.part);
@@ -65,7 +65,7 @@ impl Large {
         Ok(())
     }
 
-    async fn append(&mut self) -> Result<(), Refused> {
+    async fn append(&mut self) -> Result<(), AppendRefusal> {
         let Self { filling, part, log, patience } = self;
         in_time(log, patience, || {
             with_core(|core| match filling {
@@ -93,8 +93,8 @@ impl Large {
 async fn in_time(
     log: &Reader,
     patience: &mut Patience,
-    mut attempt: impl FnMut() -> Result<(), Refused>,
-) -> Result<(), Refused> {
+    mut attempt: impl FnMut() -> Result<(), AppendRefusal>,
+) -> Result<(), AppendRefusal> {
     loop {
         // The wake-up is registered before the attempt, so that a buffer that becomes free in between is not missed.
         let room = log.room();

@@ -19,7 +19,7 @@ use engine::{
     accounts::{ClientKey, Refusal},
     store::{
         Hash,
-        tier::{Cold, PartsList},
+        tier::{FileRecord, PartsList},
     },
 };
 
@@ -239,7 +239,7 @@ async fn read_part(list: &PartsList, number: usize, wait_max: Duration) -> Resul
 }
 
 /// Reads a record's payload, unless it is there or on its way for somebody else.
-async fn read_once(cold: Cold) -> Result<Payload, Unread> {
+async fn read_once(cold: FileRecord) -> Result<Payload, Unread> {
     let place = with_core(|core| {
         let file = core.file.as_ref()?;
         let (cell, is_shared) = file.parts.borrow_mut().place(cold.location);

@@ -17,7 +17,7 @@ use std::{ops::Range, sync::Arc};
 
 use engine::{
     cores::clock,
-    store::{Hash, Lookup, Object, PinnedObject, Turn},
+    store::{EpochGuard, Hash, Lookup, Object, PinnedObject},
 };
 
 use crate::{
@@ -232,7 +232,7 @@ impl Blocks {
         key::hash_of_variant(self.request.hash, hash(key))
     }
 
-    fn find<'t>(&self, turn: &'t Turn<'_>, number: u32, now_s: u64) -> Option<Object<'t>> {
+    fn find<'t>(&self, turn: &'t EpochGuard<'_>, number: u32, now_s: u64) -> Option<Object<'t>> {
         let mut key = self.request.key.clone();
         let hash = self.place(&mut key, number, |key| turn.hash(key));
         let bytes = self.version.bytes_of(number);

@@ -16,7 +16,7 @@ use engine::{
         clock,
         watch::{Phase, Watch},
     },
-    store::Turn,
+    store::EpochGuard,
 };
 use tokio::{
     net::TcpStream,
@@ -329,7 +329,7 @@ fn tags_of_answer(core: &Core, request: &Request, answer: &Answer<'_>) -> Option
 }
 
 /// Likewise, of what is stored for a request; `None`, too: it is not any more.
-fn tags_of(turn: &Turn<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Option<Vec<u8>> {
+fn tags_of(turn: &EpochGuard<'_>, fields: &SentFields<'_>, primary: &[u8]) -> Option<Vec<u8>> {
     let (mut key, mut hash) = (primary.to_vec(), turn.hash(primary));
     let (object, _) = hit::chosen(turn, fields, &mut hash, &mut key).ok()?;
     tags::stored_words(object.extra()).ok().flatten()

@@ -23,7 +23,7 @@ pub use self::rules::{
     field, sent_host,
 };
 
-pub use engine::store::tier::{Admission, Paging};
+pub use engine::store::tier::{Admission, ReadMode};
 
 use engine::{
     network::Network,
@@ -314,7 +314,7 @@ pub struct Config {
     /// Bytes of that file.
     pub store_bytes: u64,
     /// How the file is read.
-    pub paging: Paging,
+    pub paging: ReadMode,
     /// Which objects go there.
     pub admission: Admission,
     /// What is stored is on the file after this time at the latest.
@@ -398,7 +398,7 @@ impl Config {
             crawlers: CrawlerRules::default(),
             store: None,
             store_bytes: 1 << 30,
-            paging: Paging::default(),
+            paging: ReadMode::default(),
             admission: Admission::default(),
             flush: Duration::from_secs(1),
             state: None,

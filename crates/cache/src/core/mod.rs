@@ -33,14 +33,14 @@ pub(crate) use upstreams::{OfCore, SiteUpstreams, count_http2};
 use engine::{
     accounts::Accounts,
     cores::{
-        Rounds, SteadyClock, behind::Behind, clock, fair::Fair, listener::Balance, mesh::Sender,
-        watch::Watches,
+        Rounds, SteadyClock, behind::BackgroundBudget, clock, fair::TurnScheduler, listener::Balance,
+        mesh::Sender, watch::Watches,
     },
     holding::ClientMemoryBudget,
     io::Reads,
     log,
     meter::CoreCounters,
-    store::{BodyLength, Hash, NewObject, Reader, Refused, Shard, Store},
+    store::{BodyLength, Hash, InsertRefusal, NewObject, Reader, Shard, Store},
     sys::lend::Lender,
     tls::session::Session,
 };
@@ -172,7 +172,7 @@ pub(crate) struct Own {
     /// To change it: [`Core::shard_mut`].
     pub(crate) shard: RefCell<Shard>,
     /// What is fetched to be stored comes behind what is ready to be answered.
-    pub(crate) behind: Arc<Behind>,
+    pub(crate) behind: Arc<BackgroundBudget>,
     /// When housekeeping comes by.
     pub(crate) rounds: Arc<Rounds>,
     expiry_clock: SteadyClock,
@@ -236,7 +236,7 @@ pub(crate) struct Own {
     /// Bytes that clients make us hold, now.
     pub(crate) held: ClientMemoryBudget,
     /// Turns of connections that have much to do.
-    pub(crate) fair: Arc<Fair>,
+    pub(crate) fair: Arc<TurnScheduler>,
     /// WebSockets that are open.
     pub(crate) pipes: Cell<u64>,
     /// Connections of HTTP/2 to origins that are open.
@@ -472,7 +472,7 @@ impl Core {
         spec: &[u8],
         meta: StoredMeta,
         expires_s: u32,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, InsertRefusal> {
         if let Some(generation) = self.extend_spec(hash, key, spec, expires_s) {
             return Ok(generation);
         }

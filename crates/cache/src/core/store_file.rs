@@ -22,12 +22,12 @@ use std::{
 use engine::{
     cores::clock,
     io::{Completions, ReadPool, ReadPoolConfig},
-    log::{self, Log, Recovered},
+    log::{self, Log, RecoveryReport},
     meter::{Family, Registry, Source},
     store::{
         Shard, Store, StoreConfig, open_anon,
         tier::{
-            FileConfig, Known, Opening, PART_BODY_BYTES_MAX, Start, Tier, begin_on_file,
+            FileConfig, FileRecovery, PART_BODY_BYTES_MAX, StoreContents, Tier, UnreadStore, begin_on_file,
             write_buffer_bytes_max,
         },
     },
@@ -87,11 +87,11 @@ pub(crate) struct OpenFile {
 #[derive(Debug, Default)]
 struct StartFindings {
     log: OnceLock<log::Reader>,
-    recovered: OnceLock<Recovered>,
+    recovered: OnceLock<RecoveryReport>,
 }
 
 impl StartFindings {
-    fn set(&self, known: &Known) {
+    fn set(&self, known: &StoreContents) {
         // Each start sets them once.
         let _ = self.log.set(known.log.reader());
         let _ = self.recovered.set(known.recovered);
@@ -132,7 +132,7 @@ impl OpenFile {
     }
 
     /// What the start found, once the file has been read.
-    pub(crate) fn recovered(&self) -> Option<Recovered> {
+    pub(crate) fn recovered(&self) -> Option<RecoveryReport> {
         self.found.recovered.get().copied()
     }
 }
@@ -169,7 +169,7 @@ pub(crate) fn open_store(config: &Config, memory: &StoreConfig) -> Result<OpenSt
     if let Some(limit_bytes) = limit_bytes {
         file.objects_max = need(0).objects_max(limit_bytes);
     }
-    let Opening { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
+    let UnreadStore { store, mut shards, source, start, may_go_ahead } = begin_on_file(memory, &file)?;
     let begun = begin_reading(start, may_go_ahead, &mut shards, fits)?;
     let parts_max = (of_memory.min(PARTS_BYTES_MAX) / shards.len() / PART_BODY_BYTES_MAX).max(PARTS_MIN);
     let (reads, by_core) = ReadPool::start(&pool, vec![source])?;
@@ -204,7 +204,7 @@ struct FileReader {
 
 /// Begins to read the file, and waits a while for its end. `fits` says whether so many objects do.
 fn begin_reading(
-    start: Start,
+    start: FileRecovery,
     may_go_ahead: bool,
     shards: &mut [Shard],
     fits: impl FnOnce(u64) -> Result<(), TooLittleMemory> + Send + 'static,
@@ -266,7 +266,7 @@ fn spawn<T: Send + 'static>(
 
 /// Waits for the file to be read and gives each core its part.
 fn hand_over(
-    reading: &mpsc::Receiver<Result<Known, StartError>>,
+    reading: &mpsc::Receiver<Result<StoreContents, StartError>>,
     cores: Vec<oneshot::Sender<WarmingShard>>,
     found: &StartFindings,
 ) -> Option<Log> {

@@ -2,14 +2,14 @@
 
 use wire::http1::{
     head::Headers,
-    trailers::{Permitted, permitted},
+    trailers::{PermittedTrailers, permitted},
 };
 
 use crate::{core::with_core, counters::Counter, head::sent_fields::is_one_of};
 
 /// The trailers of a message that go on: to the origin, or to the client and into the store.
 pub(crate) fn going_on(trailers: &[u8], headers: &Headers<'_, '_>) -> Vec<u8> {
-    let Permitted { lines, dropped } = permitted(trailers, headers);
+    let PermittedTrailers { lines, dropped } = permitted(trailers, headers);
     if dropped > 0 {
         with_core(|core| core.add(Counter::TrailersDropped, dropped));
     }

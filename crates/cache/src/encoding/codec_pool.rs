@@ -30,7 +30,7 @@ use engine::{
         give_way,
         mesh::{Mesh, Receiver, Sender},
     },
-    share::{ClientBudget, Common, Share},
+    share::{ClientBudget, CommonPart, Share},
     store::{Hash, PinnedObject},
     sys::span::Span,
 };
@@ -334,7 +334,7 @@ impl CodingPool {
         let (alive, ended) = mpsc::channel();
         let is_stopping = Arc::clone(&stopping);
         let (sender, receiver) = own.split();
-        let memory = Share::new(Common::within(budget), bytes_as_usize(bytes_max(compress)), 1);
+        let memory = Share::new(CommonPart::within(budget), bytes_as_usize(bytes_max(compress)), 1);
         let thread = std::thread::Builder::new().name("code-0".to_owned()).spawn(move || {
             run(&sender, receiver, &is_stopping, memory);
             drop(alive);

@@ -21,7 +21,10 @@ use std::time::Duration;
 
 use engine::{
     cores::clock,
-    store::{BodyLength, Filling, Hash, Lookup, NewObject, Object, Refused as Rejected, Shard, Turn},
+    store::{
+        BodyLength, EpochGuard, Hash, InsertRefusal as Rejected, Lookup, NewObject, Object, ObjectWriter,
+        Shard,
+    },
 };
 use tokio::{sync::oneshot, time::timeout};
 use wire::http1::{
@@ -144,7 +147,7 @@ fn wanted(
 #[inline(never)]
 pub(crate) fn choose<'t>(
     core: &Core,
-    turn: &'t Turn<'_>,
+    turn: &'t EpochGuard<'_>,
     found @ (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
     request: &RequestHead<'_, '_>,
     stored_head: &[u8],
@@ -184,7 +187,7 @@ pub(crate) fn choose<'t>(
 /// Looks for a twin; its hash, and what is there. `key` is left as it is.
 #[inline]
 fn lookup<'t>(
-    turn: &'t Turn<'_>,
+    turn: &'t EpochGuard<'_>,
     (object, hash): (&Object<'_>, Hash),
     coding: Coding,
     key: &mut Vec<u8>,
@@ -199,7 +202,7 @@ fn lookup<'t>(
 /// The same of an object that may be decoded.
 fn choose_decoded<'t>(
     core: &Core,
-    turn: &'t Turn<'_>,
+    turn: &'t EpochGuard<'_>,
     (object, meta, hash): (&Object<'_>, &StoredMeta, Hash),
     headers: &Headers<'_, '_>,
     stored_head: &[u8],
@@ -425,7 +428,7 @@ async fn keep(made: JobResult) -> DecodeReply {
 }
 
 /// Writes a twin's content, a piece at a time, between which the loop serves its clients.
-async fn fill(begun: Result<Filling, Rejected>, content: &[u8]) -> Result<(), Rejected> {
+async fn fill(begun: Result<ObjectWriter, Rejected>, content: &[u8]) -> Result<(), Rejected> {
     // On the heap: the task would be larger by it.
     let mut filling = Box::new(begun?);
     let mut rest = content;

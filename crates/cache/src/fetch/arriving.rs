@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use engine::{
     cores::clock,
-    store::{BodyLength, Filling, Hash, NewObject, Refused},
+    store::{BodyLength, Hash, InsertRefusal, NewObject, ObjectWriter},
 };
 
 use crate::{
@@ -43,7 +43,7 @@ use crate::{
 /// Where the bytes of a body go.
 enum Sink {
     /// Into the store.
-    Stored(Box<Filling>),
+    Stored(Box<ObjectWriter>),
     /// Through a window of chunks, to those who read it now.
     Passing(Arc<Window>),
     /// Likewise, and to the file in parts.
@@ -93,8 +93,8 @@ pub(crate) async fn receive(request: &Request, mut arrived: Box<AnswerHead>, rep
 }
 
 /// What is too large once is too large for who comes next, too; but a file may take it when it is asked for again.
-fn note_refusal(core: &Core, request: &Request, refused: Refused, bans: u64) {
-    if refused == Refused::TooLarge && core.file.is_none() {
+fn note_refusal(core: &Core, request: &Request, refused: InsertRefusal, bans: u64) {
+    if refused == InsertRefusal::TooLarge && core.file.is_none() {
         hit_for_miss::leave(
             core,
             request.primary(),
@@ -168,7 +168,8 @@ fn begin(core: &Core, request: &Request, arrived: &mut AnswerHead, entry: &Entry
                 }
                 for response in [Some(&mut response), own.as_mut()].into_iter().flatten() {
                     if !is_for_waiters {
-                        response.standing = ResponseRole::Refused { too_large: refused == Refused::TooLarge };
+                        response.standing =
+                            ResponseRole::Refused { too_large: refused == InsertRefusal::TooLarge };
                     }
                 }
             }
@@ -446,9 +447,13 @@ fn passing_bytes(left: u64) -> usize {
 }
 
 /// Reserves room in the store, and the first of it; on the file alone where it is larger than memory takes.
-fn reserve(core: &Core, response: &Response, object: &StorePlan) -> Result<(Sink, Arc<Chunk>), Refused> {
+fn reserve(
+    core: &Core,
+    response: &Response,
+    object: &StorePlan,
+) -> Result<(Sink, Arc<Chunk>), InsertRefusal> {
     if !response.meta.fits() {
-        return Err(Refused::TooLarge);
+        return Err(InsertRefusal::TooLarge);
     }
     let extra = response.extra();
     let body = response.length.map_or(BodyLength::Unknown, BodyLength::Exact);

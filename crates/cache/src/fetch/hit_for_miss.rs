@@ -13,7 +13,7 @@
 //! *Bounds:* those of the store, which forgets notes as it does any object; [`NOTE_S`], [`DUE_S`]. A purge drops an
 //! address's notes. Errors leave none: while an origin fails, one request at a time is enough.
 
-use engine::store::{BodyLength, Hash, Lookup, NewObject, Object, Shard, Turn};
+use engine::store::{BodyLength, EpochGuard, Hash, Lookup, NewObject, Object, Shard};
 use smallvec::SmallVec;
 use wire::http1::head::Headers;
 
@@ -182,7 +182,7 @@ pub(crate) struct Note {
 /// Why what comes for this request is not stored, if there is a note. `key` is a buffer.
 pub(crate) fn of(
     core: &Core,
-    turn: &Turn<'_>,
+    turn: &EpochGuard<'_>,
     primary: &[u8],
     (facts, fields): (&RequestFacts, &SentFields<'_>),
     now_s: u64,

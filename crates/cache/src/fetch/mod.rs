@@ -29,9 +29,9 @@ pub(crate) mod variants;
 
 use std::sync::Arc;
 
-use engine::{cores::clock, store::tier::Cold};
+use engine::{cores::clock, store::tier::FileRecord};
 use tokio::sync::oneshot;
-use wire::http1::framing::Answered;
+use wire::http1::framing::RequestKind;
 
 use crate::{
     body::{
@@ -162,7 +162,7 @@ pub(crate) fn ahead(core: &Core, request: Arc<Request>) {
 
 /// Reads an object from the file into memory, once for all clients that want it; if that fails, or it is stale, the origin
 /// is asked.
-async fn load(want: FetchRequest, entry: Entry, cold: Cold, asking: Option<PeerQuery>) {
+async fn load(want: FetchRequest, entry: Entry, cold: FileRecord, asking: Option<PeerQuery>) {
     cold::restore(want.request.hash, &want.request.key, cold).await;
     match with_core_of(&want.request, |core| OwnerReply::of(core, &want.request, want.anew)) {
         OwnerReply::Usable => {
@@ -394,7 +394,7 @@ async fn exchange(
         head: &head,
         wanted: OriginNeed::Storing,
         client: request.client(),
-        answered: Answered::Other,
+        answered: RequestKind::Other,
         is_idempotent: true,
         why,
         trace: request.trace.as_ref(),

@@ -2,7 +2,7 @@
 
 use wire::http1::{
     fields::{append_field, is_hop_by_hop, persists},
-    framing::{Answered, Framing, announces_in_vain, response_framing},
+    framing::{Framing, RequestKind, announces_in_vain, response_framing},
     head::{HeadLimits, HeadRule, HeaderSlots, KeptResponse, Progress, ResponseHead, parse_response},
     known::KnownHeader,
 };
@@ -20,7 +20,7 @@ pub(super) enum HeadProgress {
 
 pub(super) fn final_head(
     bytes: &[u8],
-    answered: Answered,
+    answered: RequestKind,
     limits: &Limits,
 ) -> Result<HeadProgress, OriginError> {
     match parse_response(bytes, &mut HeaderSlots::new(), &head_limits(limits)) {

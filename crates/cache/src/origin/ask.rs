@@ -72,7 +72,7 @@ pub(crate) struct OriginRequest<'a> {
     /// The client that the exchange counts for.
     pub(crate) client: Client,
     /// What decides whether the answer has a body.
-    pub(crate) answered: framing::Answered,
+    pub(crate) answered: framing::RequestKind,
     /// It may be sent again although the origin may have seen it (RFC 9110 §9.2.2).
     pub(crate) is_idempotent: bool,
     /// What the log says of it, and for whom it is: nothing where nobody reads.
@@ -316,7 +316,7 @@ pub(crate) async fn switch<S: RequestSender>(
 /// Waits for the final answer; who asks is told of interim ones.
 async fn answer<S: RequestSender>(
     mut exchange: Exchange,
-    answered: framing::Answered,
+    answered: framing::RequestKind,
     limits: &Limits,
     asker: &mut S,
     is_told: &mut bool,

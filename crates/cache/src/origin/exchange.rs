@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use engine::{cores::clock, sys::span::Span};
 use tokio::time::{Instant, timeout};
 use wire::http1::{
-    framing::{Answered, Framing},
+    framing::{Framing, RequestKind},
     head::KeptResponse,
     known::KnownHeader,
 };
@@ -124,7 +124,7 @@ impl Talk {
     /// Waits for the head of the answer, or of an interim one that is told on.
     pub(super) async fn answer(
         self,
-        answered: Answered,
+        answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<OriginReply, OriginError> {
@@ -276,7 +276,7 @@ impl Exchange {
     /// Waits for the head of the final answer, or of an interim one that is told on.
     pub(super) async fn answer(
         self,
-        answered: Answered,
+        answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<ExchangeResult, OriginError> {

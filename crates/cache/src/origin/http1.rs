@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 use wire::http1::{
-    framing::{Answered, BodyDecoder, Framing},
+    framing::{BodyDecoder, Framing, RequestKind},
     head::{HeaderSlots, Progress, may_end_in, parse_response},
 };
 
@@ -183,7 +183,7 @@ impl Talk {
     /// Waits for the head of the final answer, or of an interim one that is told on.
     pub(super) async fn answer(
         mut self,
-        answered: Answered,
+        answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<OriginReply, OriginError> {

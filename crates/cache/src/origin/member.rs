@@ -10,7 +10,7 @@ use std::{
 
 use engine::tls::{
     TlsError,
-    client::{ServerName, Shown, TlsConnector, connector},
+    client::{ServerName, TlsClientOptions, TlsConnector, connector},
 };
 use tokio::net::{TcpStream, UnixStream};
 
@@ -67,7 +67,7 @@ impl Tls {
         if said.certificate.is_some() != said.key.is_some() {
             return Err(SetUpError::TlsPair);
         }
-        let shown = |protocols| Shown {
+        let shown = |protocols| TlsClientOptions {
             authorities: said.ca.as_deref(),
             pair: said.certificate.as_deref().zip(said.key.as_deref()),
             protocols,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engine::{cores::clock, sys::span::WordBuffer};
 use tokio::time::{Instant, sleep, timeout};
-use wire::http1::framing::Answered;
+use wire::http1::framing::RequestKind;
 
 use super::{
     Tell,
@@ -55,7 +55,7 @@ async fn ask(member: &Member, tell: Tell) -> Result<(), String> {
     sent.map_err(|error| format!("it did not take a probe: {error}"))?;
     let deadline = Instant::now() + member.probe.time_max;
     loop {
-        match talk.answer(Answered::Other, &limits, deadline).await {
+        match talk.answer(RequestKind::Other, &limits, deadline).await {
             Ok(OriginReply::Interim(waiting, _)) => talk = waiting,
             Ok(OriginReply::Final { head, body, .. }) => {
                 return judge(head.head().status, body, &member.probe).await;

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tokio::time::timeout;
-use wire::http1::{framing::Answered, head::HEADERS_MAX};
+use wire::http1::{framing::RequestKind, head::HEADERS_MAX};
 
 use super::{
     FIELDS_MORE, KEPT_WITHIN, Load, Peer, Peers,
@@ -135,7 +135,7 @@ async fn once(
         head: &head,
         wanted: OriginNeed::Storing,
         client: Client::NOBODY,
-        answered: Answered::Other,
+        answered: RequestKind::Other,
         is_idempotent: true,
         why: "peer",
         trace: request.trace.as_ref(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wire::http1::{
     fields::{ContentRange, append_field},
-    framing::{Answered, Framing},
+    framing::{Framing, RequestKind},
     head::ResponseHead,
     known::KnownHeader,
 };
@@ -38,7 +38,7 @@ pub(crate) async fn resume(
         head: &head,
         wanted: OriginNeed::Storing,
         client: request.client(),
-        answered: Answered::Other,
+        answered: RequestKind::Other,
         is_idempotent: true,
         why: "resume",
         trace: request.trace.as_ref(),

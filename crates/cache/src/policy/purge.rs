@@ -21,7 +21,7 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use wire::{filter::Quoted, http1::head::RequestHead};
+use wire::{filter::QuotedValue, http1::head::RequestHead};
 
 use crate::tags;
 
@@ -172,7 +172,7 @@ fn ban(tests: &[(&str, &str, &str)]) -> What<'static> {
     for (field, operator, value) in tests {
         let and = if expression.is_empty() { "" } else { " && " };
         // Writing to a string cannot fail.
-        let _ = write!(expression, "{and}{field} {operator} {}", Quoted(value));
+        let _ = write!(expression, "{and}{field} {operator} {}", QuotedValue(value));
     }
     What::Ban(Cow::Owned(expression.into_bytes()))
 }

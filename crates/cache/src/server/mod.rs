@@ -19,10 +19,10 @@ use engine::{
         self, Cores, CoresConfig, clock,
         listener::Balance,
         mesh::{Mesh, Receiver, Sender},
-        run::{CoreFailure, Drained},
+        run::{CoreFailure, DrainReport},
     },
     journal::{Journal, Scribe},
-    log::Recovered,
+    log::RecoveryReport,
     meter::{CounterSet, Registry},
     store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
     tls::TlsError,
@@ -367,7 +367,7 @@ impl Server {
     }
 
     /// What the store's file held when the accelerator started; `None` where there is no file, or while it is read.
-    pub fn recovered(&self) -> Option<Recovered> {
+    pub fn recovered(&self) -> Option<RecoveryReport> {
         self.file.as_ref().and_then(OpenFile::recovered)
     }
 
@@ -572,7 +572,7 @@ impl Server {
     ///
     /// # Errors
     /// A loop had failed, or fails now.
-    pub fn drain(mut self, at_most: Duration) -> Result<Drained, CoreFailure> {
+    pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         self.cores.drain(at_most)
     }
 }

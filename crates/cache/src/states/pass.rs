@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use engine::cores::clock;
 use wire::http1::{
-    framing::{Answered, Framing},
+    framing::{Framing, RequestKind},
     known::KnownHeader,
 };
 
@@ -70,7 +70,7 @@ pub(crate) async fn pass(
         head: &head,
         wanted: OriginNeed::Passing,
         client: request.client(),
-        answered: Answered::of_method(method),
+        answered: RequestKind::of_method(method),
         is_idempotent: is_idempotent(method),
         why: "pass",
         trace: request.trace.as_ref(),
@@ -131,7 +131,7 @@ pub(crate) async fn switch(request: &Arc<Request>, client: &mut impl Downstream)
         head: &head,
         wanted: OriginNeed::Switching,
         client: request.client(),
-        answered: Answered::of_method("GET"),
+        answered: RequestKind::of_method("GET"),
         is_idempotent: false,
         why: "pipe",
         trace: request.trace.as_ref(),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use engine::store::Hash;
 use tokio::{sync::oneshot, time::Instant};
-use wire::{filter::Quoted, http1::url::Scheme};
+use wire::{filter::QuotedValue, http1::url::Scheme};
 
 use crate::{
     core::{Core, CoreBusy, Message, RING_PAUSE, RING_WAIT_MAX, UnlinkOutcome, with_core, with_core_of},
@@ -146,7 +146,7 @@ fn what_is_asked(core: &Core, request: &Request) -> Result<PurgeOrder, String> {
         }
         Purge::Tagged(pattern) => {
             // Whoever sends what is no pattern at all has made a mistake, and is told where.
-            let text = format!("req.url ~ {}", Quoted(pattern));
+            let text = format!("req.url ~ {}", QuotedValue(pattern));
             Ban::parse(text.as_bytes(), &core.config.tags).map_err(|fault| {
                 format!("Nothing was purged: {fault}.\n\n{}\n", fault.marked(text.as_bytes()))
             })?;

@@ -204,7 +204,7 @@ async fn secure(
 async fn connector(remote: &Remote) -> Result<TlsConnector, Trouble> {
     let (ca, pair) = (remote.tls_ca.clone(), remote.tls_pair.clone());
     let made = tokio::task::spawn_blocking(move || {
-        client::connector(client::Shown {
+        client::connector(client::TlsClientOptions {
             authorities: ca.as_deref(),
             pair: pair.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path())),
             protocols: &[],

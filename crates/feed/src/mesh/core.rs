@@ -33,7 +33,7 @@ use std::{
 
 use engine::{
     accounts::{Accounts, Category, Limit},
-    cores::{clock, fair::Fair, listener::Balance, mesh},
+    cores::{clock, fair::TurnScheduler, listener::Balance, mesh},
     heap::HeapTrimmer,
     journal::Scribe,
     meter::CoreCounters,
@@ -167,7 +167,7 @@ pub(crate) struct Local {
     pub(crate) core: RefCell<Core>,
     pub(crate) inbox: RefCell<Inbox>,
     /// Who of those with much to do has a turn.
-    pub(crate) fair: Arc<Fair>,
+    pub(crate) fair: Arc<TurnScheduler>,
 }
 
 /// What a core is made from.

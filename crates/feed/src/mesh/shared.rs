@@ -13,7 +13,7 @@ use engine::{
     cores::clock,
     meter::CounterSet,
     random,
-    share::{ClientBudget, Common},
+    share::{ClientBudget, CommonPart},
 };
 use serde::Serialize;
 
@@ -42,11 +42,11 @@ pub(crate) struct SharedState {
     /// All cores' counters, to be read.
     pub(crate) counters: Arc<CounterSet<Counter>>,
     /// The memory of all cores' connections beyond the cores' own parts.
-    pub(crate) connections: Arc<Common>,
+    pub(crate) connections: Arc<CommonPart>,
     /// How much waits for all cores' clients beyond the cores' own parts.
-    pub(crate) pending: Arc<Common>,
+    pub(crate) pending: Arc<CommonPart>,
     /// The same of the memory of subscriptions.
-    pub(crate) subscription_memory: Arc<Common>,
+    pub(crate) subscription_memory: Arc<CommonPart>,
     /// Loops that accept.
     pub(crate) ready: AtomicUsize,
     /// Connections of each account, on all cores: written when a client is let in and when it leaves.
@@ -118,9 +118,9 @@ impl SharedState {
             next_cid: AtomicU64::new(1),
             surplus: AtomicUsize::new(0),
             counters,
-            connections: Common::within(budget),
-            pending: Common::within(budget),
-            subscription_memory: Common::within(budget),
+            connections: CommonPart::within(budget),
+            pending: CommonPart::within(budget),
+            subscription_memory: CommonPart::within(budget),
             ready: AtomicUsize::new(0),
             of_accounts: (0..ACCOUNTS_MAX).map(|_| AtomicUsize::new(0)).collect(),
         })

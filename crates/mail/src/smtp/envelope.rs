@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, io::Write, net::IpAddr, sync::Arc};
 
-use engine::log::{Appended, Location, Refused, Ticket};
+use engine::log::{AppendRefusal, AppendedRecord, Location, Ticket};
 use smallvec::SmallVec;
 
 use super::tail::{FRONT_BYTES, NotTaken, Tail};
@@ -72,11 +72,11 @@ pub(crate) enum NotKept {
     Full(Counter),
 }
 
-impl From<Refused> for NotKept {
-    fn from(refused: Refused) -> Self {
+impl From<AppendRefusal> for NotKept {
+    fn from(refused: AppendRefusal) -> Self {
         match refused {
-            Refused::TooLarge => Self::TooLarge,
-            Refused::Busy | Refused::Full => Self::Room,
+            AppendRefusal::TooLarge => Self::TooLarge,
+            AppendRefusal::Busy | AppendRefusal::Full => Self::Room,
         }
     }
 }
@@ -230,7 +230,7 @@ fn first_of_their_inbox(recipients: &[Recipient]) -> SmallVec<[bool; COMPARED_MA
 
 /// A mail that is in the log.
 struct Record<'a> {
-    appended: Appended,
+    appended: AppendedRecord,
     record_bytes: usize,
     raw_bytes: u64,
     parts: &'a Option<Arc<[Part]>>,
@@ -283,7 +283,7 @@ fn arrivals(
 }
 
 /// Appends the mail behind its meta, without its body where the segment has that already; the bytes of the record.
-fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(Appended, usize), Refused> {
+fn append(core: &Core, meta: &mut Vec<u8>, raw: &[u8]) -> Result<(AppendedRecord, usize), AppendRefusal> {
     let parts = if core.config().share_bodies { shared_bodies::split(raw) } else { None };
     let Some((head, body)) = parts else {
         let appended = core.append(MAIL, 0, &[meta, raw])?;

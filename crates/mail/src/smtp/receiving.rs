@@ -8,7 +8,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use engine::share::{Common, Share};
+use engine::share::{CommonPart, Share};
 
 use crate::{counters::Counter, store::core::Core};
 
@@ -29,7 +29,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    pub(crate) fn new(common: &Arc<Common>, total: usize, cores: usize) -> Self {
+    pub(crate) fn new(common: &Arc<CommonPart>, total: usize, cores: usize) -> Self {
         Self { share: Share::new(Arc::clone(common), total, cores), bytes: 0 }
     }
 

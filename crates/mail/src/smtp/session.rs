@@ -4,7 +4,7 @@ use std::{io::Write, net::IpAddr};
 
 use wire::smtp::{
     command::{Hello, HelloKind, MailFrom},
-    dialog::{Ask, Dialog, Terms},
+    dialog::{Dialog, DialogStep, Terms},
     reply::{self, Reply},
 };
 
@@ -153,7 +153,7 @@ impl Session {
             };
             at += used;
             self.bytes += used;
-            self.commands += usize::from(ask != Ask::NeedMore);
+            self.commands += usize::from(ask != DialogStep::NeedMore);
             if used > 0
                 && self.dialog.is_receiving()
                 && let Err(counter) = self.account(core)
@@ -170,16 +170,16 @@ impl Session {
                 return (at, Stop::Close);
             }
             let stop = match ask {
-                Ask::NeedMore => return (at, self.write_part(core, turn).unwrap_or(Stop::Read)),
-                Ask::GoOn => None,
-                Ask::Reply(reply) => {
+                DialogStep::NeedMore => return (at, self.write_part(core, turn).unwrap_or(Stop::Read)),
+                DialogStep::GoOn => None,
+                DialogStep::Reply(reply) => {
                     if reply.is_refusal() {
                         core.count(Counter::Faults);
                     }
                     reply.write(&mut turn.out);
                     None
                 }
-                Ask::Close(reply) => {
+                DialogStep::Close(reply) => {
                     match reply {
                         reply::NOT_HTTP => core.count(Counter::HttpRequests),
                         reply::TOO_MANY_FAULTS => core.count(Counter::TooManyFaults),
@@ -189,25 +189,25 @@ impl Session {
                     reply.write(&mut turn.out);
                     Some(if reply == reply::BYE { Stop::Quit } else { Stop::Close })
                 }
-                Ask::Hello(hello) => {
+                DialogStep::Hello(hello) => {
                     self.forget(core);
                     self.hello(core.config(), &hello, &mut turn.out);
                     None
                 }
-                Ask::Mail(from) => self.mail(core, &from, now_ms, turn),
-                Ask::Rcpt(to) => self.recipient(core, to, now_ms, turn),
-                Ask::MailBegins { send_first } => self.begin(core, send_first, now_ms, turn),
-                Ask::ChunkEnds => {
+                DialogStep::Mail(from) => self.mail(core, &from, now_ms, turn),
+                DialogStep::Rcpt(to) => self.recipient(core, to, now_ms, turn),
+                DialogStep::MailBegins { send_first } => self.begin(core, send_first, now_ms, turn),
+                DialogStep::ChunkEnds => {
                     reply::CHUNK_OK.write(&mut turn.out);
                     None
                 }
-                Ask::MailEnds => self.end_mail(core, now_ms, turn),
-                Ask::Forget(reply) => {
+                DialogStep::MailEnds => self.end_mail(core, now_ms, turn),
+                DialogStep::Forget(reply) => {
                     self.forget(core);
                     reply.write(&mut turn.out);
                     None
                 }
-                Ask::StartTls => {
+                DialogStep::StartTls => {
                     reply::START_TLS.write(&mut turn.out);
                     Some(Stop::StartTls)
                 }

@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use engine::log::Refused;
+use engine::log::AppendRefusal;
 
 use super::connection::SCRATCH_BYTES;
 use crate::{
@@ -94,11 +94,11 @@ impl Tail {
         core.arrive_in_parts(peer, bytes).map_err(NotTaken::Full)?;
         let appended = match core.append_part(letter, &self.gathered) {
             Ok(appended) => appended,
-            Err(Refused::Busy | Refused::Full) => {
+            Err(AppendRefusal::Busy | AppendRefusal::Full) => {
                 core.parts_over(peer, bytes);
                 return Err(NotTaken::Room);
             }
-            Err(Refused::TooLarge) => unreachable!("a part is far smaller than a segment"),
+            Err(AppendRefusal::TooLarge) => unreachable!("a part is far smaller than a segment"),
         };
         self.parts.push(Part { location: appended.location.bits(), bytes: self.gathered.len() as u32 });
         self.parts_bytes += bytes;
@@ -128,10 +128,14 @@ impl Tail {
 
 impl Core {
     /// Appends a part of a mail, unless mails of one record would be refused for it.
-    fn append_part(&self, letter: MailId, bytes: &[u8]) -> Result<engine::log::Appended, Refused> {
+    fn append_part(
+        &self,
+        letter: MailId,
+        bytes: &[u8],
+    ) -> Result<engine::log::AppendedRecord, AppendRefusal> {
         self.rounds.stir();
         let mut writer = self.writer.borrow_mut();
-        let new = engine::log::New { kind: PART, hash: 0, tag: letter.0, target: None };
+        let new = engine::log::NewRecord { kind: PART, hash: 0, tag: letter.0, target: None };
         let mut filling = writer.begin_if_spare(new, bytes.len())?;
         filling.write(bytes);
         let appended = writer.finish(filling);

@@ -11,7 +11,7 @@ use engine::{
         listener::Balance,
         mesh::{Mesh, Receiver},
     },
-    log::{Log, Refused},
+    log::{AppendRefusal, Log},
     meter::CounterSet,
 };
 
@@ -90,7 +90,7 @@ fn a_mail_that_waits_for_room_is_held_against_the_rates_once() {
     let (_log, core, _told) = core_of(Config { rates, store_bytes: STORE_BYTES_MIN, ..Config::default() });
     let filler = vec![0; 15 << 20];
     for bytes in [15 << 20, 1 << 16, 64] {
-        while !matches!(core.append(MAIL, 0, &[&filler[..bytes]]), Err(Refused::Full)) {}
+        while !matches!(core.append(MAIL, 0, &[&filler[..bytes]]), Err(AppendRefusal::Full)) {}
     }
     let mut session = Session::new(&core, std::net::Ipv4Addr::LOCALHOST.into(), Kind::Smtp);
     let mut turn = Turn::default();

@@ -12,7 +12,9 @@
 
 use std::{collections::HashMap, io, thread};
 
-use engine::log::{Kind, Location, New, NotKept, Progress, Reader, Ticket, Writer, record_bytes};
+use engine::log::{
+    DurabilityError, Kind, Location, NewRecord, Progress, Reader, Ticket, Writer, record_bytes,
+};
 
 use crate::{
     config::Durability,
@@ -59,7 +61,7 @@ pub(crate) fn gather(
     chosen_markers.sort_unstable();
     let mut moved: Vec<(Location, usize)> = Vec::new();
     let mut copy = |kind: Kind, hash: u64, tag: u64, from: Location, from_bytes: usize, payload: &[u8]| {
-        let copy = writer.append(New { kind, hash, tag, target: Some(from) }, &[payload]).ok()?;
+        let copy = writer.append(NewRecord { kind, hash, tag, target: Some(from) }, &[payload]).ok()?;
         moved.push((from, from_bytes));
         Some(copy.location)
     };
@@ -161,7 +163,7 @@ fn choose(
 fn is_kept(progress: &Progress, ticket: Ticket, durability: Durability) -> io::Result<bool> {
     // A thread of its own: whoever starts a server may be within a runtime, which must not be blocked on.
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| -> io::Result<Result<(), NotKept>> {
+        let waiting = scope.spawn(|| -> io::Result<Result<(), DurabilityError>> {
             let runtime = tokio::runtime::Builder::new_current_thread().build()?;
             Ok(runtime.block_on(async {
                 match durability {

@@ -14,13 +14,18 @@ use std::{
 };
 
 use engine::{
-    cores::{Rounds, SteadyClock, clock, fair::Fair, listener::Balance, mesh::Sender, watch::Watches},
+    cores::{
+        Rounds, SteadyClock, clock, fair::TurnScheduler, listener::Balance, mesh::Sender, watch::Watches,
+    },
     heap::HeapTrimmer,
     holding::ClientMemoryBudget,
     journal::Scribe,
-    log::{Appended, Kind, Location, New, NotKept, Progress, Reader, Refused, Ticket, Writer},
+    log::{
+        AppendRefusal, AppendedRecord, DurabilityError, Kind, Location, NewRecord, Progress, Reader, Ticket,
+        Writer,
+    },
     meter::CoreCounters,
-    share::Common,
+    share::CommonPart,
 };
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
@@ -164,9 +169,9 @@ pub(crate) struct Shared {
     pub(crate) events: tokio::sync::broadcast::Sender<Event>,
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
     /// Memory of mails being received, beyond the cores' own parts.
-    pub(crate) receiving: Arc<Common>,
+    pub(crate) receiving: Arc<CommonPart>,
     /// The memory of connections beyond the cores' own parts.
-    pub(crate) connections: Arc<Common>,
+    pub(crate) connections: Arc<CommonPart>,
     /// Bytes in the store of mails that are not whole.
     pub(crate) parts_bytes: AtomicU64,
     /// Connections by address, over all cores.
@@ -190,7 +195,7 @@ pub(crate) struct Core {
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) watches: RefCell<Watches>,
     /// Who of those with much to do has a turn.
-    pub(crate) fair: Arc<Fair>,
+    pub(crate) fair: Arc<TurnScheduler>,
     pub(crate) draining: Cell<bool>,
     /// What is read from sockets before it is looked at.
     pub(crate) scratch: RefCell<Vec<u8>>,
@@ -350,18 +355,23 @@ impl Core {
     }
 
     /// Appends to the log.
-    pub(crate) fn append(&self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<Appended, Refused> {
-        self.append_new(New { kind, hash: 0, tag, target: None }, parts)
+    pub(crate) fn append(
+        &self,
+        kind: Kind,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<AppendedRecord, AppendRefusal> {
+        self.append_new(NewRecord { kind, hash: 0, tag, target: None }, parts)
     }
 
-    fn append_new(&self, new: New, parts: &[&[u8]]) -> Result<Appended, Refused> {
+    fn append_new(&self, new: NewRecord, parts: &[&[u8]]) -> Result<AppendedRecord, AppendRefusal> {
         // Which may take a segment.
         self.rounds.stir();
         self.writer.borrow_mut().append(new, parts)
     }
 
     /// Waits until what was appended is as safe as 250 says. One write, or one sync, serves all who wait.
-    pub(crate) async fn kept(&self, ticket: Ticket) -> Result<(), NotKept> {
+    pub(crate) async fn kept(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         match self.config().durability {
             Durability::Process => {
                 // Whose mails are whole in this turn of the loop append first: one write for all of them.
@@ -600,7 +610,7 @@ impl Core {
         let mut notes = self.notes.borrow_mut();
         let before =
             notes.find(id).and_then(|at| Some((Location::from_bits(at.location)?, at.payload_bytes)));
-        let unavailable = |refused: Refused| Unavailable::Disk(refused.to_string());
+        let unavailable = |refused: AppendRefusal| Unavailable::Disk(refused.to_string());
         let ticket = if note.is_empty() {
             // What is said by default needs no record.
             let Some((location, _)) = before else { return Ok(None) };
@@ -614,7 +624,7 @@ impl Core {
             }
             let payload = note.payload();
             let target = before.map(|(location, _)| location);
-            let new = New { kind: NOTED, hash: note.flags(), tag: id.0, target };
+            let new = NewRecord { kind: NOTED, hash: note.flags(), tag: id.0, target };
             let written = self.append_new(new, &[&payload]).map_err(unavailable)?;
             let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
             notes.written(id, written.location.bits(), bytes);
@@ -638,7 +648,7 @@ impl Core {
             }
             Hurry::Yes => {}
         }
-        let marker = New { kind: HURRIED, hash: expires_ms, tag: id.0, target: None };
+        let marker = NewRecord { kind: HURRIED, hash: expires_ms, tag: id.0, target: None };
         let written =
             self.append_new(marker, &[]).map_err(|refused| Unavailable::Disk(refused.to_string()))?;
         let before = self.index.borrow_mut().hurry(id, expires_ms, written.location.bits());

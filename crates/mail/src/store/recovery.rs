@@ -17,7 +17,7 @@ use std::{
 
 use engine::{
     log::{
-        Disk, FileOptions, Header, Kind, Location, Log, OpenError, Options, ReadError, Reader, Recovering,
+        Disk, FileOptions, Header, Kind, Location, Log, LogRecovery, OpenError, Options, ReadError, Reader,
         Writer, format,
     },
     random,
@@ -95,9 +95,9 @@ pub(crate) fn recover(
         ..Options::default()
     };
     let recovering = match (on, &config.store) {
-        (Some((disk, header)), _) => Recovering::on(disk, header, options)?,
-        (None, Store::Anonymous) => Recovering::anonymous(options)?,
-        (None, Store::File(path)) => Recovering::file(path, options)?,
+        (Some((disk, header)), _) => LogRecovery::on(disk, header, options)?,
+        (None, Store::Anonymous) => LogRecovery::anonymous(options)?,
+        (None, Store::File(path)) => LogRecovery::file(path, options)?,
     };
     let header = *recovering.header();
     let threads = thread::available_parallelism().map_or(1, usize::from);

@@ -48,7 +48,7 @@ pub(crate) mod top;
 
 use std::{sync::Arc, time::Instant};
 
-use ::cluster::{Outcome, Refused, Told};
+use ::cluster::{InstanceOutcome, Outcome, PurgeRequestError};
 use axum::{
     Json, Router,
     extract::{Query, RawQuery, Request, State},
@@ -332,14 +332,14 @@ fn carry_out(accelerator: &dyn Purges, wanted: &Wanted) -> Result<(Value, Option
         Some(Ok(outcome)) => (Some(outcome), None),
         Some(Err(refused)) => {
             let why = format!("purged here; {refused}");
-            let outcome = if let Refused::NotYet(outcome) = refused { Some(outcome) } else { None };
+            let outcome = if let PurgeRequestError::NotYet(outcome) = refused { Some(outcome) } else { None };
             (outcome, Some(why))
         }
     };
     if let Some(Outcome { sequence, instances }) = outcome {
         done["sequence"] = sequence.into();
         if is_everywhere {
-            let one = |told: Told| serde_json::json!({ "name": told.name, "standing": told.standing.name() });
+            let one = |told: InstanceOutcome| serde_json::json!({ "name": told.name, "standing": told.standing.name() });
             done["instances"] = instances.into_iter().map(one).collect();
         }
     }

@@ -10,7 +10,7 @@ pub(crate) use cache::{
     BanSeen, ExplainError, Explanation, Invalidate, ObjectSeen, Objects, ObjectsError, PurgeError,
     PurgeResult, RequestOf,
 };
-use cluster::{ClusterStatus, Outcome, Refused};
+use cluster::{ClusterStatus, Outcome, PurgeRequestError};
 use engine::{
     journal::Journal,
     meter::{Registry, Source},
@@ -57,7 +57,7 @@ pub(crate) trait Purges: Send + Sync + 'static {
         _what: &Invalidate,
         _is_soft: bool,
         _everywhere: bool,
-    ) -> Option<Result<Outcome, Refused>> {
+    ) -> Option<Result<Outcome, PurgeRequestError>> {
         None
     }
 
@@ -248,7 +248,12 @@ impl Purges for Accelerator {
         outcome.unwrap_or(Err(PurgeError::NoAnswer))
     }
 
-    fn tell(&self, what: &Invalidate, is_soft: bool, everywhere: bool) -> Option<Result<Outcome, Refused>> {
+    fn tell(
+        &self,
+        what: &Invalidate,
+        is_soft: bool,
+        everywhere: bool,
+    ) -> Option<Result<Outcome, PurgeRequestError>> {
         self.clustered.as_ref().map(|clustered| clustered.tell(what, is_soft, everywhere))
     }
 

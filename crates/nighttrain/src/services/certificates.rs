@@ -135,7 +135,7 @@ impl Certificates {
             error: None,
             retry_s: None,
         };
-        let obtained = |said: acme::Said| CertificateSaid {
+        let obtained = |said: acme::RenewalStatus| CertificateSaid {
             names: said.names,
             from: "acme",
             until_s: said.validity.map(|(_, until)| until),

@@ -14,8 +14,8 @@ use cache::{
     BroadcastFuture, ClusterHandle, Invalidate, PeerAt, PurgeBroadcast, PurgeError, lease::Membership,
 };
 use cluster::{
-    CarriesOut, Cluster, ClusterStatus, Config, Hears, NotCarried, Outcome, Purge, Refused, Scope, Vault,
-    What,
+    Cluster, ClusterStatus, Config, ExecuteError, OnChange, Outcome, Purge, PurgeExecutor, PurgeRequestError,
+    PurgeSelection, Scope, Vault,
 };
 use engine::meter::Source;
 use tokio::sync::oneshot;
@@ -31,7 +31,7 @@ type Lock<T> = std::sync::Mutex<T>;
 /// How long a purge that is only to be told waits for the cluster.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
-/// What an accelerator has of its cluster.
+/// PurgeSelection an accelerator has of its cluster.
 pub(crate) struct Clustered {
     config: Config,
     membership: Arc<Membership>,
@@ -44,7 +44,7 @@ impl Clustered {
         Arc::new(Self { config, membership: Arc::new(Membership::without_lease()), cluster: Lock::new(None) })
     }
 
-    /// What the accelerator is started with.
+    /// PurgeSelection the accelerator is started with.
     pub(crate) fn among(self: &Arc<Self>) -> ClusterHandle {
         let abroad = Arc::clone(self) as Arc<dyn PurgeBroadcast>;
         ClusterHandle { membership: Arc::clone(&self.membership), abroad: Some(abroad) }
@@ -70,7 +70,7 @@ impl Clustered {
     }
 
     /// Opens what they share; `None`: nothing, or the cluster has been left.
-    pub(crate) fn open_vault(&self, hears: Hears) -> Option<Vault> {
+    pub(crate) fn open_vault(&self, hears: OnChange) -> Option<Vault> {
         self.ask(|cluster| cluster.open_vault(hears)).flatten()
     }
 
@@ -101,9 +101,9 @@ impl Clustered {
         what: &Invalidate,
         is_soft: bool,
         everywhere: bool,
-    ) -> Result<Outcome, Refused> {
+    ) -> Result<Outcome, PurgeRequestError> {
         let answer = self.begin_to_tell(what, is_soft, everywhere);
-        answer.and_then(|answer| answer.blocking_recv().ok()).unwrap_or(Err(Refused::Stopping))
+        answer.and_then(|answer| answer.blocking_recv().ok()).unwrap_or(Err(PurgeRequestError::Stopping))
     }
 
     fn begin_to_tell(
@@ -111,22 +111,22 @@ impl Clustered {
         what: &Invalidate,
         is_soft: bool,
         everywhere: bool,
-    ) -> Option<oneshot::Receiver<Result<Outcome, Refused>>> {
+    ) -> Option<oneshot::Receiver<Result<Outcome, PurgeRequestError>>> {
         // An instance of an older version purges the URL that it is told and no more, so that it is told both schemes.
         // Purges are carried out in order: an instance that has carried out the last has carried out the others.
         if let Invalidate::Url(url) = what {
-            for what in cache::urls_of_page(url).into_iter().skip(1).map(What::Url) {
+            for what in cache::urls_of_page(url).into_iter().skip(1).map(PurgeSelection::Url) {
                 let told =
                     |cluster: &Cluster| cluster.tell(Purge { what, is_soft }, true, Scope::Told, TOLD_WITHIN);
                 drop(self.ask(told));
             }
         }
         let what = match what {
-            Invalidate::Url(url) => What::Url(url.clone()),
-            Invalidate::Tags(tags) => What::Tags(tags.clone()),
-            Invalidate::Ban(ban) => What::Ban(ban.clone()),
-            Invalidate::Tagged => What::Tagged,
-            Invalidate::All | Invalidate::Doubted => What::All,
+            Invalidate::Url(url) => PurgeSelection::Url(url.clone()),
+            Invalidate::Tags(tags) => PurgeSelection::Tags(tags.clone()),
+            Invalidate::Ban(ban) => PurgeSelection::Ban(ban.clone()),
+            Invalidate::Tagged => PurgeSelection::Tagged,
+            Invalidate::All | Invalidate::Doubted => PurgeSelection::All,
         };
         self.ask(|cluster| {
             let (scope, within) = if everywhere {
@@ -144,8 +144,8 @@ impl PurgeBroadcast for Clustered {
         let answer = self.begin_to_tell(&what, is_soft, false);
         Box::pin(async move {
             let answer = match answer {
-                Some(answer) => answer.await.unwrap_or(Err(Refused::Stopping)),
-                None => Err(Refused::Stopping),
+                Some(answer) => answer.await.unwrap_or(Err(PurgeRequestError::Stopping)),
+                None => Err(PurgeRequestError::Stopping),
             };
             answer.map(|_| ()).map_err(|refused| refused.to_string())
         })
@@ -161,33 +161,33 @@ struct Carrier {
 }
 
 impl Carrier {
-    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), NotCarried> {
-        let stopping = || NotCarried::NotNow("the server is stopping".to_owned());
+    fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), ExecuteError> {
+        let stopping = || ExecuteError::NotNow("the server is stopping".to_owned());
         let accelerator = self.accelerator.upgrade().ok_or_else(stopping)?;
         let outcome = match what {
             Invalidate::Url(url) if !is_soft => accelerator.purge(url).map(|_| ()),
             what => accelerator.invalidate(what, is_soft),
         };
         outcome.map_err(|error| match error {
-            PurgeError::NotAUrl(_) | PurgeError::NotABan(_) => NotCarried::NotUnderstood(error.to_string()),
-            PurgeError::NotWritten | PurgeError::NoAnswer => NotCarried::NotNow(error.to_string()),
+            PurgeError::NotAUrl(_) | PurgeError::NotABan(_) => ExecuteError::NotUnderstood(error.to_string()),
+            PurgeError::NotWritten | PurgeError::NoAnswer => ExecuteError::NotNow(error.to_string()),
         })
     }
 }
 
-impl CarriesOut for Carrier {
-    fn carry_out(&self, purge: &Purge) -> Result<(), NotCarried> {
+impl PurgeExecutor for Carrier {
+    fn carry_out(&self, purge: &Purge) -> Result<(), ExecuteError> {
         let what = match &purge.what {
-            What::Url(url) => Invalidate::Url(url.clone()),
-            What::Tags(tags) => Invalidate::Tags(tags.clone()),
-            What::Ban(ban) => Invalidate::Ban(ban.clone()),
-            What::Tagged => Invalidate::Tagged,
-            What::All => Invalidate::All,
+            PurgeSelection::Url(url) => Invalidate::Url(url.clone()),
+            PurgeSelection::Tags(tags) => Invalidate::Tags(tags.clone()),
+            PurgeSelection::Ban(ban) => Invalidate::Ban(ban.clone()),
+            PurgeSelection::Tagged => Invalidate::Tagged,
+            PurgeSelection::All => Invalidate::All,
         };
         self.invalidate(&what, purge.is_soft)
     }
 
-    fn doubt_all(&self) -> Result<(), NotCarried> {
+    fn doubt_all(&self) -> Result<(), ExecuteError> {
         self.invalidate(&Invalidate::Doubted, true)
     }
 

@@ -22,7 +22,7 @@ use engine::{
     tls::certificates::Certificates,
 };
 use mail::{
-    Addresses, Mailstore, Server, Shown,
+    Addresses, CertificateSource, Mailstore, Server,
     config::Store,
     mailboxes::Mailboxes,
     web::{self, IndexAt, Web},
@@ -86,7 +86,7 @@ pub(crate) struct MailService {
     addresses: Addresses,
     pages: SocketAddr,
     /// What is shown to who comes by TLS.
-    shown: Option<Shown>,
+    shown: Option<CertificateSource>,
     has_pages_under_tls: bool,
     /// The start's last line: who sees all mail together.
     all_mail: &'static str,

@@ -10,7 +10,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use engine::tls::certificates::Certificates;
 use feed::{
-    Pair, Shown,
+    CertificateSource, Pair,
     config::{Config, HandshakeFirst, Tls, WebSocket},
     leaf::{ADDRESSES_MAX, Address, InvalidAddress, Login, Remote},
 };
@@ -86,9 +86,11 @@ impl FeedSettings {
             |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
         let mut config = self.config.clone();
         let of_files = match (&self.tls_cert, &self.tls_key) {
-            (Some(cert), Some(key)) => {
-                Some(Shown::Pair(Pair { certificates: cert.clone(), key: key.clone(), ocsp: None }))
-            }
+            (Some(cert), Some(key)) => Some(CertificateSource::Pair(Pair {
+                certificates: cert.clone(),
+                key: key.clone(),
+                ocsp: None,
+            })),
             (None, None) => None,
             (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
             (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),

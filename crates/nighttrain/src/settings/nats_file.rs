@@ -9,7 +9,7 @@ use std::{
 };
 
 use feed::{
-    Pair, Shown,
+    CertificateSource, Pair,
     config::{Tls, WebSocket},
     identity::Identities,
     nats_config::{self, IgnoredOption, Options, Surroundings},
@@ -189,7 +189,7 @@ fn join(in_force: &mut InForce, options: Options) {
         feed.leaf_remotes = options.hubs;
     }
     let tls = |tls: nats_config::Tls| Tls {
-        shown: Shown::Pair(Pair { certificates: tls.cert_file, key: tls.key_file, ocsp: None }),
+        shown: CertificateSource::Pair(Pair { certificates: tls.cert_file, key: tls.key_file, ocsp: None }),
         ca_file: tls.ca_file,
         verify: tls.verify,
         map: tls.map,

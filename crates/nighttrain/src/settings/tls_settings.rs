@@ -6,7 +6,7 @@ use cache::{
     Pair,
     config::{ClientCertificates, client_field},
 };
-use engine::tls::{Shown, certificates::Certificates};
+use engine::tls::{CertificateSource, certificates::Certificates};
 
 use crate::{
     failure::Fault,
@@ -177,14 +177,14 @@ impl TlsSaid {
 /// It is to, and there are none; or it has its own.
 pub(crate) fn shared_or(
     is_shared: bool,
-    of_files: Option<Shown>,
+    of_files: Option<CertificateSource>,
     shared: Option<&Arc<Certificates>>,
-) -> Result<Option<Shown>, Fault> {
+) -> Result<Option<CertificateSource>, Fault> {
     let fault = |message: &str| Err(Fault { place: "tls-shared".to_owned(), message: message.to_owned() });
     match (is_shared, of_files, shared) {
         (false, of_files, _) => Ok(of_files),
         (true, Some(_), _) => fault("and tls-cert: which of the two is to be shown?"),
-        (true, None, Some(table)) => Ok(Some(Shown::Table(Arc::clone(table)))),
+        (true, None, Some(table)) => Ok(Some(CertificateSource::Table(Arc::clone(table)))),
         (true, None, None) => fault(
             "there are no certificates to be shared: `serve` has them, with tls-cert or acme-directory in [cache]",
         ),

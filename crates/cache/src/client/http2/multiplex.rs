@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 use wire::{
     http1::head::HEADERS_MAX,
     http2::{
-        connection::{Connection, Ended},
+        connection::{Connection, ConnectionError},
         error::ErrorCode,
         frame::HEADER_BYTES,
         hpack::FieldSection,
@@ -173,7 +173,7 @@ pub(super) struct Multiplex {
     /// The connection's task.
     pub(super) waker: Option<Waker>,
     /// What the client has done that ends the connection.
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<ConnectionError>,
     /// The client has been told that the connection will end.
     pub(super) is_draining: bool,
 }

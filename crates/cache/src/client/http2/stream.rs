@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use engine::{accounts::ClientKey, cores::clock, store::Turn, sys::span::Part};
+use engine::{accounts::ClientKey, cores::clock, store::EpochGuard, sys::span::Part};
 use wire::{
     http1::{
         framing::{Framing, request_framing},
@@ -90,7 +90,7 @@ pub(super) struct Buffers<'s> {
 /// be fetched anew beside.
 pub(super) fn answer(
     core: &Core,
-    turn: &Turn<'_>,
+    turn: &EpochGuard<'_>,
     multiplex: &mut Multiplex,
     (asker, read): (StreamContext, Result<Progress<(RequestHead<'_, '_>, usize)>, HeadError>),
     buffers: Buffers<'_>,

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use engine::{
     accounts::Limit,
     holding::ClientMemoryBudget,
-    share::{ClientBudget, Common},
+    share::{ClientBudget, CommonPart},
 };
 
 use crate::config::Limits;
 
 /// The common parts of the kinds of memory that clients take on all cores.
 pub(crate) struct ClientMemory {
-    answers: Arc<Common>,
-    connections: Arc<Common>,
-    heads: Arc<Common>,
+    answers: Arc<CommonPart>,
+    connections: Arc<CommonPart>,
+    heads: Arc<CommonPart>,
     cores: usize,
 }
 
 impl ClientMemory {
     /// Creates the common parts, with nothing taken.
     pub(crate) fn new(budget: Option<&Arc<ClientBudget>>, cores: usize) -> Self {
-        let common = || Common::within(budget);
+        let common = || CommonPart::within(budget);
         Self { answers: common(), connections: common(), heads: common(), cores }
     }
 

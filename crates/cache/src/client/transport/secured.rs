@@ -12,7 +12,7 @@ use engine::{
     cores::{clock, watch::Watch},
     sys::span::Part,
     tls::session::{
-        Broken, HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, RECORD_CONTENT_BYTES_MAX, Session, Terms,
+        HANDSHAKE_BYTES_MAX, RECORD_BYTES_MAX, RECORD_CONTENT_BYTES_MAX, Session, SessionError, Terms,
         read_bytes_max,
     },
 };
@@ -266,7 +266,7 @@ impl TlsStream {
     }
 }
 
-fn of_broken(broken: Broken) -> io::Error {
+fn of_broken(broken: SessionError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, broken)
 }
 

@@ -7,7 +7,7 @@ use http::{
     header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, TRANSFER_ENCODING},
     uri::{Authority, PathAndQuery, Scheme},
 };
-use wire::http1::framing::Answered;
+use wire::http1::framing::RequestKind;
 
 /// The requests of a connection.
 pub(super) type Requests = SendRequest<Bytes>;
@@ -57,7 +57,7 @@ pub(super) fn request(head: &[u8], is_secured: bool) -> Option<(Request<()>, boo
 pub(super) fn answer(
     status: StatusCode,
     fields: &HeaderMap,
-    answered: Answered,
+    answered: RequestKind,
     is_whole: bool,
     out: &mut Vec<u8>,
 ) {
@@ -65,7 +65,7 @@ pub(super) fn answer(
         out.extend_from_slice(part.as_bytes());
     }
     append(fields, out);
-    let has_content = answered == Answered::Other && !matches!(status.as_u16(), ..200 | 204 | 304);
+    let has_content = answered == RequestKind::Other && !matches!(status.as_u16(), ..200 | 204 | 304);
     if has_content && !fields.contains_key(CONTENT_LENGTH) {
         let end: &[u8] = if is_whole { b"content-length: 0\r\n" } else { b"transfer-encoding: chunked\r\n" };
         out.extend_from_slice(end);
@@ -153,14 +153,16 @@ mod tests {
             String::from_utf8(out).expect("text")
         };
         let chunked = "HTTP/1.1 200 OK\r\na: 1\r\na: 2\r\ntransfer-encoding: chunked\r\n\r\n";
-        assert_eq!(text(200, &[("a", "1"), ("a", "2")], Answered::Other, false), chunked);
+        assert_eq!(text(200, &[("a", "1"), ("a", "2")], RequestKind::Other, false), chunked);
         assert_eq!(
-            text(404, &[], Answered::Other, true),
+            text(404, &[], RequestKind::Other, true),
             "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
         );
         let told = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n";
-        assert_eq!(text(200, &[("content-length", "7")], Answered::Other, false), told);
-        for (status, answered) in [(204, Answered::Other), (304, Answered::Other), (200, Answered::Head)] {
+        assert_eq!(text(200, &[("content-length", "7")], RequestKind::Other, false), told);
+        for (status, answered) in
+            [(204, RequestKind::Other), (304, RequestKind::Other), (200, RequestKind::Head)]
+        {
             assert_eq!(text(status, &[], answered, true).lines().count(), 2, "{status}");
         }
     }

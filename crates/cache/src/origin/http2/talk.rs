@@ -11,7 +11,7 @@ use h2::{RecvStream, SendStream, client::ResponseFuture};
 use http::Response;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::{
-    http1::framing::{Answered, Framing, TRAILER_BYTES_MAX, announces_in_vain},
+    http1::framing::{Framing, RequestKind, TRAILER_BYTES_MAX, announces_in_vain},
     http2::error::ErrorCode,
 };
 
@@ -164,7 +164,7 @@ impl Talk {
     /// Waits for the head of the final answer, or of an interim one that is told on.
     pub(in crate::origin) async fn answer(
         mut self: Box<Self>,
-        answered: Answered,
+        answered: RequestKind,
         limits: &Limits,
         deadline: Instant,
     ) -> Result<OriginReply, OriginError> {

@@ -16,7 +16,7 @@ use std::{ops::Range, sync::Arc};
 use usable::usable;
 
 use engine::{
-    store::{Hash, Lookup, Object, Turn},
+    store::{EpochGuard, Hash, Lookup, Object},
     tls::challenges::Challenges,
 };
 use wire::http1::{
@@ -100,7 +100,7 @@ pub(crate) struct Buffers<'s> {
 /// Answers from the store, if it can. Afterwards `key` has the key that was looked up last.
 pub(crate) fn answer<'a>(
     core: &Core,
-    turn: &'a Turn<'_>,
+    turn: &'a EpochGuard<'_>,
     asked: &LookupRequest<'_>,
     now_s: u64,
     buffers: Buffers<'a>,
@@ -269,7 +269,7 @@ fn count(core: &Core, answer: &Answer<'_>, meta: &StoredMeta) {
     core.add(Counter::MillisSaved, u64::from(meta.origin_ms));
 }
 
-fn lookup<'t>(turn: &'t Turn<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>, StoredMeta)> {
+fn lookup<'t>(turn: &'t EpochGuard<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>, StoredMeta)> {
     match turn.lookup(hash, key) {
         Lookup::Hit(object) => Some((object, StoredMeta::unpack(&object.meta())?)),
         // The owner is writing this slot just now. Only the owner knows the outcome, so it is asked, as on a miss.
@@ -280,7 +280,7 @@ fn lookup<'t>(turn: &'t Turn<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>,
 /// What is stored for a request, under this key or that of its variant, which `hash` and `key` then are.
 #[inline]
 pub(crate) fn chosen<'t>(
-    turn: &'t Turn<'_>,
+    turn: &'t EpochGuard<'_>,
     fields: &SentFields<'_>,
     hash: &mut Hash,
     key: &mut Vec<u8>,
@@ -296,7 +296,7 @@ pub(crate) fn chosen<'t>(
 
 /// Makes `key` that of the variant for this request, and answers its hash.
 fn variant(
-    turn: &Turn<'_>,
+    turn: &EpochGuard<'_>,
     (spec, meta): (&Object<'_>, &StoredMeta),
     fields: &SentFields<'_>,
     primary: Hash,
@@ -327,7 +327,7 @@ enum NotNow {
 #[inline]
 fn of_object<'a>(
     core: &Core,
-    turn: &'a Turn<'_>,
+    turn: &'a EpochGuard<'_>,
     (object, meta, hash): (Object<'a>, &StoredMeta, Hash),
     (head, showing): (&RequestHead<'_, '_>, CodingChoice),
     now_s: u64,

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use engine::store::tier::Paging;
+use engine::store::tier::ReadMode;
 use lab::experiments::again::{Again, ask, do_task_and_exit};
 use lab::experiments::scratch::drop_from_cache;
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,7 @@ fn killed_when_filled(task: &Task) -> io::Result<()> {
 
 fn open(task: &Task) -> io::Result<(Ours, Option<engine::io::Completions>)> {
     let bytes = (task.objects * (BODY_BYTES as u64 + BESIDE_BYTES) * 9 / 8).max(FILE_BYTES_MIN);
-    Ours::open(&Sizes { memory_bytes: MEMORY_BYTES, file: Some((&task.store, bytes, Paging::Direct)) })
+    Ours::open(&Sizes { memory_bytes: MEMORY_BYTES, file: Some((&task.store, bytes, ReadMode::Direct)) })
 }
 
 fn fill(task: &Task) -> io::Result<()> {

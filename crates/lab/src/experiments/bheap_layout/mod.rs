@@ -8,7 +8,7 @@ pub mod walked;
 pub mod walks;
 pub mod widening;
 
-use bheap::layout::{Binary, Paged};
+use bheap::layout::{Binary, PageLayout};
 use serde_json::json;
 
 use super::bheap_sim::article::{ITEMS, PAGE_BYTES};
@@ -36,7 +36,7 @@ const PAGE_ITEMS: usize = PAGE_BYTES / 8;
 const PAGES_SAID: usize = 5;
 
 fn experiment(options: &Options) -> Result<Report, Refusal> {
-    let Ok(paged) = Paged::new(PAGE_ITEMS) else {
+    let Ok(paged) = PageLayout::new(PAGE_ITEMS) else {
         return Err(Refusal::Failed(format!("a page of {PAGE_ITEMS} items")));
     };
     let Some(widening) = Widening::new(PAGE_ITEMS) else {
@@ -151,7 +151,7 @@ fn judge(report: &mut Report, items: usize, walks: &[Walks; 3]) {
 
 /// The least and the greatest number of items, up to 2 M, with which widening costs exactly so many pages.
 fn items_for(pages: usize) -> Option<(usize, usize)> {
-    let paged = Paged::new(PAGE_ITEMS).ok()?;
+    let paged = PageLayout::new(PAGE_ITEMS).ok()?;
     let widening = Widening::new(PAGE_ITEMS)?;
     let costs = |items: &usize| widening.page_of(items - 1) == paged.page_of(items - 1) + pages;
     Some(((1..=2 * ITEMS).find(costs)?, (1..=2 * ITEMS).rev().find(costs)?))
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_million_items_need_so_many_pages() {
-        let paged = Paged::new(PAGE_ITEMS).unwrap();
+        let paged = PageLayout::new(PAGE_ITEMS).unwrap();
         let widening = Widening::new(PAGE_ITEMS).unwrap();
         assert_eq!(paged.page_of(ITEMS - 1) + 1, 1954);
         // 511 in the first page, 510 in each other: 1 + ⌈999,489 / 510⌉.

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 
 use bheap::{
     Heap,
-    layout::{Binary, Layout, Paged},
-    trace::{Trace, Traced},
+    layout::{Binary, Layout, PageLayout},
+    trace::{Trace, TracedRows},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -67,7 +67,7 @@ fn operations() -> Vec<Option<u64>> {
 
 /// All operations, as the heaps of `bheap` do them.
 pub(super) fn walks() -> Vec<Walk> {
-    let Ok(paged) = Paged::new(PAGE_ITEMS) else { unreachable!("eight is a power of two above four") };
+    let Ok(paged) = PageLayout::new(PAGE_ITEMS) else { unreachable!("eight is a power of two above four") };
     let operations = operations();
     let (textbook, paged) = (touched(Binary, &operations), touched(paged, &operations));
     operations
@@ -113,8 +113,8 @@ impl Trace for Recorder {
 fn touched(layout: impl Layout, operations: &[Option<u64>]) -> Vec<Touched> {
     let recorder = Recorder::default();
     // Index 0 is not used, in either figure.
-    let base = Paged::INDEX_OF_ROOT * ITEM_BYTES;
-    let mut heap = Heap::with_rows(layout, Traced::new(Vec::new(), &recorder, base));
+    let base = PageLayout::INDEX_OF_ROOT * ITEM_BYTES;
+    let mut heap = Heap::with_rows(layout, TracedRows::new(Vec::new(), &recorder, base));
     for key in keys() {
         heap.push(key);
     }

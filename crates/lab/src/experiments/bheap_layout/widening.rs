@@ -10,7 +10,7 @@
 //!                 └─ 15 ══
 //! ```
 
-use bheap::layout::{Children, Layout};
+use bheap::layout::{ChildRange, Layout};
 use bheap::trace::Trace;
 
 /// Index arithmetic of the B-heap that widens. Positions have no gaps; the places in memory do.
@@ -80,7 +80,7 @@ impl Layout for Widening {
         Some(self.position(up))
     }
 
-    fn children(&self, node: usize) -> Children {
+    fn children(&self, node: usize) -> ChildRange {
         let half = self.page_items() / 2;
         let place = self.place(node);
         let (page, offset) = (place >> self.shift, place & (self.page_items() - 1));
@@ -89,7 +89,7 @@ impl Layout for Widening {
         } else {
             place + offset
         };
-        Children { first: self.position(first), count: 2 }
+        ChildRange { first: self.position(first), count: 2 }
     }
 }
 

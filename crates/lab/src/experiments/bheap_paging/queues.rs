@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bheap::blocks::Blocks;
 use bheap::heap::Heap;
-use bheap::layout::{Binary, Layout, Paged};
+use bheap::layout::{Binary, Layout, PageLayout};
 use bheap::{PageQueue, Rows};
 use engine::sys::mapping::WriteOut;
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ pub fn filled(
         }
         return Ok((Box::new(queue), out));
     }
-    let mut rows = PagedRows::create(directory, Paged::INDEX_OF_ROOT, items)?;
+    let mut rows = PagedRows::create(directory, PageLayout::INDEX_OF_ROOT, items)?;
     for _ in 0..items {
         rows.push(key()).map_err(|full| io::Error::other(full.to_string()))?;
     }
@@ -122,7 +122,7 @@ pub fn filled(
     if kind == Kind::BinaryHeap {
         return Ok((Box::new(Heap::with_rows(Binary, rows)), out));
     }
-    let layout = Paged::for_page_bytes::<u64>(page_bytes)
+    let layout = PageLayout::for_page_bytes::<u64>(page_bytes)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
     Ok((Box::new(Heap::with_rows(layout, rows)), out))
 }

@@ -1,8 +1,8 @@
 //! The two classics under a memory of every size.
 
 use bheap::heap::Heap;
-use bheap::layout::{Binary, Layout, Paged};
-use bheap::trace::{Trace, Traced};
+use bheap::layout::{Binary, Layout, PageLayout};
+use bheap::trace::{Trace, TracedRows};
 
 use super::article;
 use super::keys::Random3;
@@ -130,7 +130,7 @@ impl Shape {
         match which {
             Classic::Binary => drive_layout::<T>(Binary, self.items, seed, trace),
             Classic::Paged => {
-                let Ok(layout) = Paged::for_page_bytes::<T>(self.page_bytes) else {
+                let Ok(layout) = PageLayout::for_page_bytes::<T>(self.page_bytes) else {
                     panic!("a page of {} bytes", self.page_bytes)
                 };
                 drive_layout::<T>(layout, self.items, seed, trace);
@@ -147,7 +147,7 @@ pub fn drive_layout<T: Ord + Copy + TryFrom<u64> + TryInto<u64>>(
     seed: u32,
     trace: impl Trace,
 ) {
-    let rows = Traced::new(Vec::<T>::new(), trace, size_of::<T>());
+    let rows = TracedRows::new(Vec::<T>::new(), trace, size_of::<T>());
     let mut random = Random3::new(seed);
     three_phases(&mut Heap::with_rows(layout, rows), items, |_| random.next().map_or(0, u64::from));
 }

@@ -7,7 +7,7 @@
 use std::cmp::{Ordering, Reverse};
 
 use bheap::heap::Heap;
-use bheap::layout::{Binary, Dary, Layout, PageSizeError, Paged};
+use bheap::layout::{Binary, Dary, Layout, PageLayout, PageSizeError};
 use bheap::memory::AlignedRows;
 use bheap::{PageQueue, Rows};
 
@@ -200,8 +200,8 @@ fn made<T: Ord + Copy + From<Item> + Into<Item> + 'static>(
         // The children of a node begin where two cache lines begin.
         3 => of::<_, T>(Heap::with_rows(Dary::<8>, AlignedRows::<T>::new(128, 7)?)),
         4 => {
-            let rows = AlignedRows::<T>::new(PAGE_BYTES, Paged::INDEX_OF_ROOT)?;
-            of::<_, T>(Heap::with_rows(Paged::for_page_bytes::<T>(PAGE_BYTES)?, rows))
+            let rows = AlignedRows::<T>::new(PAGE_BYTES, PageLayout::INDEX_OF_ROOT)?;
+            of::<_, T>(Heap::with_rows(PageLayout::for_page_bytes::<T>(PAGE_BYTES)?, rows))
         }
         5 => of::<_, T>(std::collections::BinaryHeap::<Reverse<T>>::new()),
         6 => of::<_, T>(dary_heap::DaryHeap::<Reverse<T>, 4>::new()),

@@ -9,7 +9,7 @@
 //! from its head.
 
 use bheap::heap::Heap;
-use bheap::layout::{Binary, Dary, Layout, PageSizeError, Paged};
+use bheap::layout::{Binary, Dary, Layout, PageLayout, PageSizeError};
 use bheap::memory::AlignedRows;
 use bheap::{PageQueue, Rows};
 use rustix::time::{ClockId, clock_gettime};
@@ -81,8 +81,8 @@ pub fn make(at: usize) -> Result<Box<dyn Entries>, PageSizeError> {
         // The children of a node begin where a cache line begins.
         2 => Box::new(Heap::with_rows(Dary::<8>, AlignedRows::new(64, 7)?)),
         3 => {
-            let rows = AlignedRows::new(PAGE_BYTES, Paged::INDEX_OF_ROOT)?;
-            Box::new(Heap::with_rows(Paged::for_page_bytes::<u64>(PAGE_BYTES)?, rows))
+            let rows = AlignedRows::new(PAGE_BYTES, PageLayout::INDEX_OF_ROOT)?;
+            Box::new(Heap::with_rows(PageLayout::for_page_bytes::<u64>(PAGE_BYTES)?, rows))
         }
         _ => Box::new(PageQueue::new(PAGE_BYTES)?),
     })

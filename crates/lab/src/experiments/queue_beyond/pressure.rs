@@ -6,8 +6,8 @@
 use bheap::PageQueue;
 use bheap::blocks::{Arena, TracedBlocks};
 use bheap::heap::Heap;
-use bheap::layout::{Binary, PageSizeError, Paged};
-use bheap::trace::Traced;
+use bheap::layout::{Binary, PageLayout, PageSizeError};
+use bheap::trace::TracedRows;
 
 use super::keys::Keys;
 use crate::experiments::bheap_sim::article::PAGE_BYTES;
@@ -59,12 +59,12 @@ impl Which {
         match self {
             // Position 0 lies one item past the boundary, as in the article's simulation.
             Self::Binary => {
-                let rows = Traced::new(Vec::<u64>::new(), &memory, size_of::<u64>());
+                let rows = TracedRows::new(Vec::<u64>::new(), &memory, size_of::<u64>());
                 three_phases(&mut Heap::with_rows(Binary, rows), items, keys.sequence());
             }
             Self::BHeap => {
-                let rows = Traced::new(Vec::<u64>::new(), &memory, size_of::<u64>());
-                let layout = Paged::for_page_bytes::<u64>(PAGE_BYTES)?;
+                let rows = TracedRows::new(Vec::<u64>::new(), &memory, size_of::<u64>());
+                let layout = PageLayout::for_page_bytes::<u64>(PAGE_BYTES)?;
                 three_phases(&mut Heap::with_rows(layout, rows), items, keys.sequence());
             }
             Self::PageQueue(pages) => {

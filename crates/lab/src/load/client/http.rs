@@ -1,7 +1,7 @@
 //! `http://` and `https://`: one GET after another on a connection that is kept.
 
 use wire::http1::{
-    framing::{Answered, BodyDecoder, StepState, response_framing},
+    framing::{BodyDecoder, RequestKind, StepState, response_framing},
     head::{HeadLimits, HeaderSlots, Progress, parse_response},
 };
 
@@ -58,7 +58,7 @@ impl Http {
                     self.first_refusal
                         .get_or_insert_with(|| format!("{} {}", head.status, head.reason).trim().to_owned());
                 }
-                let framing = response_framing(&head, Answered::of_method("GET"))
+                let framing = response_framing(&head, RequestKind::of_method("GET"))
                     .map_err(|error| Wrong(format!("an ambiguous HTTP response: {error}")))?;
                 self.state = State::Body(BodyDecoder::new(framing));
                 Ok(Some(head_bytes))

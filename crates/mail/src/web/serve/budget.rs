@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use engine::share::{ClientBudget, Common, Share};
+use engine::share::{ClientBudget, CommonPart, Share};
 use tokio::sync::Notify;
 
 use super::{
@@ -61,7 +61,7 @@ impl Used {
 impl Budget {
     pub(crate) fn new(bytes_max: u64, within: Option<&Arc<ClientBudget>>, counters: Arc<Counters>) -> Self {
         let total = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let share = within.map(|budget| Share::new(Common::within(Some(budget)), total, 1));
+        let share = within.map(|budget| Share::new(CommonPart::within(Some(budget)), total, 1));
         let used = Mutex::new(Used { bytes: 0, share, of_client: HashMap::new() });
         Self { bytes_max, used, freed: Notify::new(), counters }
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use engine::{network::Network, share::ClientBudget, tls::Shown};
+use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
 use crate::{search::index::IndexAt, web::serve::access::Token};
 
@@ -49,7 +49,7 @@ pub struct Config {
     /// Networks in which each live page counts as a client of its own: a large NAT, or a proxy that names no clients.
     pub shared_networks: Vec<Network>,
     /// What is shown to who comes, by https then; `None`: by http.
-    pub tls: Option<Shown>,
+    pub tls: Option<CertificateSource>,
     /// Live pages, streams and waiting requests; more are told to come back.
     pub listeners_max: usize,
 }

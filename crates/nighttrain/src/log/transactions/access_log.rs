@@ -24,7 +24,7 @@ use engine::{
 };
 use wire::transaction::{
     Kind, Record,
-    show::{Format, Recent},
+    show::{Format, LineCache},
 };
 
 use super::files::{LineFile, WAITING_BYTES_MAX};
@@ -126,7 +126,7 @@ impl AccessLog {
             file,
             told: Arc::clone(&told),
             counts: Arc::clone(&counts),
-            recent: Recent::default(),
+            recent: LineCache::default(),
             failed_at: None,
         };
         let thread = std::thread::Builder::new()
@@ -177,7 +177,7 @@ struct Writing {
     file: LineFile,
     told: Arc<Told>,
     counts: Arc<Counts>,
-    recent: Recent,
+    recent: LineCache,
     /// When a write failed last; then it is said that it does, once.
     failed_at: Option<Instant>,
 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::journal::{JournalReader, LEASE_MAX, Lease, OpenError, Opened};
+use engine::journal::{JournalAddress, JournalReader, LEASE_MAX, Lease, OpenError};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::OwnedFd,
@@ -22,7 +22,7 @@ use wire::{
     filter::{Expression, Fault},
     transaction::{
         FIELDS, FieldId, Fields, Record,
-        show::{Format, Recent},
+        show::{Format, LineCache},
     },
 };
 
@@ -108,7 +108,7 @@ pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
     Ok(())
 }
 
-fn cannot_open(opened: Opened, error: &OpenError) -> Failure {
+fn cannot_open(opened: JournalAddress, error: &OpenError) -> Failure {
     let pid = opened.pid;
     let hint = match error {
         OpenError::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -126,7 +126,7 @@ fn cannot_open(opened: Opened, error: &OpenError) -> Failure {
 struct Server(OwnedFd);
 
 impl Server {
-    fn of(opened: Opened) -> Result<Self, Failure> {
+    fn of(opened: JournalAddress) -> Result<Self, Failure> {
         let pid = i32::try_from(opened.pid).ok().and_then(Pid::from_raw);
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         match process {
@@ -219,7 +219,7 @@ async fn print_all(
 struct Printer {
     wanted: Wanted,
     groups: Groups,
-    recent: Recent,
+    recent: LineCache,
     out: Vec<u8>,
     shown: u64,
     is_closed: bool,
@@ -230,7 +230,7 @@ impl Printer {
         Self {
             wanted,
             groups: Groups::default(),
-            recent: Recent::default(),
+            recent: LineCache::default(),
             out: Vec::new(),
             shown: 0,
             is_closed: false,
@@ -301,7 +301,7 @@ impl Printer {
 }
 
 /// A client's object with those of its origins in it.
-fn nested<'a>(mut records: impl Iterator<Item = Record<'a>>, recent: &mut Recent, out: &mut Vec<u8>) {
+fn nested<'a>(mut records: impl Iterator<Item = Record<'a>>, recent: &mut LineCache, out: &mut Vec<u8>) {
     let Some(client) = records.next() else { return };
     Format::Json.append(&client, recent, out);
     // Without the brace and the end of the line.

@@ -23,7 +23,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use engine::{
     journal::Journal,
     meter::Source,
-    tls::{self, Shown, certificates::Certificates},
+    tls::{self, CertificateSource, certificates::Certificates},
 };
 use tokio::time::interval;
 
@@ -147,7 +147,7 @@ pub(crate) fn run(
     let secured = match (operation.settings().admin_tls, certificates) {
         (false, _) => None,
         (true, Some(table)) => {
-            let acceptor = tls::acceptor(&Shown::Table(table), &[b"http/1.1"], None);
+            let acceptor = tls::acceptor(&CertificateSource::Table(table), &[b"http/1.1"], None);
             Some(acceptor.map_err(|error| Failure::Failed(format!("admin: {error}")))?)
         }
         (true, None) => {

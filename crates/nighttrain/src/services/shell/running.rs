@@ -11,7 +11,7 @@ use std::{
 };
 
 use engine::{
-    cores::run::{CoreFailure, Drained},
+    cores::run::{CoreFailure, DrainReport},
     meter::Registry,
 };
 
@@ -32,7 +32,7 @@ pub(crate) trait Server: Send + Sized + 'static {
     ///
     /// # Errors
     /// A loop had failed, or fails now.
-    fn drain(self, at_most: Duration) -> Result<Drained, CoreFailure>;
+    fn drain(self, at_most: Duration) -> Result<DrainReport, CoreFailure>;
 }
 
 /// Each names its own methods, which have these names and meanings.
@@ -51,7 +51,7 @@ macro_rules! server {
                 Box::pin(<$server>::ended(self))
             }
 
-            fn drain(self, at_most: Duration) -> Result<Drained, CoreFailure> {
+            fn drain(self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
                 <$server>::drain(self, at_most)
             }
         }

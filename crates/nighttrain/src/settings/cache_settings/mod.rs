@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use cache::config::{Admission, ClientRule, CookieRule, Paging};
+use cache::config::{Admission, ClientRule, CookieRule, ReadMode};
 
 use crate::settings::{
     Access, Section, Setting, Shape, any_count, field_name, list, networks, one_or_more, optional,
@@ -120,16 +120,16 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
         access: Access {
             set: |settings, text| {
                 settings.cache.paging = match text {
-                    "direct" => Paging::Direct,
-                    "kernel" => Paging::Kernel,
+                    "direct" => ReadMode::Direct,
+                    "kernel" => ReadMode::Kernel,
                     _ => return Err("the ways are direct and kernel".to_owned()),
                 };
                 Ok(())
             },
             text: |settings| {
                 Some(match settings.cache.paging {
-                    Paging::Direct => "direct".to_owned(),
-                    Paging::Kernel => "kernel".to_owned(),
+                    ReadMode::Direct => "direct".to_owned(),
+                    ReadMode::Kernel => "kernel".to_owned(),
                 })
             },
         },

@@ -8,7 +8,7 @@ use std::{
 
 use engine::{network::Network, tls::certificates::Certificates};
 use mail::{
-    Lists, Pair, Shown,
+    CertificateSource, Lists, Pair,
     config::{Config, Durability, STORE_BYTES_MIN, Store},
     web::{self, IndexAt},
 };
@@ -96,9 +96,11 @@ impl MailSettings {
         shared: Option<&Arc<Certificates>>,
     ) -> Result<Config, Fault> {
         let of_files = match (&self.tls_cert, &self.tls_key) {
-            (Some(cert), Some(key)) => {
-                Some(Shown::Pair(Pair { certificates: cert.clone(), key: key.clone(), ocsp: None }))
-            }
+            (Some(cert), Some(key)) => Some(CertificateSource::Pair(Pair {
+                certificates: cert.clone(),
+                key: key.clone(),
+                ocsp: None,
+            })),
             (None, None) => None,
             (Some(_), None) => {
                 return Err(fault("tls-key", "is missing; tls-cert goes with tls-key".to_owned()));
@@ -174,7 +176,7 @@ impl MailSettings {
     pub(crate) fn web(
         &self,
         smtp: SocketAddr,
-        shown: Option<Shown>,
+        shown: Option<CertificateSource>,
         index: Option<IndexAt>,
     ) -> Result<web::Config, Fault> {
         if self.http_tls && shown.is_none() {

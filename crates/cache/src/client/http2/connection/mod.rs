@@ -24,14 +24,14 @@ use engine::{
         fair::Member,
         watch::{Phase, Watch},
     },
-    store::Turn,
+    store::EpochGuard,
 };
 use wire::http2::{
     Progress,
-    connection::{Connection, Ended, Event, Limits, Stalled, Why},
+    connection::{Connection, ConnectionError, ConnectionFault, Event, Limits, WindowOwner},
     error::ErrorCode,
     frame::{FrameHeader, kind},
-    request::Ask,
+    request::RequestTarget,
 };
 
 use super::{
@@ -76,14 +76,14 @@ const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of [`LAST_WORDS_BYTES_MAX`] that one read takes.
 const LAST_WORDS_PIECE_BYTES: usize = 4 << 10;
 
-/// Why a connection ends.
+/// ConnectionFault a connection ends.
 enum End {
     /// The client is gone, or does not read.
     Gone,
     /// There is nothing more to do.
     Done,
     /// The client broke a rule or a limit.
-    Fault(Ended),
+    Fault(ConnectionError),
 }
 
 impl From<SinkError> for End {
@@ -370,7 +370,7 @@ fn take_frames(
                     multiplex.is_draining = true;
                 }
                 let asked = request.as_head(head, &head_limits);
-                let is_connect = matches!(request.ask, Ask::Upgrade { .. });
+                let is_connect = matches!(request.ask, RequestTarget::Upgrade { .. });
                 let asker = StreamContext {
                     number: client.number,
                     stream,
@@ -404,7 +404,7 @@ fn take_frames(
 }
 
 /// Begins what is fetched beside, now that nothing of the store is looked at.
-fn finish_turn(core: &Core, turn: Turn<'_>, refreshes: Vec<Request>) {
+fn finish_turn(core: &Core, turn: EpochGuard<'_>, refreshes: Vec<Request>) {
     drop(turn);
     refreshes.into_iter().for_each(|request| fetch::refresh(core, Arc::new(request)));
 }
@@ -530,8 +530,8 @@ fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> R
     while let Some(stalled) = multiplex.wire.stalled(now_ms) {
         core.count(Counter::ClientsStalled);
         match stalled {
-            Stalled::Connection => return Err(End::Gone),
-            Stalled::Stream(stream) => {
+            WindowOwner::Connection => return Err(End::Gone),
+            WindowOwner::Stream(stream) => {
                 reset(multiplex, stream, ErrorCode::ENHANCE_YOUR_CALM);
                 give_up(multiplex, stream);
             }
@@ -546,10 +546,10 @@ fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> R
 
 impl Counter {
     /// Of a connection that ended by its client's fault.
-    fn of_http2_end(ended: &Ended) -> Self {
+    fn of_http2_end(ended: &ConnectionError) -> Self {
         match ended.why {
-            Why::Limit(limit) => Self::of_http2_limit(limit),
-            Why::Rule(_) | Why::FieldBlock(_) => Self::BadRequests,
+            ConnectionFault::Limit(limit) => Self::of_http2_limit(limit),
+            ConnectionFault::Rule(_) | ConnectionFault::FieldBlock(_) => Self::BadRequests,
         }
     }
 }

@@ -20,7 +20,7 @@ use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
 };
-use wire::http1::framing::Answered;
+use wire::http1::framing::RequestKind;
 
 use crate::{
     config::{Limits, OriginRules, Protocol, Server, ServerRules},
@@ -56,7 +56,7 @@ impl Only {
             head: head.as_bytes(),
             wanted: OriginNeed::Passing,
             client: crate::origin::Client::NOBODY,
-            answered: Answered::of_method(method),
+            answered: RequestKind::of_method(method),
             is_idempotent: method != "POST",
             why: "test",
             trace: None,

@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use engine::store::tier::Paging;
+use engine::store::tier::ReadMode;
 use lab::experiments::again::{Again, ask, do_task_and_exit};
 use lab::pressure::objects;
 use lab::pressure::traces::Trace;
@@ -299,7 +299,7 @@ fn ours_replayed(task: &Task) -> io::Result<Replayed> {
     let file = (task.contender == Contender::OursOnFile).then_some((
         path.as_path(),
         task.file_bytes(),
-        Paging::Direct,
+        ReadMode::Direct,
     ));
     let (ours, completions) = ours::Ours::open(&ours::Sizes { memory_bytes: task.memory_bytes, file })?;
     let mut body = Vec::new();
