@@ -182,7 +182,7 @@ fn measured(
 
 /// What one costs, as many times what another does.
 #[derive(Debug, Clone, Serialize)]
-struct Against {
+struct CostRatio {
     dear: &'static str,
     cheap: &'static str,
     ratio: Option<Ratio>,
@@ -195,7 +195,7 @@ fn report(series: &[Series]) -> Report {
             let ratio = of(dear.name())
                 .zip(of(cheap.name()))
                 .and_then(|(dear, cheap)| Ratio::paired(&dear.costs_us(), &cheap.costs_us()));
-            Against { dear: dear.name(), cheap: cheap.name(), ratio }
+            CostRatio { dear: dear.name(), cheap: cheap.name(), ratio }
         });
     let mut report =
         Report { data: serde_json::json!({ "series": series, "against": against }), ..Report::default() };

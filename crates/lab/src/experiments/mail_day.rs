@@ -65,7 +65,7 @@ struct Round {
 
 /// One server.
 #[derive(Debug, Clone, Serialize)]
-struct Found {
+struct ServerFigures {
     server: &'static str,
     version: Option<String>,
     rounds: Vec<Round>,
@@ -76,7 +76,7 @@ struct Found {
     doubt: Option<String>,
 }
 
-impl Found {
+impl ServerFigures {
     fn accepted(&self) -> Vec<Option<f64>> {
         self.rounds.iter().map(|round| Some(round.mails as f64 / round.accepted_s)).collect()
     }
@@ -130,7 +130,7 @@ fn measured(
     wanted: impl Iterator<Item = Contender>,
     sizes: &Sizes,
     say: &dyn Fn(&str),
-) -> Result<(Vec<Found>, Vec<String>), Refusal> {
+) -> Result<(Vec<ServerFigures>, Vec<String>), Refusal> {
     let cores = all_cores()?;
     let mut remarks = Vec::new();
     let mut seats = Vec::new();
@@ -138,7 +138,7 @@ fn measured(
         say(&format!("starting {}", contender.name()));
         match contenders::start(contender, (Ipv4Addr::LOCALHOST, &cores)) {
             Ok(running) => seats.push((
-                Found {
+                ServerFigures {
                     server: contender.name(),
                     version: running.version.clone(),
                     rounds: Vec::new(),
@@ -222,7 +222,7 @@ fn readable(running: &Running, mails: u64, each: usize) -> Result<(u64, u64), Re
     Ok((good, looked))
 }
 
-fn report(found: &[Found]) -> Report {
+fn report(found: &[ServerFigures]) -> Report {
     let mut report = Report { data: serde_json::json!({ "servers": found }), ..Report::default() };
     report.tables.push(table(found));
     let (verdict, said) = judged(found);
@@ -235,7 +235,7 @@ fn report(found: &[Found]) -> Report {
     report
 }
 
-fn table(found: &[Found]) -> Table {
+fn table(found: &[ServerFigures]) -> Table {
     let mut table = Table::new(
         "Mails",
         &[
@@ -267,7 +267,7 @@ fn table(found: &[Found]) -> Table {
 }
 
 /// Ours against postfix, which is what one takes off the shelf; else against the fastest of the others.
-fn judged(found: &[Found]) -> (Verdict, String) {
+fn judged(found: &[ServerFigures]) -> (Verdict, String) {
     let Some(ours) = found.iter().find(|one| one.is_ours()) else {
         return (Verdict::CannotBeTestedHere, "ours took no part".to_owned());
     };
@@ -310,9 +310,9 @@ fn judged(found: &[Found]) -> (Verdict, String) {
 mod tests {
     use super::*;
 
-    fn found(server: &'static str, per_s: &[f64], readable: Option<(u64, u64)>) -> Found {
+    fn found(server: &'static str, per_s: &[f64], readable: Option<(u64, u64)>) -> ServerFigures {
         let round = |rate: &f64| Round { mails: *rate as u64, accepted_s: 0.5, stored_s: Some(1.0) };
-        Found {
+        ServerFigures {
             server,
             version: None,
             rounds: per_s.iter().map(round).collect(),

@@ -50,7 +50,7 @@ pub(crate) struct Tail {
 
 /// Why a part is not in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotTaken {
+pub(crate) enum PartFault {
     /// Later there may be room.
     Room,
     /// Mails that are not whole take all that they may.
@@ -85,18 +85,18 @@ impl Tail {
         core: &Core,
         (peer, letter): (IpAddr, MailId),
         is_end: bool,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), PartFault> {
         let enough = if is_end { 1 } else { PART_BYTES };
         if self.gathered.len() < enough {
             return Ok(());
         }
         let bytes = self.gathered.len() as u64;
-        core.arrive_in_parts(peer, bytes).map_err(NotTaken::Full)?;
+        core.arrive_in_parts(peer, bytes).map_err(PartFault::Full)?;
         let appended = match core.append_part(letter, &self.gathered) {
             Ok(appended) => appended,
             Err(AppendRefusal::Busy | AppendRefusal::Full) => {
                 core.parts_over(peer, bytes);
-                return Err(NotTaken::Room);
+                return Err(PartFault::Room);
             }
             Err(AppendRefusal::TooLarge) => unreachable!("a part is far smaller than a segment"),
         };

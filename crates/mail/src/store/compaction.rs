@@ -20,7 +20,7 @@ use crate::{
     config::Durability,
     store::{
         core::MAIL,
-        record::{self, Decoded},
+        record::{self, DecodeOutcome},
         recovery::{Marker, Record, read_body},
     },
 };
@@ -34,7 +34,7 @@ const SEGMENTS_MIN: usize = 2;
 
 /// What lives in one segment: places in the lists of records and of markers.
 #[derive(Default)]
-struct Living {
+struct LiveRecords {
     bytes: usize,
     records: Vec<usize>,
     markers: Vec<usize>,
@@ -109,7 +109,7 @@ pub(crate) fn gather(
 fn whole(reader: &Reader, record: &Record) -> Option<Vec<u8>> {
     let read = reader.read(record.location, record.payload_bytes as usize).ok()?;
     let payload = read.payload();
-    let Decoded::Whole(stored) = record::decode(payload) else { return None };
+    let DecodeOutcome::Whole(stored) = record::decode(payload) else { return None };
     match stored.body {
         Some(body) => Some(record::join(payload, stored.meta_bytes, &read_body(reader, &body).ok()?)),
         None => Some(payload.to_vec()),
@@ -123,7 +123,7 @@ fn choose(
     markers: &[Marker],
     is_live: impl Fn(&Record) -> bool,
 ) -> (Vec<usize>, Vec<usize>) {
-    let mut living: HashMap<u32, Living> = HashMap::new();
+    let mut living: HashMap<u32, LiveRecords> = HashMap::new();
     let live = records.iter().enumerate().filter(|(_, record)| is_live(record));
     let whole_bytes = |record: &Record| record.payload_bytes as usize + record.body_bytes as usize;
     let live = live.map(|(at, record)| (record.location, whole_bytes(record), at, true));
@@ -143,7 +143,7 @@ fn choose(
         of.bytes += record_bytes(payload_bytes);
         if is_mail { of.records.push(at) } else { of.markers.push(at) }
     }
-    let mut sparse: Vec<Living> =
+    let mut sparse: Vec<LiveRecords> =
         living.into_values().filter(|of| of.bytes <= segment_bytes / SPARSE).collect();
     sparse.sort_unstable_by_key(|of| of.bytes);
     let mut bytes = 0;

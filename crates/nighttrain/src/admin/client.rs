@@ -208,7 +208,7 @@ impl Server {
             Some(name) => format!("https://{name}:{}", address.port()),
             None => format!("https://{address}"),
         };
-        let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), At(address));
+        let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), FixedAddress(address));
         Ok(Self { agent, address, base, token })
     }
 
@@ -282,9 +282,9 @@ impl Server {
 
 /// Whatever the name, it is the server at this address that is meant.
 #[derive(Debug)]
-struct At(SocketAddr);
+struct FixedAddress(SocketAddr);
 
-impl Resolver for At {
+impl Resolver for FixedAddress {
     fn resolve(
         &self,
         _: &ureq::http::Uri,

@@ -10,18 +10,18 @@ use std::{
 use acme::{OnChange, Share, ShareError};
 use cluster::Vault;
 
-use crate::services::cluster_service::Clustered;
+use crate::services::cluster_service::ClusterService;
 
 /// The accelerators of a cluster, as far as certificates go.
 pub(crate) struct ClusterCertStore {
-    clustered: Arc<Clustered>,
+    clustered: Arc<ClusterService>,
     /// It is opened once.
     vault: OnceLock<Vault>,
 }
 
 impl ClusterCertStore {
     /// `None`: they do not know each other's secret.
-    pub(crate) fn of(clustered: &Arc<Clustered>) -> Option<Arc<dyn Share>> {
+    pub(crate) fn of(clustered: &Arc<ClusterService>) -> Option<Arc<dyn Share>> {
         clustered.has_vault().then(|| {
             let shelf = Self { clustered: Arc::clone(clustered), vault: OnceLock::new() };
             Arc::new(shelf) as Arc<dyn Share>

@@ -1,8 +1,8 @@
 //! The accelerator as one of several: what the cluster says is carried out on its cores, and what is purged here is told.
 //!
 //! ```text
-//!  the admin server, a visitor's PURGE ──▶ here, then Clustered ──▶ cluster ──▶ the others
-//!  the others ──▶ cluster ──▶ Carrier ──▶ the accelerator's cores
+//!  the admin server, a visitor's PURGE ──▶ here, then ClusterService ──▶ cluster ──▶ the others
+//!  the others ──▶ cluster ──▶ PurgeApplier ──▶ the accelerator's cores
 //! ```
 
 use std::{
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     failure::Failure,
-    services::accelerator::{Accelerator, Purges},
+    services::accelerator::{Accelerator, Purger},
 };
 
 #[expect(clippy::disallowed_types, reason = "a purge's path: held for the time of a message")]
@@ -32,14 +32,14 @@ type Lock<T> = std::sync::Mutex<T>;
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
 /// PurgeSelection an accelerator has of its cluster.
-pub(crate) struct Clustered {
+pub(crate) struct ClusterService {
     config: Config,
     membership: Arc<Membership>,
     /// None before it is begun, and once it has left.
     cluster: Lock<Option<Cluster>>,
 }
 
-impl Clustered {
+impl ClusterService {
     pub(crate) fn new(config: Config) -> Arc<Self> {
         Arc::new(Self { config, membership: Arc::new(Membership::without_lease()), cluster: Lock::new(None) })
     }
@@ -53,7 +53,8 @@ impl Clustered {
     /// Begins to connect.
     pub(crate) fn begin(&self, accelerator: Weak<Accelerator>) -> Result<(), Failure> {
         let has_peers = !self.config.address.is_empty();
-        let carrier = Arc::new(Carrier { accelerator, membership: Arc::clone(&self.membership), has_peers });
+        let carrier =
+            Arc::new(PurgeApplier { accelerator, membership: Arc::clone(&self.membership), has_peers });
         let cluster = Cluster::start(self.config.clone(), carrier)
             .map_err(|error| Failure::Failed(format!("the cluster: {error}")))?;
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
@@ -113,7 +114,7 @@ impl Clustered {
         everywhere: bool,
     ) -> Option<oneshot::Receiver<Result<Outcome, PurgeRequestError>>> {
         // An instance of an older version purges the URL that it is told and no more, so that it is told both schemes.
-        // Purges are carried out in order: an instance that has carried out the last has carried out the others.
+        // Purger are carried out in order: an instance that has carried out the last has carried out the others.
         if let Invalidate::Url(url) = what {
             for what in cache::urls_of_page(url).into_iter().skip(1).map(PurgeSelection::Url) {
                 let told =
@@ -139,7 +140,7 @@ impl Clustered {
     }
 }
 
-impl PurgeBroadcast for Clustered {
+impl PurgeBroadcast for ClusterService {
     fn tell(&self, what: Invalidate, is_soft: bool) -> BroadcastFuture {
         let answer = self.begin_to_tell(&what, is_soft, false);
         Box::pin(async move {
@@ -153,14 +154,14 @@ impl PurgeBroadcast for Clustered {
 }
 
 /// Carries out what the cluster says.
-struct Carrier {
+struct PurgeApplier {
     accelerator: Weak<Accelerator>,
     membership: Arc<Membership>,
     /// Keys are shared with others, who may answer us what they have not purged yet.
     has_peers: bool,
 }
 
-impl Carrier {
+impl PurgeApplier {
     fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), ExecuteError> {
         let stopping = || ExecuteError::NotNow("the server is stopping".to_owned());
         let accelerator = self.accelerator.upgrade().ok_or_else(stopping)?;
@@ -175,7 +176,7 @@ impl Carrier {
     }
 }
 
-impl PurgeExecutor for Carrier {
+impl PurgeExecutor for PurgeApplier {
     fn carry_out(&self, purge: &Purge) -> Result<(), ExecuteError> {
         let what = match &purge.what {
             PurgeSelection::Url(url) => Invalidate::Url(url.clone()),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use engine::cores::Causes;
 use engine::store::tier::ReadMode;
-use lab::experiments::again::{Again, ask, do_task_and_exit};
+use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
 use lab::experiments::bheap_paging::group::Group;
 use lab::paired::spread::Draws;
 use lab::pressure::objects;
@@ -102,7 +102,7 @@ pub(crate) fn run(
             directory: own.clone(),
             raw: raw.clone(),
         };
-        let cold: io::Result<Cold> = ask(TASK, &task, directory, &Again { arguments: vec![] });
+        let cold: io::Result<Cold> = ask(TASK, &task, directory, &ChildCommand { arguments: vec![] });
         std::fs::remove_dir_all(&own)?;
         found.push(cold.map_err(|error| PeerError::failed(format!("cold hits: {error}")))?);
     }

@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use engine::store::tier::ReadMode;
-use lab::experiments::again::{Again, ask, do_task_and_exit};
+use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
 use lab::experiments::scratch::drop_from_cache;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ pub(crate) fn do_task() {
 /// Fills, ends, starts; twice.
 pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result<Vec<Started>, PeerError> {
     let objects = objects.unwrap_or(if quick { OBJECTS_QUICK } else { OBJECTS });
-    let again = Again { arguments: vec![] };
+    let again = ChildCommand { arguments: vec![] };
     let mut found = Vec::new();
     for is_killed in [false, true] {
         let after = if is_killed { "kill -9" } else { "a clean stop" };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use lab::latency::From;
+use lab::latency::LatencyOrigin;
 use lab::load::{self, Arrivals, Plan, Target};
 use lab::paired::machine::first_line;
 use lab::paired::record::Comparison;
@@ -235,7 +235,7 @@ impl Bench {
             ..Plan::default()
         };
         let outcome = load::run(&target, &plan).map_err(|error| failed(&error))?;
-        let us = |quantile| outcome.latencies.quantile(From::Due, quantile) as f64 / 1e3;
+        let us = |quantile| outcome.latencies.quantile(LatencyOrigin::Due, quantile) as f64 / 1e3;
         let mut doubts = Vec::new();
         if outcome.refused + outcome.lost + outcome.unanswered > 0 {
             doubts.extend(outcome.warnings());

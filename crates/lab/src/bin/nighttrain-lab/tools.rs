@@ -8,7 +8,7 @@ use lab::{
     load::{
         self, Plan, Target,
         report::{LOAD, of_run, of_sweep},
-        sweep::{Bound, Search, sweep},
+        sweep::{LatencyBound, Search, sweep},
     },
 };
 
@@ -52,7 +52,8 @@ pub(crate) fn load(task: &LoadTask) -> Result<(), Failure> {
         other => Failure::Failed(other.to_string()),
     };
     let report = if task.sweep {
-        let bound = Bound { quantile: task.percentile / 100.0, at_most_ns: task.at_most.as_nanos() as u64 };
+        let bound =
+            LatencyBound { quantile: task.percentile / 100.0, at_most_ns: task.at_most.as_nanos() as u64 };
         let search = Search { from: task.rate, to: task.rate * SWEEP_FACTOR, precision: 1.05, bound };
         spinner.say(&format!("{} a second", task.rate));
         let knee = sweep(&target, &plan, &search, |tried| {
@@ -84,9 +85,10 @@ fn write_histograms(prefix: &Path, outcome: &load::Outcome, duration: Duration) 
     let unwritable = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::Failed(format!("cannot write {}: {error}", path.display()))
     };
-    for (ending, from) in
-        [(".corrected.hgrm", lab::latency::From::Due), (".uncorrected.hgrm", lab::latency::From::Sent)]
-    {
+    for (ending, from) in [
+        (".corrected.hgrm", lab::latency::LatencyOrigin::Due),
+        (".uncorrected.hgrm", lab::latency::LatencyOrigin::Sent),
+    ] {
         let path = named(ending);
         fs::write(&path, outcome.latencies.hgrm(from)).map_err(|error| unwritable(&path, &error))?;
     }

@@ -51,7 +51,7 @@ impl Kind {
 }
 
 /// A queue of keys of 8 bytes that gives the smallest.
-pub trait Paging {
+pub trait PagedQueue {
     /// Removes the smallest and inserts another; says what was removed. Two operations, as the article's phase has
     /// them, and not the one that both could be made of.
     fn remove_insert(&mut self, key: u64) -> Option<u64>;
@@ -59,7 +59,7 @@ pub trait Paging {
     fn held(&self) -> usize;
 }
 
-impl<L: Layout, R: Rows<u64>> Paging for Heap<u64, L, R> {
+impl<L: Layout, R: Rows<u64>> PagedQueue for Heap<u64, L, R> {
     fn remove_insert(&mut self, key: u64) -> Option<u64> {
         let removed = self.pop()?;
         self.push(key);
@@ -70,7 +70,7 @@ impl<L: Layout, R: Rows<u64>> Paging for Heap<u64, L, R> {
     }
 }
 
-impl<B: Blocks<u64>> Paging for PageQueue<u64, B> {
+impl<B: Blocks<u64>> PagedQueue for PageQueue<u64, B> {
     fn remove_insert(&mut self, key: u64) -> Option<u64> {
         let removed = self.pop()?;
         self.push(key);
@@ -96,7 +96,7 @@ pub fn filled(
     items: usize,
     page_bytes: usize,
     mut key: impl FnMut() -> u64,
-) -> io::Result<(Box<dyn Paging>, WriteOut)> {
+) -> io::Result<(Box<dyn PagedQueue>, WriteOut)> {
     if kind == Kind::PageQueue {
         if !page_bytes.is_power_of_two() || page_bytes < 4 * size_of::<u64>() {
             return Err(io::Error::new(

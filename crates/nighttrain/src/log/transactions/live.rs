@@ -26,7 +26,7 @@ use wire::{
     },
 };
 
-use super::groups::{Group, Groups};
+use super::groups::{RequestGroup, RequestGroups};
 use crate::{admin::client, cli::LogTask, failure::Failure, services::operation::failed, settings::Settings};
 
 /// How long is waited where there is nothing.
@@ -39,14 +39,14 @@ const BATCH: usize = 1000;
 const OUT_BYTES: usize = 64 << 10;
 
 /// What is asked for, understood.
-struct Wanted {
+struct LogQuery {
     filter: Option<Expression<FieldId>>,
     format: Format,
     is_grouped: bool,
     limit: u64,
 }
 
-impl Wanted {
+impl LogQuery {
     fn of(task: &LogTask) -> Result<Self, Failure> {
         let not_understood = |what: &str, fault: &Fault, text: &str| {
             Failure::Usage(format!(
@@ -84,11 +84,11 @@ impl Wanted {
 
 /// Prints until it is told to stop, or the server ends, or nobody reads what is printed.
 pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
-    let wanted = Wanted::of(task)?;
+    let wanted = LogQuery::of(task)?;
     let opened = client::journal(settings)?;
     let server = Server::of(opened)?;
     let (reader, lease) = opened.open().map_err(|error| cannot_open(opened, &error))?;
-    let leasing = Leasing::start(lease).map_err(failed("the log cannot be read"))?;
+    let leasing = LeaseThread::start(lease).map_err(failed("the log cannot be read"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -143,12 +143,12 @@ impl Server {
 }
 
 /// Says that somebody reads, on a thread of its own: who waits for a terminal still reads.
-struct Leasing {
+struct LeaseThread {
     is_over: Arc<AtomicBool>,
     lapsed_ms: Arc<AtomicU64>,
 }
 
-impl Leasing {
+impl LeaseThread {
     fn start(lease: Lease) -> io::Result<Self> {
         let (is_over, lapsed_ms) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (over, lapsed) = (Arc::clone(&is_over), Arc::clone(&lapsed_ms));
@@ -174,7 +174,7 @@ impl Leasing {
     }
 }
 
-impl Drop for Leasing {
+impl Drop for LeaseThread {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -217,8 +217,8 @@ async fn print_all(
 
 /// Filters, groups and formats.
 struct Printer {
-    wanted: Wanted,
-    groups: Groups,
+    wanted: LogQuery,
+    groups: RequestGroups,
     recent: LineCache,
     out: Vec<u8>,
     shown: u64,
@@ -226,10 +226,10 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(wanted: Wanted) -> Self {
+    fn new(wanted: LogQuery) -> Self {
         Self {
             wanted,
-            groups: Groups::default(),
+            groups: RequestGroups::default(),
             recent: LineCache::default(),
             out: Vec::new(),
             shown: 0,
@@ -268,7 +268,7 @@ impl Printer {
     }
 
     /// Shows a group of which any record is wanted.
-    fn show(&mut self, group: &Group) {
+    fn show(&mut self, group: &RequestGroup) {
         let records = || group.client.iter().chain(&group.origins).filter_map(|bytes| Record::read(bytes));
         if self.is_done() || !records().any(|record| self.wanted.matches(record)) {
             return;

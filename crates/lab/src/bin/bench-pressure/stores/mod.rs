@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use engine::store::tier::ReadMode;
-use lab::experiments::again::{Again, ask, do_task_and_exit};
+use lab::experiments::again::{ChildCommand, ask, do_task_and_exit};
 use lab::pressure::objects;
 use lab::pressure::traces::Trace;
 use serde::{Deserialize, Serialize};
@@ -196,7 +196,8 @@ pub(crate) fn run(
             std::fs::create_dir_all(&own)?;
             let requests = if is_quick { REQUESTS_QUICK } else { REQUESTS };
             let task = Task { contender, trace, memory_bytes, requests, directory: own.clone() };
-            let replayed: io::Result<Replayed> = ask(TASK, &task, directory, &Again { arguments: vec![] });
+            let replayed: io::Result<Replayed> =
+                ask(TASK, &task, directory, &ChildCommand { arguments: vec![] });
             std::fs::remove_dir_all(&own)?;
             match replayed {
                 Ok(replayed) => found.push(replayed),
