@@ -1,4 +1,4 @@
-//! What the accelerator counts. Each limit has a counter for when it is hit.
+//! Counters of the accelerator. Each limit has a counter for the times that it is hit.
 
 use engine::store::InsertRefusal;
 use wire::{
@@ -9,7 +9,7 @@ use wire::{
 use crate::origin::OriginError;
 
 engine::counters! {
-    /// Counters and gauges of the accelerator, one row a core.
+    /// Counters and gauges of the accelerator, one row per core.
     pub enum Counter {
         Connections => Gauge, "cache_connections", None, "Connections of clients that are open.";
         Accepted => Counter, "cache_connections_accepted", None, "Connections that clients opened.";

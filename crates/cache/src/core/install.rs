@@ -41,16 +41,16 @@ use std::{
 };
 use wire::http1::head::HeaderSlots;
 
-/// What a core begins with.
+/// Initial state of a core.
 pub(crate) struct CoreSetup<'a> {
     pub(crate) index: usize,
     pub(crate) in_force: Arc<ActiveConfig>,
     pub(crate) identity: Identity,
-    /// Our name in the Via of requests: no other instance has it.
+    /// Name for the `Via` field of requests to origins, unique to this instance.
     pub(crate) pseudonym: Arc<str>,
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) book: Arc<Book>,
-    /// What was purged in an earlier life.
+    /// Purges from earlier runs.
     pub(crate) purged: Table,
     pub(crate) store: Arc<Store>,
     pub(crate) shard: Shard,
@@ -125,7 +125,8 @@ impl Core {
             book,
             sender,
             scratch: RefCell::new(Scratch {
-                // The parser refuses a head over the limit before the buffer is full; then there is room for a record of TLS.
+                // The parser refuses a head over the limit before the buffer is full; the rest has room for a
+                // TLS record.
                 read: vec![0; READ_BYTES.max(config.limits.request_head_bytes_max + READ_BYTES / 2)],
                 head: Vec::with_capacity(4096),
                 out: Vec::with_capacity(OUT_BYTES),

@@ -13,72 +13,68 @@ use engine::store::{Hash, META_WORDS};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// How long who has something done by another core, and may wait, waits for room in the ring to it.
+/// Maximum wait for room in the ring to another core, for a sender that may block.
 pub(crate) const RING_WAIT_MAX: Duration =
     if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(5) };
-/// How often it looks whether there is some.
+/// Interval at which a blocked sender checks the ring for room.
 pub(crate) const RING_PAUSE: Duration = Duration::from_millis(1);
 
-/// A core could not be asked to do something, and has not done it.
+/// Another core could not accept a message, or did not answer in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CoreBusy;
 
-/// What cores say to each other.
+/// Messages between cores.
 pub(crate) enum Message {
     /// To the owner of the key: fetch this, or let us follow the fetch that is under way.
     Fetch(Box<FetchRequest>),
-    /// To the owner of the key: forget this object.
+    /// To the owner of the key: drop this object.
     Unlink {
-        /// Hash of the key.
         hash: Hash,
-        /// The key.
         key: Vec<u8>,
-        /// It is a purge, which the owner counts.
+        /// True for a purge, which the owner counts.
         is_purge: bool,
-        /// The answer is sent only when the object cannot come back, even if the file must be read first.
+        /// True if the answer must wait until the object cannot come back, even if the file must be read
+        /// first.
         lasting: bool,
-        /// The channel for the answer.
+        /// Channel for the answer.
         done: oneshot::Sender<UnlinkOutcome>,
     },
     /// To the owner of the key: this object has lost a part of its body.
     LostPart {
-        /// Hash of the key.
         hash: Hash,
-        /// The key.
         key: Vec<u8>,
-        /// Which of the objects with this key.
+        /// Identifies one of the objects with this key.
         id: u64,
     },
     /// To the owner of the key: store this answer.
     Put(Box<StoreRequest>),
-    /// To the owner of the key: have this coded, or decoded.
+    /// To the owner of the key: encode or decode this object's content.
     Code(Box<ToCode>),
-    /// To the owner of the key: this is what the origin has now.
+    /// To the owner of the key: the origin now has this version.
     Heard(Box<HeadAnswer>),
-    /// To each core: this was purged, by a tag, softly, or all of it.
+    /// To each core: a purge by tag, a soft purge, or a purge of everything.
     Invalidate {
-        /// The purge.
         invalidation: Arc<Invalidation>,
-        /// It was asked for from outside, and this core counts it.
+        /// True if the purge came from outside and this core counts it.
         is_purge: bool,
-        /// The channel for the answer that it has been taken in.
+        /// Channel for the acknowledgement.
         done: oneshot::Sender<()>,
     },
-    /// To any core: which bans are kept?
+    /// To any core: list the bans.
     Bans(oneshot::Sender<Vec<BanSeen>>),
-    /// To the owner of the key: say what would become of this request. Nothing is changed by that.
+    /// To the owner of the key: explain how this request would be answered, without changing anything.
     Explain(Box<Question>),
-    /// To any core: whom did this object answer last?
+    /// To any core: name the client that this object last answered.
     LastClient { hash: Hash, reply: oneshot::Sender<Option<LastClient>> },
-    /// To any core: what is stored there?
+    /// To any core: list stored objects.
     Objects(Box<objects::Step>),
-    /// To each core: this is in force from now on.
+    /// To each core: this configuration is active from now on.
     ActiveConfig { in_force: Arc<ActiveConfig>, done: oneshot::Sender<()> },
-    /// A connection that another core had too many of.
+    /// A connection from a core that has too many.
     Accept(std::net::TcpStream, Accepted),
 }
 
-/// An answer on its way to the core that owns its key.
+/// A store request on its way to the core that owns its key.
 pub(crate) struct StoreRequest {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
@@ -89,16 +85,17 @@ pub(crate) struct StoreRequest {
     pub(crate) expires_s: u32,
 }
 
-/// An object of which somebody wants a twin ([`encoded_variants`](crate::encoding::encoded_variants)).
+/// Request to encode or decode an object ([`encoded_variants`](crate::encoding::encoded_variants)).
 pub(crate) struct ToCode {
     pub(crate) hash: Hash,
     pub(crate) key: Vec<u8>,
     pub(crate) coding: Coding,
-    /// Who waits for it.
+    /// Channel to the request that waits for the result.
     pub(crate) reply: Option<Reply>,
 }
 
-/// The origin's answer about an object to a HEAD that was passed ([`head_validation`](crate::states::head_validation)).
+/// The origin's answer about an object to a passed HEAD request
+/// ([`head_validation`](crate::states::head_validation)).
 pub(crate) struct HeadAnswer {
     pub(crate) request: Arc<Request>,
     pub(crate) etag: Option<Vec<u8>>,
@@ -106,11 +103,11 @@ pub(crate) struct HeadAnswer {
     pub(crate) length: Option<u64>,
 }
 
-/// What became of an object that was to be forgotten.
+/// Result of dropping an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnlinkOutcome {
-    /// There was one.
+    /// True if there was an object.
     pub(crate) was_there: bool,
-    /// It does not come back after a crash either.
+    /// True if the removal is durable: the object does not come back after a crash.
     pub(crate) is_kept: bool,
 }

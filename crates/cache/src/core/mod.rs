@@ -1,8 +1,9 @@
-//! What one core owns: its share of the store, its fetches under way, its connections to the origin, its scratch.
+//! State of one core: its shard of the store, its fetches under way, its connections to origins, its scratch
+//! buffers.
 //!
-//! All of it is plain memory of the core's thread, found through a thread-local, so that the tasks that use it hold no
-//! reference across an `.await` and stay `Send` as tokio wants them. Borrows are short and never nest into a call that
-//! borrows again.
+//! All of it is plain memory of the core's thread, found through a thread-local, so that the tasks that use
+//! it hold no reference across an `.await` and stay `Send` as tokio requires. Borrows are short and never
+//! nest into a call that borrows again.
 
 pub(crate) mod direct_mapped_table;
 pub(crate) mod housekeeping;
@@ -90,62 +91,65 @@ use crate::{
     site::{SiteId, Sites},
 };
 
-/// How a core reads what is on the store's file.
+/// A core's access to the store's file.
 pub(crate) struct FileReads {
     pub(crate) reads: Reads,
-    /// Empty while the file is being read at the start.
+    /// Log of the file; empty while the file is being read at the start.
     pub(crate) log: OnceCell<log::Reader>,
-    /// Reads of large objects that wait for the disk on threads of their own.
+    /// Reads of large objects that wait for the disk on threads of their own, now.
     pub(crate) large: Cell<usize>,
-    /// Answers that are stored in parts while they pass.
+    /// Number of answers that are being stored in parts while they pass.
     pub(crate) storing: Cell<usize>,
-    /// Parts that clients are being sent, now.
+    /// Parts that are being sent to clients.
     pub(crate) parts: RefCell<PartsInMemory>,
-    /// Most parts for which clients have room in memory ([`PartsRoom`](crate::client::limits::request_tasks::PartsRoom)).
+    /// Maximum number of parts in memory for clients
+    /// ([`PartsRoom`](crate::client::limits::request_tasks::PartsRoom)).
     pub(crate) parts_max: usize,
-    /// Wakes answers that wait for such room.
+    /// Wakes answers that wait for room for parts.
     pub(crate) parts_freed: Arc<Notify>,
 }
 
-/// Buffers of the thread: idle connections hold none.
+/// Buffers of the thread; idle connections hold none.
 pub(crate) struct Scratch {
-    /// What was read from a client; as long as the largest head, and at least [`READ_BYTES`].
+    /// Bytes read from a client; as long as the largest head, and at least [`READ_BYTES`].
     pub(crate) read: Vec<u8>,
-    /// A stored head that is not sent as it is.
+    /// Copy of a stored head that is not sent unchanged.
     pub(crate) head: Vec<u8>,
-    /// Answers on their way out.
+    /// Gathered answers.
     pub(crate) out: Vec<u8>,
-    /// Where the headers of the request are.
+    /// Slots for the header fields of the request.
     pub(crate) slots: HeaderSlots,
-    /// The key of the request.
     pub(crate) key: Vec<u8>,
-    /// What the log will say of the answers.
+    /// Log records of the gathered answers.
     pub(crate) drafts: Vec<Draft>,
 }
 
-/// Bytes read from a client at once: many pipelined requests, and cheap enough to keep one for each core.
+/// Bytes of one read from a client: many pipelined requests, and cheap enough to keep one buffer for each
+/// core.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 
-/// Room for answers from the start, so that no hit makes it grow: what is gathered, and one answer more.
+/// Initial capacity for answers, so that no hit makes the buffer grow: the gathered answers, and one more.
 const OUT_BYTES: usize = 512 * 1024;
 
-/// Milliseconds for which requests for an object do not wait for its fetch, after some have waited for one in vain.
+/// Milliseconds for which requests for an object do not wait for another's fetch, after some requests have
+/// waited in vain.
 const VAIN_MS: u64 = 60_000;
 
-/// Milliseconds within which the second change of version of an object in blocks leaves a note, by which it is passed.
+/// Milliseconds within which the second change of version of a sliced object marks it as hit-for-miss, so
+/// that it is passed.
 const VERSIONS_DIFFER_MS: u64 = 600_000;
 
-/// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, eviction ahead of
-/// need.
+/// Interval of a core's housekeeping while there are deadlines, expiries, or eviction ahead of need.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
-/// One core's part of the accelerator, under what is in force there; or under what was, for a request that is older.
+/// Part of the accelerator that belongs to one core, under the active configuration, or under an older one
+/// for a request that began with it.
 pub(crate) struct Core {
     own: Rc<Own>,
     pub(crate) in_force: Arc<ActiveConfig>,
-    /// That of `in_force`.
+    /// Configuration of `in_force`.
     pub(crate) config: Arc<Config>,
-    /// Likewise.
+    /// Sites of `in_force`.
     pub(crate) sites: Arc<Sites>,
 }
 
@@ -158,114 +162,118 @@ impl Deref for Core {
     }
 }
 
-/// What a core has for as long as it runs.
+/// Part of a core that lasts as long as the core runs.
 pub(crate) struct Own {
     pub(crate) index: usize,
-    /// Whether what is stored may be served, and who else is told of purges.
+    /// Access to the cluster: it decides whether stored answers may be served, and broadcasts purges.
     pub(crate) among: ClusterHandle,
-    /// The name in Via and Cache-Status, ready to be copied.
+    /// Name for `Via` and `Cache-Status`, ready to be copied.
     pub(crate) identity: Identity,
-    /// Our name in the Via of requests: no other instance has it.
+    /// Name for the `Via` field of requests to origins, unique to this instance.
     pub(crate) pseudonym: Arc<str>,
     pub(crate) store: Arc<Store>,
     pub(crate) reader: Reader,
-    /// To change it: [`Core::shard_mut`].
+    /// Shard of the store; use [`Core::shard_mut`] to change it.
     pub(crate) shard: RefCell<Shard>,
-    /// What is fetched to be stored comes behind what is ready to be answered.
+    /// Queue that makes fetches for the store wait until ready answers have been sent.
     pub(crate) behind: Arc<BackgroundBudget>,
-    /// When housekeeping comes by.
+    /// Schedule of housekeeping.
     pub(crate) rounds: Arc<Rounds>,
     expiry_clock: SteadyClock,
-    /// `None` where the store is in memory alone.
+    /// Access to the store's file; `None` if the store is in memory only.
     pub(crate) file: Option<FileReads>,
     pub(crate) in_flight: RefCell<InFlight>,
     /// Connections to origins.
     pub(crate) pool: RefCell<Pool>,
-    /// Who probes origins' servers; the first core's alone.
+    /// Probe tasks of the origins' servers, on the first core only.
     probes: RefCell<HashMap<MemberId, AbortHandle>>,
-    /// What is agreed upon with clients under TLS; `None` where there is none.
+    /// TLS terms; `None` without TLS.
     pub(crate) terms: Option<Arc<TlsTerms>>,
     pub(crate) samples: RefCell<Samples>,
     pub(crate) cookie_names: RefCell<CookieNames>,
     pub(crate) lately: RefreshThrottle,
-    /// Objects whose fetch some requests have waited for in vain. For [`VAIN_MS`] no request waits for another's fetch:
-    /// each asks the origin itself.
+    /// Objects for whose fetch some requests have waited in vain. For [`VAIN_MS`] no request waits for
+    /// another's fetch: each asks the origin itself.
     pub(crate) vain: RefreshThrottle,
-    /// Objects in blocks for which a block came in another version. The next time within [`VERSIONS_DIFFER_MS`] leaves
-    /// a note.
+    /// Sliced objects of which a slice came in another version. The next time within [`VERSIONS_DIFFER_MS`]
+    /// marks the object as hit-for-miss.
     pub(crate) versions_differ: RefreshThrottle,
-    /// Other accelerators that share keys with this one.
+    /// Peers that share keys with this accelerator.
     pub(crate) peers: Option<Arc<Peers>>,
-    /// When they were asked for an address, by its hash.
+    /// Times at which peers were asked for an address, by its hash.
     pub(crate) asked_of_peers: DirectMappedTable<u64>,
-    /// Whether a visitor of ours has changed what is at an address, by its hash, and no peer was told yet.
+    /// Addresses, by hash, that a client of this accelerator has changed by an unsafe request, and of which
+    /// no peer was told yet.
     pub(crate) changed_here: DirectMappedTable<bool>,
-    /// Whom objects answered last here.
+    /// Last client of each object answered on this core.
     pub(crate) askers: LastClients,
-    /// Twins that the owner was told to have made.
+    /// Encoded variants that the owner was recently asked to make.
     pub(crate) coded_lately: RefreshThrottle,
-    /// `None` in a test of a core by itself: nothing is coded.
+    /// Way to the coding thread; `None` in a test of a single core, where nothing is encoded.
     pub(crate) coders: Option<Coders>,
-    /// How many variants of an address were stored.
+    /// Numbers of stored variants of each address.
     pub(crate) variants: Variants,
-    /// The part of the store that the queries of each path have taken.
+    /// Share of the store that the queries of each path use.
     pub(crate) queries: Queries,
     pub(crate) invalidations: Invalidations,
     pub(crate) book: Arc<Book>,
     pub(crate) sender: Sender<Message>,
     pub(crate) scratch: RefCell<Scratch>,
-    /// For clients under TLS.
+    /// Buffers for TLS.
     pub(crate) secured: RefCell<transport::Scratch>,
-    /// For clients that speak HTTP/2.
+    /// Buffers for HTTP/2.
     pub(crate) http2: RefCell<http2::Scratch>,
     pub(crate) multiplexes: RefCell<Multiplexes>,
-    /// The connections, the stream tasks, the request heads and the parts of large objects that each client has on this core.
+    /// Accounts of clients: their connections, stream tasks, request heads and parts of large objects on this
+    /// core.
     pub(crate) accounts: Accounts,
-    /// Connections are limited to fewer than `connections_max`, because those that there were took all memory that they may.
+    /// True while connections are limited to fewer than `connections_max`, because they take all memory that
+    /// they may.
     pub(crate) are_connections_fitted: Cell<bool>,
     pub(crate) watches: RefCell<Watches>,
     pub(crate) balance: Arc<Balance>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) draining: Cell<bool>,
-    /// How large bodies are sent without a copy; `None` where the store or the kernel does not do that.
+    /// Sender of large bodies without a copy; `None` if the store or the kernel does not support that.
     pub(crate) lender: RefCell<Option<Lender>>,
-    /// Bytes of slow readers' remainders that were copied out of the store, now.
+    /// Bytes of slow readers' remainders that are copied out of the store, now.
     pub(crate) copied_bytes: Cell<usize>,
-    /// What is passed on and waits for its readers.
+    /// Budget for passed-on content that waits for its readers.
     pub(crate) passing: Arc<PassingBudget>,
-    /// Bytes that clients make us hold, now.
+    /// Bytes held for clients, now.
     pub(crate) held: ClientMemoryBudget,
-    /// Turns of connections that have much to do.
+    /// Turns of connections with much to do.
     pub(crate) fair: Arc<TurnScheduler>,
-    /// WebSockets that are open.
+    /// Number of open WebSockets.
     pub(crate) pipes: Cell<u64>,
-    /// Connections of HTTP/2 to origins that are open.
+    /// Number of open HTTP/2 connections to origins.
     pub(crate) origin_http2: Cell<u64>,
-    /// Connections that are being told that there is no room for them.
+    /// Number of connections that are being answered 503 because there is no room for them.
     pub(crate) turning_away: Cell<usize>,
-    /// Bytes that connections take, now, by their kinds.
+    /// Bytes of connections, now, by their kinds.
     pub(crate) connection_memory: ClientMemoryBudget,
-    /// Handshakes under way.
+    /// Number of TLS handshakes under way.
     pub(crate) handshakes: Cell<usize>,
     requests: Cell<u64>,
     started_ms: u64,
 }
 
 thread_local! {
-    /// Borrowed for as long as something runs on it, and replaced between two turns ([`Core::rule`]).
+    /// The thread's core: borrowed while code runs on it, and replaced between two turns when another
+    /// configuration becomes active.
     static CORE: RefCell<Option<Core>> = const { RefCell::new(None) };
 }
 
-/// Seconds since the UNIX epoch as the store keeps them: 32 bits reach to the year 2106.
+/// Converts seconds since the UNIX epoch to the store's 32 bits, which reach to the year 2106.
 pub(crate) fn store_s(unix_s: u64) -> u32 {
     u32::try_from(unix_s).unwrap_or(u32::MAX)
 }
 
-/// A core under what was in force when a request began.
+/// A core under the configuration that was active when a request began.
 pub(crate) enum Under<'c> {
-    /// It is still.
+    /// The configuration is still active.
     Now(&'c Core),
-    /// It is not.
+    /// Another configuration is active now.
     Before(Box<Core>),
 }
 
@@ -291,7 +299,7 @@ fn count_probe(is_good: bool) {
 }
 
 impl Core {
-    /// From now on this is in force on the core of this thread. Nothing runs on it just now.
+    /// Makes a configuration the active one on this thread's core. No task of the core runs at that moment.
     pub(crate) fn rule(in_force: Arc<ActiveConfig>) {
         CORE.with_borrow_mut(|cell| {
             if let Some(core) = cell {
@@ -304,7 +312,8 @@ impl Core {
         });
     }
 
-    /// Has those servers probed that are to be; each once, by the first core.
+    /// Starts and stops the probes of origins' servers as configured; each server is probed once, by the
+    /// first core.
     fn keep_probing(&self) {
         if self.index != 0 {
             return;
@@ -325,7 +334,7 @@ impl Core {
         }
     }
 
-    /// The core under what a request was judged by.
+    /// Returns the core under the configuration with which a request began.
     #[inline]
     pub(crate) fn of_request(&self, request: &Request) -> Under<'_> {
         if Arc::ptr_eq(&self.in_force, &request.in_force) {
@@ -356,31 +365,33 @@ impl Core {
         }
     }
 
-    /// This core's share of the store, to be changed: housekeeping comes by after it.
+    /// Borrows this core's shard of the store to change it, and schedules housekeeping.
     #[inline]
     pub(crate) fn shard_mut(&self) -> RefMut<'_, Shard> {
         self.rounds.stir();
         self.shard.borrow_mut()
     }
 
-    /// For how long browsers that ask for what has this key are to come by https alone, in seconds.
+    /// Returns the seconds for which browsers must use https only, if the key is an https address of a site
+    /// with HSTS.
     #[inline]
     pub(crate) fn hsts_s(&self, key: &[u8], site: SiteId) -> Option<u64> {
         let hsts = self.sites.rules(site).hsts?;
         (key::scheme(key) == Scheme::Https).then_some(hsts.as_secs())
     }
 
-    /// The store's time: whole seconds.
+    /// Returns the store's time in whole seconds.
     pub(crate) fn store_now_s(&self) -> u32 {
         store_s(clock::unix_s())
     }
 
-    /// The time by which stored objects expire, in whole seconds. A step of the clock counts once it has lasted.
+    /// Returns the time by which stored objects expire, in whole seconds. A step of the clock counts only
+    /// once it has lasted.
     pub(crate) fn expiry_now_s(&self) -> u32 {
         store_s(self.expiry_clock.unix_s())
     }
 
-    /// What policy needs to know of a request, under its primary key.
+    /// Gathers the facts about a request that policy needs, under its primary key.
     #[inline]
     pub(crate) fn facts(
         &self,
@@ -394,28 +405,28 @@ impl Core {
         RequestFacts { certificate: is_known, ..facts }.under(ruled)
     }
 
-    /// Returns whether a request came over a connection on which another host's certificate was shown (RFC 9110 §7.4).
-    /// Browsers send requests for several hosts over one connection of HTTP/2 (RFC 9113 §9.1.1); over HTTP/1.1 the
-    /// client asks one site for another.
+    /// Returns whether a request came over a connection on which another host's certificate was shown (RFC
+    /// 9110 §7.4). Browsers send requests for several hosts over one HTTP/2 connection (RFC 9113 §9.1.1);
+    /// over HTTP/1.1 the client asks one site for another.
     #[inline]
     pub(crate) fn is_misdirected(&self, session: Option<&Session>, head: &RequestHead<'_, '_>) -> bool {
         let (Some(terms), Some(session)) = (&self.terms, session) else { return false };
         head.authority().is_some_and(|authority| !terms.may_ask_for(authority.host, session.server_name()))
     }
 
-    /// Bytes of the longest body that a site's requests may have.
+    /// Returns the maximum bytes of a request's body for a site.
     pub(crate) fn body_bytes_max(&self, site: SiteId) -> u64 {
         self.sites.rules(site).body_bytes_max.unwrap_or(self.config.limits.request_body_bytes_max)
     }
 
-    /// How requests of a site are put to its origin.
+    /// Returns the rules for sending a site's requests to its origin.
     pub(crate) fn manner(&self, site: SiteId) -> Manner<'_> {
         let table = &self.sites.table;
         let (rules, ours) = (table.rules(site), table.certificate_fields());
         Manner { pseudonym: &self.pseudonym, rules, ours, is_to_peer: false, has_range_tag: false }
     }
 
-    /// What a client is to a site.
+    /// Judges a client's certificate by the rules of a site.
     #[inline]
     pub(crate) fn standing(&self, site: SiteId, came: &ClientAuth, now_s: u64) -> ClientStanding {
         match &self.sites.rules(site).client_certificates {
@@ -424,7 +435,7 @@ impl Core {
         }
     }
 
-    /// Counts a request of a client; the answer to one that is too many.
+    /// Counts a request of a client; returns the fault to answer if the rate limit is exceeded.
     #[inline]
     pub(crate) fn admit(&self, client: IpAddr) -> Result<(), Fault> {
         self.in_force.rates.admit(client, clock::monotonic_ms()).map_err(|too_many| {
@@ -436,10 +447,11 @@ impl Core {
         })
     }
 
-    /// Counts a request that would cost its origin work; the answer to one whose class has had its share.
+    /// Counts a request that costs its origin; returns the fault to answer if the budget of its class is
+    /// spent.
     pub(crate) fn admit_work(&self, request: &Request) -> Result<(), Fault> {
         if request.is_of_peer {
-            // It was counted where its client came.
+            // The peer that has the client has already counted the request.
             return Ok(());
         }
         let (rules, address) = (&self.config.crawlers, request.visitor.address);
@@ -449,12 +461,13 @@ impl Core {
         })
     }
 
-    /// The same of a fetch for a request, which has no body.
+    /// Gathers the facts of a fetch for a request, which has no body.
     pub(crate) fn facts_of(&self, request: &Request) -> RequestFacts {
         self.facts(&request.head(), false, request.keyed(), request.primary())
     }
 
-    /// Whether nothing that was purged since a response's fetch began is about it: it answers who asks now, too.
+    /// Returns whether no purge since a response's fetch began matches the response, so that it may still
+    /// answer the request.
     pub(crate) fn is_still_good(&self, response: &Response, request: &Request) -> bool {
         let address = self.store.hash(request.primary());
         let head = request.head();
@@ -463,8 +476,8 @@ impl Core {
         self.invalidations.are_about_others(address, tags, &subject)
     }
 
-    /// Keeps the names by which an address varies; the answer is the generation of its variants. The same names under
-    /// the same key stay as they are, so that variants stored before are still found.
+    /// Stores the field names by which an address varies, and returns the generation of its variants. The
+    /// same names under the same key are kept, so that variants stored before are still found.
     pub(crate) fn keep_spec(
         &self,
         hash: Hash,
@@ -487,7 +500,8 @@ impl Core {
         }
     }
 
-    /// The generation of an address's variants, if it varies by these names; they are kept at least until then.
+    /// Returns the generation of an address's variants if the address varies by these names, and keeps the
+    /// names at least until `expires_s`.
     pub(crate) fn extend_spec(&self, hash: Hash, key: &[u8], spec: &[u8], expires_s: u32) -> Option<u64> {
         let mut shard = self.shard_mut();
         let known = shard.lookup_owned(hash, key)?;
@@ -502,19 +516,20 @@ impl Core {
         Some(generation)
     }
 
-    /// Gives a message to another core; it comes back if that core's ring is full.
+    /// Sends a message to another core; returns it if that core's ring is full.
     pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Message> {
         let given = self.sender.send(to, message);
         self.sender.flush();
         given
     }
 
-    /// For a body that is passed on.
+    /// Creates the window of a body that is passed on.
     pub(crate) fn window(&self) -> Arc<Window> {
         Window::new(&self.passing)
     }
 
-    /// A number for one request, to be found again in the log: hexadecimal, unlikely to repeat in a year.
+    /// Returns a number for one request by which it can be found in the log: hexadecimal, unlikely to repeat
+    /// in a year.
     pub(crate) fn request_id(&self) -> String {
         let number = self.requests.get();
         self.requests.set(number + 1);
@@ -525,7 +540,7 @@ impl Core {
 /// Runs `with` on the core of this thread.
 ///
 /// # Panics
-/// On a thread that is no core: a mistake of ours.
+/// Panics on a thread that is not a core, which is a bug.
 #[inline]
 pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
     CORE.with_borrow(|cell| match cell {
@@ -534,7 +549,7 @@ pub(crate) fn with_core<R>(with: impl FnOnce(&Core) -> R) -> R {
     })
 }
 
-/// Runs `with` on the core of this thread, under what a request was judged by.
+/// Runs `with` on the core of this thread, under the configuration with which a request began.
 #[inline]
 pub(crate) fn with_core_of<R>(request: &Request, with: impl FnOnce(&Core) -> R) -> R {
     with_core(|core| with(&core.of_request(request)))

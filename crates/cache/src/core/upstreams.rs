@@ -9,14 +9,14 @@ use crate::{
 use engine::cores::clock;
 use std::sync::Arc;
 
-/// The origin of a site, as the core that runs knows it.
+/// The origin of a site, in the pool of the current core.
 pub(crate) struct SiteUpstreams {
     group: Arc<Group>,
     wish: Wish,
 }
 
 impl SiteUpstreams {
-    /// For what a request asks.
+    /// Selects the origin for a request.
     pub(crate) fn of(request: &Request) -> Self {
         let group = Arc::clone(request.in_force.sites.group(request.site));
         let wish = group.wish(request.primary(), &request.head());
@@ -24,7 +24,8 @@ impl SiteUpstreams {
         Self { group, wish: Wish { block_of, ..wish } }
     }
 
-    /// Adds the member that sent the head of an object in blocks, which stays with it (0: any member).
+    /// Prefers the member that sent the head of a sliced object, so that its slices come from the same server
+    /// (0: any member).
     pub(crate) fn with_member_of(self, member: u32) -> Self {
         let block_of = if member > 0 { member } else { self.wish.block_of };
         Self { wish: Wish { block_of, ..self.wish }, ..self }
@@ -55,7 +56,7 @@ impl Pools for SiteUpstreams {
     }
 }
 
-/// Counts what becomes of connections of HTTP/2 to origins.
+/// Counts the events of HTTP/2 connections to origins.
 pub(crate) fn count_http2(told: OriginEvent) {
     with_core(|core| {
         let open = &core.origin_http2;
@@ -74,7 +75,7 @@ pub(crate) fn count_http2(told: OriginEvent) {
     });
 }
 
-/// All servers, as the core that runs knows them.
+/// All servers, in the pool of the current core.
 pub(crate) struct OfCore;
 
 impl Pools for OfCore {

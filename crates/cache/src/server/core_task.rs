@@ -68,12 +68,12 @@ pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<Share
     context.shutdown.requested().await;
     for accepting in accepting {
         accepting.abort();
-        // It was aborted; from here on its listener is closed.
+        // The task has been aborted; after this await its listener is closed.
         let _ = accepting.await;
     }
     shared.ready.fetch_sub(1, Ordering::AcqRel);
-    // Idle connections are closed now, those with a request under way after its answer. A loop stays until the last
-    // client of all loops is gone, because a client of another loop may follow a fetch of this one.
+    // Idle connections are closed now, busy ones after their answer. A loop stays until the last client of
+    // all loops is gone, because a client of another loop may follow a fetch of this one.
     loop {
         let left = with_core(|core| {
             core.draining.set(true);
@@ -99,10 +99,10 @@ async fn receive_messages(mut receiver: Receiver<Message>) {
         receiver.recv_batch(&mut batch).await;
         for message in batch.drain(..) {
             match message {
-                // Nothing runs on the core just now, so that nobody looks at what was in force.
+                // No other task runs on the core at this moment, so nothing refers to the old configuration.
                 Message::ActiveConfig { in_force, done } => {
                     Core::rule(in_force);
-                    // Who asked may have given up.
+                    // The receiver may have given up.
                     let _ = done.send(());
                 }
                 message => with_core(|core| receive(core, message)),
@@ -125,16 +125,16 @@ fn receive(core: &Core, message: Message) {
                 core.count(Counter::Purges);
             }
             spread::apply(core, &invalidation);
-            // Who purges may be gone: it holds all the same.
+            // The requester may be gone; the purge holds all the same.
             let _ = done.send(());
         }
         Message::Bans(done) => {
-            // Who asked may be gone.
+            // The receiver may be gone.
             let _ = done.send(core.invalidations.bans_seen());
         }
         Message::Explain(question) => explain::answer(core, *question),
         Message::LastClient { hash, reply } => {
-            // Who asked may have given up.
+            // The receiver may have given up.
             let _ = reply.send(core.askers.of(hash));
         }
         Message::Objects(step) => listing::answer(core, *step),
@@ -149,7 +149,7 @@ fn receive(core: &Core, message: Message) {
     }
 }
 
-/// Hands what helpers have read to those who wait for it.
+/// Hands completed reads from the helper threads to the requests that wait for them.
 async fn settle_reads(mut completions: Completions) {
     let mut messages = Vec::new();
     loop {

@@ -1,4 +1,5 @@
-//! Starting and stopping the accelerator: sockets, store, one loop per core, and what runs on each beside its clients.
+//! Start and stop of the accelerator: its sockets, its store, one loop per core, and each core's background
+//! tasks.
 
 mod core_task;
 
@@ -72,25 +73,26 @@ use crate::{
 #[expect(clippy::disallowed_types, reason = "the operator's path: a reload, a purge, a question")]
 type Lock<T> = std::sync::Mutex<T>;
 
-/// Messages from one core to another that may wait; a fetch beyond is passed through by the core that wants it.
+/// Messages that may wait in the ring from one core to another. When the ring is full, the core that wants a
+/// fetch passes the request through.
 const RING_MESSAGES: usize = 1024;
 
-/// Why the accelerator could not start.
+/// Error of a failed start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be listened on; it says which one.
+    /// An address cannot be listened on; the error names it.
     #[error("{0}")]
     Listen(io::Error),
-    /// Certificates or keys cannot be used.
+    /// The certificates or keys are unusable.
     #[error("{0}")]
     Tls(#[from] TlsError),
-    /// The name cannot stand in Via and Cache-Status.
+    /// The name is not valid in Via and Cache-Status.
     #[error("the name cannot be used: {0}")]
     Name(#[from] InvalidName),
-    /// The sites cannot be told apart.
+    /// The sites' definitions conflict with each other.
     #[error("the sites cannot be used: {0}")]
     Sites(#[from] SitesError),
-    /// What talks to an origin cannot be made.
+    /// The client side for an origin cannot be set up.
     #[error("{0}")]
     Origin(#[from] SetUpError),
     /// The store cannot be set up.
@@ -99,16 +101,16 @@ pub enum StartError {
     /// The store's file cannot be opened.
     #[error("cannot set up the store: {0}")]
     File(#[from] OpenOnFileError),
-    /// The file of purges beside it cannot be used.
+    /// The file of purges beside the store's file cannot be used.
     #[error("{0}")]
     Purges(#[from] PurgesError),
-    /// The process may not use so much memory.
+    /// The process may not use as much memory as the store needs.
     #[error("cannot set up the store: {0}")]
     Memory(#[from] TooLittleMemory),
-    /// The helpers that read the store's file cannot be started.
+    /// The helper threads that read the store's file cannot be started.
     #[error("cannot set up the store: {0}")]
     Reads(#[from] engine::io::StartError),
-    /// The processors, or what wakes the loops, cannot be had.
+    /// The processors, or the wake-up handles of the loops, are not available.
     #[error("cannot prepare the loops: {0}")]
     Prepare(io::Error),
     /// The loops cannot be started.
@@ -116,25 +118,25 @@ pub enum StartError {
     Cores(#[from] cores::run::StartError),
 }
 
-/// What a purge did.
+/// Result of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PurgeResult {
-    /// The page was dropped, with all its variants, under these URLs.
+    /// The stored answer and all its variants were dropped, under these URLs.
     Dropped(Vec<String>),
-    /// There was none.
+    /// Nothing was stored under the URL.
     Absent,
 }
 
-/// Why a purge was not carried out.
+/// Error of a purge that was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum PurgeError {
-    /// The text is no URL of this accelerator.
+    /// The text is not a URL of this accelerator.
     #[error("not a URL: {0:?}; it should look like http://www.example.org/path")]
     NotAUrl(String),
-    /// The expression is none; the text says where, and what was expected there.
+    /// The ban expression is invalid; the text says where, and what was expected there.
     #[error("the ban is not understood:\n{0}")]
     NotABan(String),
-    /// It was purged, but the disk has not taken that.
+    /// The purge took effect in memory, but was not written to the disk.
     #[error("it was purged, but the disk has not taken that: it may come back after a crash")]
     NotWritten,
     /// The core that owns the object did not answer.
@@ -148,36 +150,36 @@ pub struct Server {
     registry: Arc<Registry>,
     store: Arc<Store>,
     cores: Cores,
-    /// The store's file. It is dropped after the loops, so that everything they have appended is written.
+    /// The store's file. Dropped after the loops, so that everything that they have appended is written.
     file: Option<OpenFile>,
-    /// What codes content. It is dropped after the loops, too.
+    /// Threads that encode and decode content. Dropped after the loops.
     _coding: CodingPool,
-    /// For purges and questions from outside the loops.
+    /// Channel to the cores for purges and queries from other threads.
     outside: Outside,
     ready: Arc<AtomicUsize>,
     loops: usize,
     book: Arc<Book>,
     head_limits: HeadLimits,
-    /// What the cores have been told last.
+    /// Configuration that the cores were given last.
     in_force: Lock<Arc<ActiveConfig>>,
-    /// What looks the names of origins up.
+    /// Resolver of the origins' host names.
     names: Lock<Names>,
-    /// Whom `stat` is told of.
+    /// Origin servers that `stat` shows.
     servers: Arc<Servers>,
     terms: Option<Arc<TlsTerms>>,
     peers: Option<Arc<Peers>>,
-    /// Where peers ask, if there can be any.
+    /// Address of the peers' listener, if peers are configured.
     peers_address: Option<SocketAddr>,
     _socket: Option<SocketFile>,
 }
 
-/// A configuration that can be put into force.
+/// A checked configuration that is ready to be activated.
 pub struct PreparedConfig {
     in_force: Arc<ActiveConfig>,
     kinds: Option<Kinds>,
 }
 
-/// What one core is started with.
+/// Everything that one core is started with.
 struct Seed {
     listeners: Vec<BoundSocket>,
     shard: Shard,
@@ -190,7 +192,7 @@ struct Seed {
     scribe: Option<Scribe>,
 }
 
-/// What all cores share.
+/// State that all cores share.
 struct SharedState {
     identity: Identity,
     pseudonym: Arc<str>,
@@ -207,15 +209,18 @@ struct SharedState {
 }
 
 impl Server {
-    /// Binds, reserves the store's memory and starts one loop per core. When it returns, connections are accepted.
+    /// Binds the sockets, reserves the store's memory and starts one loop per core. Connections are accepted
+    /// once the function has returned.
     ///
     /// # Errors
-    /// The address is in use or not ours, the store cannot be reserved, the loops cannot be started.
+    /// Returns [`StartError`] if an address is in use or not ours, the store cannot be reserved, or the loops
+    /// cannot be started.
     pub fn start(config: Config) -> Result<Self, StartError> {
         Self::start_logged(config, None)
     }
 
-    /// The same; what becomes of requests is said in a journal that has a ring left for each loop.
+    /// Starts the accelerator as [`Server::start`] does, with a journal for the records of requests. The
+    /// journal must have a free ring for each loop.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -223,7 +228,7 @@ impl Server {
         Self::start_among(config, journal, ClusterHandle::default())
     }
 
-    /// The same, as one of several accelerators.
+    /// Starts the accelerator as [`Server::start_logged`] does, as a member of a cluster.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -337,26 +342,27 @@ impl Server {
         })
     }
 
-    /// What was bound: the address for plain HTTP, and that for TLS if there is one.
+    /// Returns the bound addresses: the one for plain HTTP, then the one for TLS if there is one.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.addresses.clone()
     }
 
-    /// Where peers ask, if there can be any.
+    /// Returns the address of the peers' listener, if peers are configured.
     pub fn peers_address(&self) -> Option<SocketAddr> {
         self.peers_address
     }
 
-    /// From now on these accelerators share keys, this one too. Nothing is moved by that; what is under way goes on.
+    /// Sets the accelerators that share keys, this one included. No stored object is moved, and requests
+    /// under way go on.
     ///
     /// # Errors
-    /// An address is none; or there can be no peers here, and so there are none.
+    /// Returns [`SetUpError`] if an address is invalid. Without a listener for peers the call does nothing.
     pub fn set_peers(&self, live: &[PeerAt]) -> Result<(), SetUpError> {
         let Some(peers) = &self.peers else { return Ok(()) };
         peers.are(live, &mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The accelerators that share keys, this one too.
+    /// Returns the accelerators that share keys, this one included.
     pub fn peers(&self) -> Vec<PeerSeen> {
         self.peers.as_ref().map(|peers| peers.seen()).unwrap_or_default()
     }
@@ -366,12 +372,13 @@ impl Server {
         Arc::clone(&self.registry)
     }
 
-    /// What the store's file held when the accelerator started; `None` where there is no file, or while it is read.
+    /// Returns what the store's file held when the accelerator started; `None` without a file, or while the
+    /// file is still being read.
     pub fn recovered(&self) -> Option<RecoveryReport> {
         self.file.as_ref().and_then(OpenFile::recovered)
     }
 
-    /// Whether every loop accepts connections.
+    /// Returns whether every loop accepts connections.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire) == self.loops
     }
@@ -380,12 +387,12 @@ impl Server {
         Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes all that another configuration comes to, and reads its files. What only a restart changes stays as it is:
-    /// where clients connect, the store, the name, how much a head may measure, how many connections there are to origins,
-    /// what slow clients may make us hold, and what is coded how.
+    /// Builds everything that another configuration needs, and reads its files. Settings that only a restart
+    /// can change keep their values: listeners, the store, the name, the size of a head, the number of
+    /// connections to origins, the memory that slow clients may hold, and the codings.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns [`StartError`] if the configuration is invalid.
     pub fn prepare(&self, config: Config) -> Result<PreparedConfig, StartError> {
         let before = self.in_force();
         let config = before.config.reloaded(config);
@@ -397,11 +404,11 @@ impl Server {
         Ok(PreparedConfig { in_force, kinds })
     }
 
-    /// Puts it into force on every core, between two of its turns; requests that are under way are answered by what was.
-    /// Blocks until every core has done so.
+    /// Activates a configuration on every core, between two turns of its loop. Requests under way are
+    /// answered under the old configuration. Blocks until every core has switched.
     ///
     /// # Errors
-    /// The server is stopping.
+    /// [`PurgeError::NoAnswer`] if the server is stopping.
     pub fn put_in_force(&self, prepared: PreparedConfig) -> Result<(), PurgeError> {
         let PreparedConfig { in_force, kinds } = prepared;
         let mut told = Vec::new();
@@ -411,7 +418,7 @@ impl Server {
             self.outside.give(core, message).map_err(|CoreBusy| PurgeError::NoAnswer)?;
             told.push(answer);
         }
-        // Who reloads may be a runtime's thread, which tokio does not let wait.
+        // The caller may run on a thread of a tokio runtime, where tokio forbids blocking.
         let wait = || told.into_iter().all(|answer| answer.blocking_recv().is_ok());
         let is_told = thread::scope(|scope| scope.spawn(wait).join());
         if !is_told.unwrap_or(false) {
@@ -425,13 +432,14 @@ impl Server {
         Ok(())
     }
 
-    /// How the origins' servers are.
+    /// Returns the state of each origin server.
     pub fn origins(&self) -> Vec<MemberSaid> {
         let now_ms = clock::monotonic_ms();
         self.in_force().sites.members.all.iter().map(|member| member.said(now_ms)).collect()
     }
 
-    /// What an operator decides of a server, by the name that it was configured with; false: there is none of that name.
+    /// Sets an operator's decision on a server, by its configured name. Returns false if no server has that
+    /// name.
     pub fn set_origin(&self, name: &str, by_hand: ByHand) -> bool {
         let mut is_there = false;
         for member in self.in_force().sites.members.all.iter().filter(|member| member.is(name)) {
@@ -441,10 +449,10 @@ impl Server {
         is_there
     }
 
-    /// Drops the object of a URL, with all its variants. Blocks until it is done.
+    /// Drops the object stored under a URL, with all its variants. Blocks until the object is gone.
     ///
     /// # Errors
-    /// The URL cannot be read, or the server is stopping.
+    /// [`PurgeError`] if the URL cannot be parsed, or the server is stopping.
     pub fn purge(&self, url: &str) -> Result<PurgeResult, PurgeError> {
         let mut key = Vec::new();
         if !key::of_url(url, &self.in_force().sites.table, &mut key) {
@@ -463,7 +471,7 @@ impl Server {
         purged
     }
 
-    /// Drops the page that is stored under a URL, and nothing under another scheme or port.
+    /// Drops the object stored under exactly this URL; objects under another scheme or port stay.
     ///
     /// # Errors
     /// [`PurgeError`]: see [`purge`](Self::purge).
@@ -497,11 +505,12 @@ impl Server {
         }
     }
 
-    /// Purges what has one of these tags, what is stored under a URL, or everything; hard or softly. Blocks until every
-    /// core has taken it in. It costs the same however much it is about.
+    /// Purges everything that has one of these tags, everything stored under a URL, or the whole store; hard
+    /// or soft. Blocks until every core has applied the purge. The cost does not depend on the number of
+    /// objects.
     ///
     /// # Errors
-    /// The URL cannot be read, or the server is stopping.
+    /// [`PurgeError`] if the URL cannot be parsed, or the server is stopping.
     pub fn invalidate(&self, what: &Invalidate, is_soft: bool) -> Result<(), PurgeError> {
         let what = match what {
             Invalidate::Tags(tags) => {
@@ -529,19 +538,19 @@ impl Server {
         }
     }
 
-    /// The bans that are kept. Blocks until a core has said so.
+    /// Returns the active bans. Blocks until a core has answered.
     ///
     /// # Errors
-    /// The core did not answer.
+    /// [`PurgeError::NoAnswer`] if the core did not answer.
     pub fn bans(&self) -> Result<Vec<BanSeen>, PurgeError> {
         self.outside.ask(0, Message::Bans).map_err(|CoreBusy| PurgeError::NoAnswer)
     }
 
-    /// What is stored in memory, or what of it an expression holds of (as a ban's); so many at most. Blocks until the
-    /// cores have said so.
+    /// Lists the objects stored in memory, or those that match an expression (in the syntax of bans), up to
+    /// `rows_max`. Blocks until the cores have answered.
     ///
     /// # Errors
-    /// The expression has a mistake, or a core did not answer.
+    /// [`ObjectsError`] if the expression is invalid, or a core did not answer.
     pub fn objects(&self, expression: Option<&str>, rows_max: usize) -> Result<Objects, ObjectsError> {
         listing::ask_from_outside(
             self.loops,
@@ -552,32 +561,34 @@ impl Server {
         )
     }
 
-    /// Says what would become of a request now, and which rule decides that at each step. Nothing is changed, counted
-    /// or fetched by it. Blocks until the core that owns the key has answered.
+    /// Explains how a request would be answered now, and which rule decides at each step. Nothing is changed,
+    /// counted or fetched. Blocks until the core that owns the key has answered.
     ///
     /// # Errors
-    /// It is no request that this accelerator would take, or the core did not answer.
+    /// [`ExplainError`] if the accelerator would refuse the request, or the core did not answer.
     pub fn explain(&self, request: &RequestOf) -> Result<Explanation, ExplainError> {
         let limits = &self.head_limits;
         let table = &self.in_force().sites.table;
         explain::ask_from_outside(&self.store, self.loops, table, limits, request, &self.outside)
     }
 
-    /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
+    /// Completes once a loop has ended. A loop ends by itself only when it fails; [`Server::drain`] then
+    /// returns the reason.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.cores.ended()
     }
 
-    /// Accepts nothing more, lets requests under way end, and stops.
+    /// Stops accepting connections, lets requests under way end, and stops.
     ///
     /// # Errors
-    /// A loop had failed, or fails now.
+    /// [`CoreFailure`] if a loop has failed before, or fails during the drain.
     pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         self.cores.drain(at_most)
     }
 }
 
-/// Our name in the Via of requests: no other instance has it, so what comes back with it has gone round in a circle.
+/// Our pseudonym in the Via of requests. No other instance has it, so a request that arrives with it has run
+/// in a loop.
 fn pseudonym(name: &str) -> io::Result<Arc<str>> {
     let number = engine::random::number()? as u32;
     Ok(format!("{name}-{number:08x}").into())

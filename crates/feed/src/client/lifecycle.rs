@@ -13,12 +13,12 @@ use engine::{accounts::ClientKey, cores::clock};
 use smallvec::SmallVec;
 
 impl Core {
-    /// Takes a client into the books and gives it INFO.
+    /// Registers a connection and sends it INFO.
     pub(crate) fn enter(&mut self, arrival: Arrival, writer: Writer, was_informed: bool) -> ConnId {
         let Arrival { cid, address, transport, nonce, certificate } = arrival;
         let identities = &self.settings.identities;
         let is_required = identities.is_required();
-        // As in nats-server, a client may do without CONNECT where somebody stands for it.
+        // CONNECT is optional where clients without credentials are admitted, as in nats-server.
         let may_begin_without = identities.may_begin_without(transport.websocket) && certificate.is_none();
         let root = self.subjects.root_of(0);
         let mut connection = Connection::new(cid, address, writer, root, self.now_ms);
@@ -37,7 +37,7 @@ impl Core {
         if !is_required
             && let Check::Done(Ok(identity)) = self.settings.identities.check(&Credentials::default(), b"")
         {
-            // Who says nothing is whoever `no_auth_user` names, or nobody in particular.
+            // A client without credentials is the user of `no_auth_user`, or anonymous.
             self.checked(id, Ok(identity));
             self.outputs.connections[id].stage = Stage::Fresh;
         }
@@ -53,10 +53,11 @@ impl Core {
         id
     }
 
-    /// Ends subscriptions of a client that has left, as long as the turn's work allows; whether there are no more.
+    /// Removes subscriptions of a client that has left, within the turn's budget. Returns whether none are
+    /// left.
     pub(crate) fn end_some(&mut self, id: ConnId) -> bool {
         let sids = &self.outputs.connections[id].sids;
-        // The table is gone through from its beginning each time, where most are gone.
+        // Each call scans the table from its start, where most slots are empty by now.
         self.work.add((sids.capacity() / TABLE_PLACES_A_STEP) as u64);
         let ending: SmallVec<[SubId; ENDED_IN_ONE_GO]> = sids.iter().copied().take(ENDED_IN_ONE_GO).collect();
         for sub in ending {
@@ -67,7 +68,7 @@ impl Core {
         self.outputs.connections[id].sids.is_empty()
     }
 
-    /// Takes a client, or a hub, out of the books; why it was closed.
+    /// Removes a client's or a hub's connection. Returns why it was closed.
     pub(super) fn leave(&mut self, id: ConnId) -> CloseReason {
         let Self { outputs, links, .. } = self;
         outputs.release_all(id, links);
@@ -94,7 +95,7 @@ impl Core {
         self.closed.push_back(snapshot);
         tracing::debug!(cid = connection.cid, address = %connection.address, reason = why.reason(), "closed");
         self.balance.closed(self.index);
-        // Somebody looks whether what it needed can be given back.
+        // Wakes the housekeeping, which returns memory that the connection needed.
         self.outputs.rounds.stir();
         self.counters.sub(Counter::Connections, 1);
         why

@@ -1,4 +1,4 @@
-//! A client, from its handshake to its end: reading, operations, deadlines.
+//! Client connections, from handshake to close: reading, operations, deadlines.
 
 pub(crate) mod connection;
 pub(crate) mod handshakes;

@@ -1,4 +1,4 @@
-//! A message on its way: publishing, what waits for each client, backpressure.
+//! Delivery of messages: publishing, backlogs of clients, backpressure.
 
 pub(crate) mod backpressure;
 #[cfg(test)]

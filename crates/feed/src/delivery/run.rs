@@ -2,28 +2,28 @@
 
 use wire::nats::client::Publish;
 
-/// Messages of one producer with one control line, one after the other.
+/// Consecutive messages of one producer with the same control line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run<'a> {
-    /// All of them; a multiple of `stride`.
+    /// Bytes of all messages; a multiple of `stride`.
     pub(crate) bytes: &'a [u8],
-    /// Bytes of one, control line and line ends included.
+    /// Bytes of one message, including the control line and line ends.
     pub(crate) stride: usize,
-    /// Where in each the part begins that is passed on as it is.
+    /// Offset in each message of the part that is delivered unchanged.
     pub(crate) tail_at: usize,
-    /// Bytes of header and payload.
+    /// Bytes of header and payload of one message.
     pub(crate) body_bytes: usize,
-    /// Bytes of the header of HPUB.
+    /// Bytes of the header; `None` for PUB, which has none.
     pub(crate) header_bytes: Option<usize>,
     pub(crate) subject: &'a [u8],
-    /// Subscribers are told another subject than the one by which they are found: that of a stored message.
+    /// Subject shown to subscribers, if it differs from the one that selects them: that of a stored message.
     pub(crate) shown: Option<&'a [u8]>,
-    /// Empty: no answer is wanted.
+    /// Reply subject; empty if no answer is wanted.
     pub(crate) reply: &'a [u8],
 }
 
 impl<'a> Run<'a> {
-    /// A run of a message and those behind it that are alike: `bytes` are all of them.
+    /// Builds a run of a message and the similar ones after it; `bytes` are those of all.
     pub(crate) fn new(first: &Publish<'a>, bytes: &'a [u8]) -> Self {
         let verb = if first.header_bytes.is_some() { "HPUB ".len() } else { "PUB ".len() };
         Self {
@@ -42,7 +42,7 @@ impl<'a> Run<'a> {
         self.bytes.len() / self.stride
     }
 
-    /// One message of it.
+    /// Returns a single message of the run.
     pub(crate) fn one(&self, at: usize) -> Self {
         Self { bytes: &self.bytes[at * self.stride..(at + 1) * self.stride], ..*self }
     }

@@ -1,12 +1,13 @@
-//! Why a request is, or is not, answered from the store: the walk of [`hit`](crate::states::hit) with words instead of an
-//! answer.
+//! Explanation of why a request is, or is not, answered from the store: the same steps as
+//! [`hit`](crate::states::hit), with words instead of an answer.
 //!
 //! ```text
 //!  admin ─ RequestOf ─▶ Message::Explain ─▶ the core that owns the key: site ▸ recv ▸ key ▸ variant ▸ store ▸ head ▸ purges
 //!        ◀───────────── Explanation ◀─────                             ▸ freshness ▸ stale ▸ coding ▸ note ▸ now
 //! ```
-//! The same pure functions decide, so that what is said is what would be done. It is no visit: nothing is counted,
-//! written, read from the file or fetched. *Bounds:* those of a request's head, and the admin's of questions at once.
+//! The explanation calls the same pure functions as a real request, so its outcome is the outcome of a real
+//! request. No counter changes, and nothing is written, read from the file, or fetched. *Bounds:* those of a
+//! request's head, and the admin server's limit on simultaneous requests.
 
 mod arithmetic;
 mod blocks;
@@ -49,14 +50,14 @@ use crate::{
     states::pipe,
 };
 
-/// What of a stored head decides what becomes of it.
+/// Fields of a stored head that decide how it may be used.
 const TELLING: [&str; 7] =
     ["cache-control", "cdn-cache-control", "expires", "date", "last-modified", "etag", "vary"];
 
-/// Asks the core that owns the key, from a thread that may wait.
+/// Asks the core that owns the key for an explanation. Runs on a thread that may block.
 ///
 /// # Errors
-/// It is no request that would be taken, or there was no answer.
+/// [`ExplainError`] if the request is invalid or would be refused, or the core did not answer.
 pub(crate) fn ask_from_outside(
     store: &Store,
     cores: usize,
@@ -73,16 +74,16 @@ pub(crate) fn ask_from_outside(
     let explained = outside.ask(owner, question).map_err(|CoreBusy| ExplainError::NoAnswer)?;
     let OwnerExplanation { mut explanation, object } = explained;
     if let Some(hash) = object {
-        // A core that does not answer has noted nothing.
+        // A core that does not answer counts as one without a client for this object.
         let noted = |core| outside.ask(core, |reply| Message::LastClient { hash, reply }).ok().flatten();
         let asked = asked((0..cores).filter_map(noted).max_by_key(|asker| asker.at_s));
-        // The last is the outcome.
+        // The last step must remain the outcome.
         explanation.steps.insert(explanation.steps.len().saturating_sub(1), asked);
     }
     Ok(explanation)
 }
 
-/// Who had it last.
+/// Describes the client that was last answered with the object.
 fn asked(asker: Option<LastClient>) -> Step {
     let (decision, words) = match asker {
         Some(LastClient { at_s, address }) => {
@@ -97,10 +98,10 @@ fn asked(asker: Option<LastClient>) -> Step {
     step
 }
 
-/// Answers a question. Runs on the owner's core.
+/// Answers an explanation request. Runs on the owner's core.
 pub(crate) fn answer(core: &Core, Question { head, limits, reply }: Question) {
     if let Ok(explanation) = head.with(&limits, |head| explain(core, head)) {
-        // Who asked may have given up.
+        // The receiver may have given up.
         let _ = reply.send(explanation);
     }
 }
@@ -109,7 +110,8 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> OwnerExplanation {
     let has_body = !matches!(request_framing(head), Ok(Framing::None | Framing::Length(0)));
     let mut key = Vec::new();
     let site = key::of_request(head, &core.sites.table, &mut key);
-    // Nobody has connected: it is explained as to a client with a certificate, where there can be no other.
+    // No client has connected: where the site requires a client certificate, the explanation assumes a client
+    // that has one.
     let is_known = core.sites.rules(site).client_certificates.as_ref().is_some_and(|asks| asks.is_required);
     let keyed = LookupKey { hash: core.store.hash(&key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, &key);
@@ -126,7 +128,7 @@ fn explain(core: &Core, head: &RequestHead<'_, '_>) -> OwnerExplanation {
     OwnerExplanation { explanation: Explanation { steps: walk.steps }, object: walk.object }
 }
 
-/// What is stored under its key.
+/// The stored answer to the request.
 struct StoredObject<'a> {
     object: Object<'a>,
     meta: StoredMeta,
@@ -134,7 +136,7 @@ struct StoredObject<'a> {
     head: Vec<u8>,
 }
 
-/// A request on its way through the states.
+/// A request on its way through the states, with the steps explained so far.
 struct Walk<'a> {
     core: &'a Core,
     head: &'a RequestHead<'a, 'a>,
@@ -143,7 +145,7 @@ struct Walk<'a> {
     only_if_cached: bool,
     now_s: u64,
     steps: Vec<Step>,
-    /// What is stored for it, in memory.
+    /// Hash of the object stored for the request, if it is in memory.
     object: Option<Hash>,
 }
 
@@ -160,7 +162,7 @@ impl Walk<'_> {
         &mut self.steps[last]
     }
 
-    /// Which site it is for, and which of its rules for paths, where there are any.
+    /// Names the request's site and, if the site has path rules, the rule that applies.
     fn site(&mut self) {
         let (table, site) = (&self.core.sites.table, self.site);
         let names = table.names(site);
@@ -183,7 +185,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether it is looked up.
+    /// Explains the `recv` state and returns whether the request is looked up.
     fn recv(&mut self) -> bool {
         if self.core.sites.rules(self.site).https_only && key::scheme_of(self.head) == Scheme::Http {
             self.say(
@@ -241,7 +243,8 @@ impl Walk<'_> {
         false
     }
 
-    /// What the request shows of its visitor, and of what it wishes, as far as that matters later.
+    /// Explains what the request says about its visitor (credentials, cookies) and its cache directives, as
+    /// far as later steps depend on it.
     fn visitor(&mut self) {
         if RequestDirectives::of(&self.head.headers) != self.facts.directives {
             let words = "what the request says in Cache-Control and Pragma does not count";
@@ -302,7 +305,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Which of the accelerators that share keys has this one.
+    /// Names the peer that owns the key.
     fn owner(&mut self, key: &[u8]) {
         let Some(peers) = &self.core.peers else { return };
         let Some(peer) = peers.owner(key) else { return };
@@ -317,10 +320,10 @@ impl Walk<'_> {
         self.say("owner", decision, words, "").text("name", &*peer.name);
     }
 
-    /// The address, and the variant for this request where it has variants.
+    /// Looks up the address, and the request's variant if the address has variants.
     fn lookup(&mut self, mut key: Vec<u8>) {
         let core = self.core;
-        // Not by `shard_mut`: nothing is changed.
+        // A shared borrow, not `shard_mut`: an explanation changes nothing.
         let shard = core.shard.borrow();
         let address = core.store.hash(&key);
         let primary_bytes = key.len();
@@ -351,7 +354,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Makes `key` that of the variant, as a hit does.
+    /// Extends `key` to the variant's key, as a hit does.
     fn variant(&mut self, spec: &Object<'_>, meta: &StoredMeta, address: Hash, key: &mut Vec<u8>) -> Hash {
         let mut names = vec![0; (meta.head_bytes as usize).min(VARY_SPEC_BYTES_MAX)];
         spec.head().slice(0..names.len()).copy_to_slice(&mut names);
@@ -374,8 +377,8 @@ impl Walk<'_> {
         key::hash_of_variant(address, self.core.store.hash(key))
     }
 
-    /// The fields that the origin would be sent. No client has connected: the visitor is the one that the request
-    /// names, or this machine.
+    /// Returns the fields that would be sent to the origin. No client has connected: the visitor is the
+    /// address named by the request, or this machine.
     fn fields(&self) -> SentFields<'_> {
         let this_machine = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let named = forwarded::client(
@@ -416,12 +419,12 @@ impl Walk<'_> {
     }
 }
 
-/// Lines of a head, one behind the other.
+/// Joins the lines of a head with semicolons.
 fn in_words(lines: &[u8]) -> String {
     String::from_utf8_lossy(lines).trim_end().replace("\r\n", "; ")
 }
 
-/// A line of a stored head, if it decides what becomes of it.
+/// Returns a line of a stored head if it decides how the object may be used.
 fn telling(line: &[u8]) -> Option<String> {
     let line = line.trim_ascii();
     let name = &line[..memchr::memchr(b':', line)?];

@@ -18,7 +18,7 @@ use engine::{
 use wire::http1::head::{HeadLimits, HeaderSlots, Progress, parse_response};
 
 impl Walk<'_> {
-    /// What is stored, where, and what its head says.
+    /// Describes the stored object: its size, its location, and the decisive lines of its head.
     pub(super) fn stored(
         &mut self,
         shard: &Shard,
@@ -47,7 +47,7 @@ impl Walk<'_> {
         self.say("head", "says", lines.join("; "), "").text("lines", lines.join("\n"));
     }
 
-    /// What purges, freshness and the request make of what is stored.
+    /// Explains how purges, freshness and the request's directives affect the stored object.
     pub(super) fn use_of(
         &mut self,
         shard: &Shard,
@@ -103,7 +103,8 @@ impl Walk<'_> {
         self.outcome(shard, stored, &meta, primary);
     }
 
-    /// As [`hit`](crate::states::hit) decides; `meta` is what purges have left of the stored one.
+    /// Explains the outcome by the rules of [`hit`](crate::states::hit). `meta` is the stored one with purges
+    /// applied.
     fn outcome(&mut self, shard: &Shard, stored: &StoredObject<'_>, meta: &StoredMeta, primary: &[u8]) {
         let core = self.core;
         let asked = stored.meta.has_validator().then_some(stored);
@@ -202,7 +203,8 @@ impl Walk<'_> {
         self.say("now", "hit", words, section);
     }
 
-    /// What becomes of a request that the store does not answer. `asked`: what the origin is asked about.
+    /// Explains the handling of a request that the store does not answer. `asked` is the stored object that
+    /// the origin is asked to revalidate.
     pub(super) fn missed(&mut self, shard: &Shard, primary: &[u8], asked: Option<&StoredObject<'_>>) {
         let origin = self.origin();
         let note = hit_for_miss::peek(self.core, shard, primary, (&self.facts, &self.fields()), self.now_s);

@@ -1,5 +1,5 @@
-//! What can go wrong in one exchange, and the words for it: one table, so that every failure has its status, its
-//! side and its advice, and a new one cannot be added without them.
+//! Faults of an exchange, and the words for them: one table, so that every fault has a status, a side and
+//! advice, and a new fault cannot be added without them.
 
 mod texts;
 
@@ -22,20 +22,20 @@ use wire::{
     http2::error::ErrorCode,
 };
 
-/// The rule of HTTP that a message broke. It displays as plain words with the RFC's section.
+/// Rule of HTTP that a message broke. It displays as plain words with the RFC's section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// A rule for the first line and the headers.
     Head(HeadRule),
-    /// A rule for where the body ends.
+    /// A rule for the end of the body.
     Framing(FramingError),
     /// A rule for the body itself.
     Body(BodyRule),
-    /// The origin switched protocols (101) without having been asked, or to another protocol.
+    /// The origin switched protocols (101) although the request did not ask for it, or to another protocol.
     Switched,
     /// The origin answered 304 to a request without conditions.
     UnaskedNotModified,
-    /// A rule of HTTP/2; whoever found it says no more than a code.
+    /// A rule of HTTP/2; the error code is all that is known.
     Http2(ErrorCode),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Rule::Head(rule) => write!(f, "{rule} ({})", rule.section()),
-            // Its own words name the section.
+            // The text of a framing error already names the section.
             Rule::Framing(rule) => rule.fmt(f),
             Rule::Body(rule) => write!(f, "{rule} ({})", rule.section()),
             Rule::Switched => f.write_str(
@@ -57,19 +57,19 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Whose side the fault is on, as the visitor sees it.
+/// Side that is at fault, as the visitor sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The request, and so the browser or program that sent it.
+    /// The request, and thus the browser or program that sent it.
     Yours,
-    /// The web server that this accelerator stands in front of.
+    /// The web server behind this accelerator.
     Website,
     /// This accelerator.
     Accelerator,
 }
 
 impl Side {
-    /// A stable name, for JSON and counters.
+    /// Returns a stable name, for JSON and counters.
     pub const fn name(self) -> &'static str {
         match self {
             Side::Yours => "client",
@@ -79,7 +79,7 @@ impl Side {
     }
 }
 
-/// What went wrong.
+/// A fault of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
@@ -89,19 +89,19 @@ pub enum Fault {
     OriginRefused,
     /// TLS with the origin failed: its certificate is for another name, or no trusted authority has signed it.
     OriginUntrusted,
-    /// The client, or its network, asks too often.
+    /// The client, or its network, sends too many requests.
     TooManyRequests,
-    /// What is asked for is not stored, and visitors of its class may not cost the origin more now.
+    /// The object is not stored, and the budget of origin requests for this class of visitors is spent.
     WorkTooMuch,
-    /// None of the origin's servers may be asked: their probes fail, or an operator has taken them away.
+    /// No server of the origin may be used: their probes fail, or an operator has disabled them.
     OriginDown,
-    /// The origin reset the connection before its answer was whole.
+    /// The origin reset the connection before its answer was complete.
     OriginReset,
-    /// Connecting to the origin took longer than `origin_connect_time_max`.
+    /// A connection to the origin took longer than `origin_connect_time_max`.
     OriginConnectTimeout,
     /// The origin did not begin its answer within `origin_first_byte_time_max`.
     OriginStalled,
-    /// What the origin sent is not HTTP, or is ambiguous.
+    /// The origin's answer is not HTTP, or is ambiguous.
     OriginInvalid(Rule),
     /// The head of the origin's answer is larger than `response_head_bytes_max`.
     OriginHeadTooLarge,
@@ -117,62 +117,62 @@ pub enum Fault {
     BodyTooLarge,
     /// The request's head did not arrive within `request_head_time_max`.
     RequestTimeout,
-    /// TRACE, which is refused here.
+    /// TRACE, which is always refused.
     MethodNotAllowed,
-    /// A method that the site does not take.
+    /// The site does not accept the method.
     MethodNotTaken {
-        /// Those that it takes.
+        /// Methods that the site accepts.
         taken: Methods,
     },
-    /// A host that nothing here serves.
+    /// No site serves the host.
     Misdirected,
-    /// The site asks for a client's certificate, and the connection was made without one that counts for it.
+    /// The site requires a client certificate, and the connection has no valid one.
     CertificateWanted,
-    /// CONNECT, which only a forward proxy serves.
+    /// CONNECT, which only a forward proxy supports.
     MethodNotImplemented,
-    /// `PURGE` from an address that may not.
+    /// `PURGE` from an address that may not purge.
     PurgeForbidden,
-    /// A transfer coding that is not known here.
+    /// The transfer coding is unknown.
     TransferCodingNotImplemented,
-    /// `Expect` asks for something other than `100-continue`.
+    /// `Expect` has a value other than `100-continue`.
     ExpectationFailed,
-    /// No byte of the asked range exists.
+    /// No byte of the requested range exists.
     RangeNotSatisfiable {
-        /// The length of the whole.
+        /// Length of the whole content.
         complete: u64,
     },
-    /// A version of HTTP other than 1.0 and 1.1.
+    /// The request has a version of HTTP other than 1.0 and 1.1.
     UnsupportedVersion,
-    /// `only-if-cached`, and nothing suitable is stored.
+    /// The request has `only-if-cached`, and nothing suitable is stored.
     OnlyIfCached,
-    /// More connections than `connections_max`.
+    /// The number of connections exceeds `connections_max`.
     TooManyConnections,
-    /// More requests wait for the origin than `origin_connections_max` and its queue take.
+    /// Requests for the origin exceed `origin_connections_max` and its queue.
     Overloaded,
     /// The request has passed through this accelerator before.
     LoopDetected,
 }
 
-/// Everything that a page says about a fault.
+/// Contents of a page about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Words {
     /// The status code.
     pub status: u16,
     /// A stable name, for JSON and counters.
     pub code: &'static str,
-    /// Whose side it is on.
+    /// The side that is at fault.
     pub side: Side,
-    /// The heading: one short sentence without a full stop.
+    /// Heading: one short sentence without a full stop.
     pub title: &'static str,
-    /// What happened, in plain words.
+    /// Description of the fault, in plain words.
     pub what: &'static str,
-    /// What a visitor can do.
+    /// Advice for the visitor.
     pub visitor: &'static str,
-    /// What those who run the website, or who wrote the program that asked, can do.
+    /// Advice for the operator of the website, or the author of the program that sent the request.
     pub operator: &'static str,
 }
 
-/// Seconds after which a visitor who was turned away may come back.
+/// Seconds after which a refused visitor may retry.
 pub const RETRY_AFTER_S: u32 = 5;
 
 const RETRY: &str = "Reload the page in a minute. If it keeps failing, tell the people who run the website and \
@@ -216,7 +216,7 @@ impl Fault {
         Fault::LoopDetected,
     ];
 
-    /// The rule that was broken, where the fault is about one.
+    /// Returns the broken rule, if the fault is about one.
     pub const fn rule(&self) -> Option<Rule> {
         match self {
             Fault::OriginInvalid(rule) | Fault::BadRequest(rule) => Some(*rule),
@@ -224,12 +224,12 @@ impl Fault {
         }
     }
 
-    /// The status code (RFC 9110 §15, RFC 6585).
+    /// Returns the status code (RFC 9110 §15, RFC 6585).
     pub const fn status(&self) -> u16 {
         self.words().status
     }
 
-    /// The words for it.
+    /// Returns the words for the fault.
     pub const fn words(&self) -> Words {
         match self {
             Fault::OriginUnresolved => ORIGIN_UNRESOLVED,
@@ -267,7 +267,7 @@ impl Fault {
     }
 }
 
-/// A request's head that was refused.
+/// Converts the error of a refused request head.
 impl From<&HeadError> for Fault {
     fn from(error: &HeadError) -> Self {
         match error.rule {
@@ -279,7 +279,7 @@ impl From<&HeadError> for Fault {
     }
 }
 
-/// A request whose body's end is not certain.
+/// Converts the error of a request whose body has no certain end.
 impl From<FramingError> for Fault {
     fn from(error: FramingError) -> Self {
         match error {
@@ -290,14 +290,14 @@ impl From<FramingError> for Fault {
     }
 }
 
-/// A request's body that was refused.
+/// Converts the error of a refused request body.
 impl From<&BodyError> for Fault {
     fn from(error: &BodyError) -> Self {
         Fault::BadRequest(Rule::Body(error.rule))
     }
 }
 
-/// The reason phrase of a status that a page can have (RFC 9110 §15).
+/// Returns the reason phrase of a status that a page can have (RFC 9110 §15).
 pub(super) const fn reason(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",

@@ -1,4 +1,4 @@
-//! What the log says of a client's request and of an origin's answer: a record each, from its beginning to its end.
+//! Log records of a client's request and of an origin's answer: one record each, from beginning to end.
 //!
 //! ```text
 //!   request parsed ─▶ Draft::client ─▶ deliver::begin: what it is answered ─▶ the end of that: Draft::end ──▶ the ring
@@ -6,14 +6,16 @@
 //!                          ▼                                        ▼
 //!   an origin is asked ─▶ Draft::origin ─▶ its head ─▶ its body's end, or dropped before: given up
 //! ```
-//! While nobody reads a draft is `None`, and nothing here does anything: no clock, no memory. With a reader, drafts are boxes
-//! that the core keeps for the next request, so that a hit allocates nothing even then.
+//! While the log has no reader a draft is `None`, and nothing here takes time: no clock is read, no memory
+//! allocated. With a reader, drafts are boxes that the core keeps for the next requests, so that even then a
+//! hit allocates nothing.
 //!
-//! The two sides name each other by a [`Trace`], which travels with the request through fetches and passes, to other cores,
-//! too: the origin's record says for whom it was asked, the client's which of the origin's it waited for, and whoever joined
-//! another's fetch says the same.
+//! The two records name each other by a [`Trace`], which travels with the request through fetches and passes,
+//! and to other cores. The origin's record names the client's request that it was made for. The client's
+//! record names the origin request that it waited for, also if that fetch was begun by another client's
+//! request.
 //!
-//! *What is not said:* cookies, credentials, any header but User-Agent, Referer and X-Request-Id, and the values of
+//! *Not logged:* cookies, credentials, any header but User-Agent, Referer and X-Request-Id, and the values of
 //! parameters that are [secret](Secrets).
 
 mod trace;
@@ -47,27 +49,27 @@ use crate::{
     site::Sites,
 };
 
-/// Drafts that a core keeps for the next requests: those of a turn.
+/// Drafts that a core keeps for the next requests: as many as one turn needs.
 const SPARE_MAX: usize = 512;
-/// One that has grown longer is not kept.
+/// Bytes of a record's buffer beyond which its draft is not kept.
 const SPARE_BYTES_MAX: usize = 4 * 1024;
-/// Where a status stands in the line that begins a head.
+/// Position of the status in a response's first line.
 const STATUS_AT: std::ops::Range<usize> = 9..12;
 
-/// By which a core says what becomes of requests.
+/// A core's log of requests.
 struct Log {
-    /// `None`: nobody can read it.
+    /// The core's ring; `None` if there is no journal.
     scribe: Option<Scribe>,
-    /// Parameters whose values it does not tell.
+    /// Query parameters whose values are not logged.
     secrets: Secrets,
-    /// Memory of records that were written.
+    /// Buffers of written records, for reuse.
     spare: RefCell<Spare>,
 }
 
 type Spare = Vec<Box<Inner>>;
 
 thread_local! {
-    /// The thread's: a draft that is dropped finds it wherever it was held.
+    /// Log of the thread. A draft that is dropped finds it, wherever the draft was held.
     static LOG: OnceCell<Log> = const { OnceCell::new() };
 }
 
@@ -79,10 +81,10 @@ pub(crate) fn install(scribe: Option<Scribe>, secrets: Secrets) {
     });
 }
 
-/// Runs `with` with this thread's, if it has one that can be read.
+/// Runs `with` with this thread's log, if the thread has one with a ring.
 #[inline]
 fn with_log<R>(with: impl FnOnce(&Log, &Scribe) -> R) -> Option<R> {
-    // At a thread's end there is none any more.
+    // While the thread ends, its log is already gone.
     LOG.try_with(|cell| {
         let log = cell.get()?;
         Some(with(log, log.scribe.as_ref()?))
@@ -91,52 +93,53 @@ fn with_log<R>(with: impl FnOnce(&Log, &Scribe) -> R) -> Option<R> {
     .flatten()
 }
 
-/// What an answer came to.
+/// Outcome of an answer, for the log.
 pub(crate) struct Outcome {
     pub(crate) cache_status: Option<CacheStatus>,
-    /// It is an origin's, for this client alone.
+    /// The answer is an origin's, passed to this client alone.
     pub(crate) is_passed: bool,
-    /// Why it is a page of ours.
+    /// Reason for an answer that we generated.
     pub(crate) reason: Option<&'static str>,
 }
 
-/// A record that is not at its end; nothing where nobody reads. Dropped, it says that its client is gone, or that its
-/// answer was given up.
+/// Log record that is not complete; empty if the log has no reader. A draft that is dropped logs that its
+/// client is gone, or that the origin's answer was given up.
 pub(crate) struct Draft(Option<Box<Inner>>);
 
-/// How a request came.
+/// Facts on a request that its head does not hold.
 pub(crate) struct RequestMeta<'a> {
     pub(crate) moment: Moment,
-    /// Bytes of its head.
+    /// Bytes of the request's head.
     pub(crate) head_bytes: usize,
     pub(crate) is_http2: bool,
-    /// The version of TLS.
+    /// The TLS version.
     pub(crate) tls: Option<&'static str>,
-    /// The host that it is for.
+    /// The host that the request names.
     pub(crate) host: Option<&'a str>,
-    /// The hosts of its site.
+    /// The hosts of the request's site.
     pub(crate) site: &'a str,
 }
 
-/// The memory of one.
+/// Buffer and state of a draft.
 struct Inner {
     /// The record so far.
     bytes: Vec<u8>,
     id: u64,
     began_ns: u64,
-    /// When its first byte left, or came.
+    /// Time at which the answer's first byte was sent to the client, or received from the origin.
     first_byte_ns: u64,
     /// Bytes of the request's head.
     in_bytes: u64,
     /// Bytes of the answer's head.
     head_bytes: u64,
-    /// Of what the connection was given, where the answer begins; and ends, where that is known.
+    /// Offset, in the bytes given to the connection, at which the answer begins; `to` is where it ends, if
+    /// known.
     from: u64,
     to: Option<u64>,
-    /// Bytes of an origin's content.
+    /// Bytes of an origin's content that were received.
     content_bytes: u64,
     is_of_origin: bool,
-    /// All of an origin's answer has come.
+    /// The origin's answer was received completely.
     is_whole: bool,
     trace: Option<Arc<Trace>>,
 }
@@ -151,7 +154,7 @@ impl Draft {
         self.0.is_some()
     }
 
-    /// Of what is no request: of it only its client is known.
+    /// Begins the record of bytes that are not a request, of which only the client is known.
     pub(crate) fn of_nothing(client: IpAddr) -> Self {
         let Some(moment) = Moment::now() else { return Self(None) };
         let mut inner = Inner::begin(Kind::Client, 0, moment);
@@ -159,14 +162,15 @@ impl Draft {
         Self(Some(inner))
     }
 
-    /// Of a request.
+    /// Begins the record of a client's request.
     pub(crate) fn client(came: &RequestMeta<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) -> Self {
         let mut inner = Inner::begin_client(came.moment, came.head_bytes, head);
         inner.request(came, head, visitor);
         Self(Some(inner))
     }
 
-    /// Of a request that may say what its connection's last one did; `came`: what is to be said of it, if it does not.
+    /// Begins the record of a request that may reuse the tags of its connection's last request. `came`
+    /// supplies the facts if the tags do not fit.
     #[inline]
     pub(crate) fn client_again<'a>(
         moment: Moment,
@@ -188,7 +192,8 @@ impl Draft {
         Self(Some(inner))
     }
 
-    /// Its answer has this head, which leaves now; it begins and ends there in what its connection is given.
+    /// Logs that the answer leaves now. `head` is its head; `from` and `to` are the offsets of the answer in
+    /// the bytes given to the connection.
     pub(crate) fn answered(
         &mut self,
         head: &[u8],
@@ -215,7 +220,8 @@ impl Draft {
         (inner.head_bytes, inner.from, inner.to) = (head.len() as u64, from, to);
     }
 
-    /// It is a WebSocket from now on; what its connection has been given until then is its head.
+    /// Logs that the connection is a WebSocket from now on. `from` and `head_bytes` locate the head of the
+    /// answer in the bytes given to the connection.
     pub(crate) fn opened(&mut self, status: u64, from: u64, head_bytes: u64) {
         let Some(inner) = &mut self.0 else { return };
         record::number(Tag::Status, status, &mut inner.bytes);
@@ -224,7 +230,7 @@ impl Draft {
         inner.first_byte_ns = clock::monotonic_ns();
     }
 
-    /// Its answer leaves now, and not all of it at once.
+    /// Logs the time at which the first bytes of the answer leave, while more are to follow.
     pub(crate) fn leaves(&mut self) {
         if let Some(inner) = &mut self.0
             && inner.first_byte_ns == 0
@@ -233,7 +239,7 @@ impl Draft {
         }
     }
 
-    /// What goes with the request, so that those that an origin is asked for it name it.
+    /// Returns the trace that travels with the request, by which the origin's records name it.
     pub(crate) fn trace(&mut self) -> Option<Arc<Trace>> {
         let inner = self.0.as_mut()?;
         let id = inner.id;
@@ -249,7 +255,8 @@ impl Draft {
         Some(Arc::clone(inner.trace.get_or_insert_with(new)))
     }
 
-    /// The client's side has ended: with all of it, or in another way; its connection was given so much.
+    /// Ends the client's record. `how` is the reason of an incomplete answer; `sent_bytes` is what the
+    /// connection was given.
     #[inline]
     pub(crate) fn end(mut self, how: Option<&str>, sent_bytes: u64) {
         if let Some(inner) = self.0.take() {
@@ -257,7 +264,7 @@ impl Draft {
         }
     }
 
-    /// Of a request to an origin's server, which is asked for a client's sake with this head.
+    /// Begins the record of a request with this head to an origin's server, made for a client's request.
     pub(crate) fn origin(trace: Option<&Arc<Trace>>, head: &[u8], why: &str, server: &str) -> Self {
         let (Some(trace), Some(moment)) = (trace, Moment::now()) else { return Self(None) };
         let mut inner = Inner::begin(Kind::Origin, trace.id, moment);
@@ -276,14 +283,14 @@ impl Draft {
         Self(Some(inner))
     }
 
-    /// Over a connection that was kept, or a new one.
+    /// Logs whether the request uses a kept connection or a new one.
     pub(crate) fn over(&mut self, is_reused: bool) {
         if let Some(inner) = &mut self.0 {
             record::number(Tag::Reused, u64::from(is_reused), &mut inner.bytes);
         }
     }
 
-    /// The origin's head is there.
+    /// Logs that the origin's head has been received.
     pub(crate) fn heard(&mut self, status: u16) {
         if let Some(inner) = &mut self.0 {
             record::number(Tag::Status, u64::from(status), &mut inner.bytes);
@@ -291,7 +298,7 @@ impl Draft {
         }
     }
 
-    /// So much of the origin's content has come; and all of it has, or not yet.
+    /// Counts received bytes of the origin's content; `is_whole` says whether they are the last.
     #[inline]
     pub(crate) fn came(&mut self, bytes: usize, is_whole: bool) {
         if let Some(inner) = &mut self.0 {
@@ -300,7 +307,7 @@ impl Draft {
         }
     }
 
-    /// The origin has failed.
+    /// Logs the origin's failure.
     pub(crate) fn failed(&mut self, error: &impl Display) {
         if let Some(inner) = &mut self.0 {
             record::text(Tag::Error, error.to_string().as_bytes(), &mut inner.bytes);
@@ -351,7 +358,8 @@ impl Inner {
         inner
     }
 
-    /// Of a client's request, as far as all of them are told apart: when, how long, and for what.
+    /// Begins a client's record with the parts that differ in every request: the time, the size of the head,
+    /// and the target.
     #[inline]
     fn begin_client(moment: Moment, head_bytes: usize, head: &RequestHead<'_, '_>) -> Box<Self> {
         let mut inner = Self::begin(Kind::Client, 0, moment);
@@ -360,7 +368,7 @@ impl Inner {
         inner
     }
 
-    /// What is asked for, which is all that changes from one request to the next of many clients.
+    /// Logs the target, often the only difference between one request of a client and its next.
     #[inline]
     fn target(&mut self, head: &RequestHead<'_, '_>) {
         let target = if head.target.starts_with('/') {
@@ -371,7 +379,7 @@ impl Inner {
         url(Tag::Url, target.as_bytes(), &mut self.bytes);
     }
 
-    /// Who asks, how, and where, without its target.
+    /// Logs a request without its target: client, method, scheme, host and site.
     fn request(&mut self, came: &RequestMeta<'_>, head: &RequestHead<'_, '_>, visitor: Visitor) {
         let out = &mut self.bytes;
         record::address(Tag::Client, visitor.address, out);
@@ -459,7 +467,7 @@ impl Inner {
         self.write();
     }
 
-    /// Puts it into the ring, and keeps its memory for the next one.
+    /// Writes the record into the ring, and keeps its buffer for the next one.
     fn write(mut self: Box<Self>) {
         record::end(&mut self.bytes);
         debug_assert!(self.bytes.len() >= HEAD_BYTES && self.bytes.len() <= record::RECORD_BYTES_MAX);
@@ -474,13 +482,13 @@ impl Inner {
     }
 }
 
-/// Appends a URL without its secrets.
+/// Appends a URL without the values of its secret parameters.
 fn url(tag: Tag, bytes: &[u8], out: &mut Vec<u8>) {
     with_log(|log, _| record::url(tag, bytes, &log.secrets, out));
 }
 
-/// Ends those of a connection's drafts of which it has been given all, which is so many bytes by now; the others stay, in
-/// `left`.
+/// Ends the drafts of a connection whose answers lie within its first `sent_bytes` bytes. The other drafts
+/// move to `left`.
 #[inline]
 pub(crate) fn end_sent(drafts: &mut Vec<Draft>, sent_bytes: u64, left: &mut Vec<Draft>) {
     if drafts.is_empty() {
@@ -501,7 +509,8 @@ pub(crate) fn end_sent(drafts: &mut Vec<Draft>, sent_bytes: u64, left: &mut Vec<
     }
 }
 
-/// Ends a connection's drafts, which was given so much before its last answer ended like this; `None`: with all of it.
+/// Ends all drafts of a connection that was given `sent_bytes` bytes. `how` is the reason if the last answer
+/// is incomplete; `None` if it is complete.
 pub(crate) fn end_all(drafts: &mut Vec<Draft>, how: Option<&str>, sent_bytes: u64) {
     if drafts.is_empty() {
         return;
@@ -515,7 +524,7 @@ pub(crate) fn end_all(drafts: &mut Vec<Draft>, how: Option<&str>, sent_bytes: u6
     }
 }
 
-/// What the store had to do with an answer, in a word.
+/// Returns the log's word for the store's part in an answer.
 fn word_of(status: Option<CacheStatus>) -> &'static str {
     let Some(CacheStatus { outcome, fwd_status, detail, .. }) = status else { return "synth" };
     match (outcome, detail) {
@@ -527,7 +536,7 @@ fn word_of(status: Option<CacheStatus>) -> &'static str {
     }
 }
 
-/// Why.
+/// Returns the detail that the log adds to the word for the store's part.
 fn detail_of(status: CacheStatus) -> Option<&'static str> {
     match status.outcome {
         response_head::Outcome::Fwd(fwd) => Some(status.detail.unwrap_or(fwd.token())),
@@ -535,13 +544,13 @@ fn detail_of(status: CacheStatus) -> Option<&'static str> {
     }
 }
 
-/// The status in the line that begins a head of ours; 0: there is none.
+/// Parses the status in the first line of a head of ours; 0 if there is none.
 fn status_in(head: &[u8]) -> u64 {
     let digits = head.get(STATUS_AT).filter(|digits| digits.iter().all(u8::is_ascii_digit));
     digits.unwrap_or_default().iter().fold(0, |status, digit| status * 10 + u64::from(digit - b'0'))
 }
 
-/// The number that a page of ours shows.
+/// Finds the request number that an error page of ours shows.
 fn request_id_in(head: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b"X-Request-Id: ";
     let at = memmem::find(head, NAME)? + NAME.len();

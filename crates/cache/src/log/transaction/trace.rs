@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// A moment, by both clocks.
+/// A moment by the monotonic clock and the wall clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(super) ns: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Now, if anybody reads the log.
+    /// Returns the current moment if the log has a reader.
     #[inline]
     pub(crate) fn now() -> Option<Self> {
         with_log(|_, scribe| scribe.is_read()).unwrap_or(false).then(Self::taken)
@@ -26,33 +26,33 @@ impl Moment {
     }
 }
 
-/// What the records of a client's request and of those that an origin was asked for it know of each other.
+/// Link between the record of a client's request and the records of the origin requests made for it.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    /// The client's record.
+    /// Number of the client's record.
     pub(super) id: u64,
-    /// The origin's that was begun for it last; 0: none.
+    /// Number of the origin's record that was begun last for this request; 0 if there is none.
     pub(super) fetch: AtomicU64,
-    /// When that was.
+    /// Time at which that origin request began.
     pub(super) asked_ns: AtomicU64,
-    /// Bytes of its content that were read.
+    /// Bytes of the request's content that were read.
     pub(super) bytes_in: AtomicU64,
-    /// Whose fetch it has joined.
+    /// Trace of the request whose fetch this one has joined.
     pub(super) joined: OnceLock<Arc<Trace>>,
 }
 
 impl Trace {
-    /// One waits for a fetch that another has begun.
+    /// Notes that one request waits for a fetch that another request has begun.
     pub(crate) fn joins(mine: Option<&Arc<Self>>, theirs: Option<&Arc<Self>>) {
         if let (Some(mine), Some(theirs)) = (mine, theirs)
             && mine.id != theirs.id
         {
-            // Who joins a second one has not had its answer of the first.
+            // A request that joins a second fetch got no answer from the first; the first link stays.
             let _ = mine.joined.set(Arc::clone(theirs));
         }
     }
 
-    /// So many bytes of the request's content were read.
+    /// Counts bytes of the request's content that were read.
     pub(crate) fn add_content(of: Option<&Arc<Self>>, bytes: usize) {
         if let Some(trace) = of {
             trace.bytes_in.fetch_add(bytes as u64, Relaxed);

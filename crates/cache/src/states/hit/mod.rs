@@ -1,4 +1,4 @@
-//! *recv*, *hash*, *hit*: what the store can answer, within the turn.
+//! *recv*, *hash*, *hit*: answers from the store, within one turn of the loop.
 //!
 //! ```text
 //!  request head ─▶ recv ─▶ key, hash ─▶ lookup ─▶ Vary? lookup of the variant ─▶ fresh? ─▶ the client has it? range?
@@ -7,8 +7,9 @@
 //!                   └─────────────────────┴────────────────────┴───────────────────┴──▶ Slow    Answer
 //! ```
 //!
-//! Where the data lives: the request in the thread's scratch, the object in the store's memory, which the turn keeps
-//! as it is. Nothing here waits, allocates, locks, or writes a line that another core writes.
+//! *Memory:* the request is in the thread's scratch buffer, the object in the store's memory, which the
+//! reader's turn keeps unchanged. Nothing here waits, allocates, locks, or writes a cache line that another
+//! core writes.
 
 mod usable;
 
@@ -57,47 +58,48 @@ use crate::{
     },
 };
 
-/// Bodies up to this are copied into the answer; larger ones are sent from the store's memory. A copy of 16 KiB costs
-/// about a microsecond, as much as the second buffer of a gathering write and its pin.
+/// Largest body that is copied into the answer; larger ones are sent from the store's memory. A copy of 16
+/// KiB costs about a microsecond, as much as the second buffer of a gathering write and its pin.
 pub(crate) const COALESCE_BYTES_MAX: u64 = 16 * 1024;
 
-/// How far the clock may be set back before what was stored until then is fetched anew: more than a server of time
-/// corrects at once, and less than any lifetime that matters.
+/// Seconds by which the clock may be set back before objects stored until then are fetched again: more than a
+/// time server corrects at once, and less than any lifetime that matters.
 pub(crate) const CLOCK_BACK_S_MAX: u64 = 10;
 
-/// What is looked up, and how.
+/// A request to look up.
 pub(crate) struct LookupRequest<'a> {
     pub(crate) head: &'a RequestHead<'a, 'a>,
-    /// A body follows.
+    /// The request has a body.
     pub(crate) has_body: bool,
     pub(crate) trust: Trust,
-    /// Who asks.
+    /// Client of the request.
     pub(crate) visitor: Visitor,
-    /// What it has shown of itself.
+    /// TLS authentication of the client.
     pub(crate) came: &'a ClientAuth,
     pub(crate) showing: CodingChoice,
 }
 
-/// In which coding something is shown.
+/// Choice of the coding in which an object is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodingChoice {
-    /// In one that the client accepts; what has to be decoded first is waited for.
+    /// A coding that the client accepts; if the object must be decoded first, the request waits.
     Accepted,
-    /// Likewise, and it has waited: what is not decoded by now is sent as its origin sent it.
+    /// A coding that the client accepts; the request has already waited, so an object that is still not
+    /// decoded is sent as its origin sent it.
     Waited,
-    /// As its origin sent it: to a peer, which codes it for its own clients.
+    /// The origin's coding: for a peer, which encodes for its own clients.
     AsSent,
 }
 
-/// The buffers that a lookup needs; they belong to the thread.
+/// Buffers of the thread for a lookup.
 pub(crate) struct Buffers<'s> {
-    /// The key that is looked up.
+    /// Buffer for the key.
     pub(crate) key: &'s mut Vec<u8>,
-    /// A stored head, where it is not sent as it is.
+    /// Buffer for a stored head that is not sent unchanged.
     pub(crate) head: &'s mut Vec<u8>,
 }
 
-/// Answers from the store, if it can. Afterwards `key` has the key that was looked up last.
+/// Answers from the store, if possible. Afterwards `key` holds the key that was looked up last.
 pub(crate) fn answer<'a>(
     core: &Core,
     turn: &'a EpochGuard<'_>,
@@ -113,7 +115,7 @@ pub(crate) fn answer<'a>(
     let mut keyed = LookupKey { hash: turn.hash(key), primary_bytes: key.len(), site, is_known };
     let facts = core.facts(head, has_body, keyed, key);
     let slow = |keyed, state, fwd| Err(Slow { keyed, state, fwd });
-    // Before all rules: who asks comes by http, and by whatever host it likes.
+    // Before all rules: the authority connects over plain HTTP, with any Host.
     if let Some(challenges) = core.config.challenges.as_deref()
         && challenges.is_any_open()
         && let Some(answer) = of_challenge(core, challenges, head)
@@ -161,7 +163,7 @@ pub(crate) fn answer<'a>(
         }
     };
     let fields = SentFields { head, visitor, manner: core.manner(site) };
-    // A miss; or, where it is known that nothing will come of one, a pass.
+    // A miss, or a pass if a hit-for-miss entry says that a fetch would not be stored.
     let mut missed = |key: &[u8], keyed: LookupKey, anew, fwd| {
         let primary = &key[..keyed.primary_bytes];
         let state = match hit_for_miss::of(core, turn, primary, (&facts, &fields), now_s, stored_head) {
@@ -183,7 +185,7 @@ pub(crate) fn answer<'a>(
     };
     match core.invalidations.judge(&object, &mut meta, (keyed.hash, address), Some(&head.headers), now_s) {
         purged::Verdict::Hard => return missed(key, keyed, must_fetch, Fwd::UriMiss),
-        // It was validated before the purge.
+        // The revalidation happened before the purge.
         purged::Verdict::Soft(_) if trust == Trust::Validated => {
             return missed(key, keyed, must_fetch, Fwd::Stale);
         }
@@ -230,7 +232,7 @@ pub(crate) fn answer<'a>(
     }
 }
 
-/// What an authority is answered that asks for a challenge which is open.
+/// Returns the answer to an authority's request for an open ACME challenge.
 #[cold]
 fn of_challenge(core: &Core, challenges: &Challenges, head: &RequestHead<'_, '_>) -> Option<Arc<str>> {
     let (_, target) =
@@ -272,12 +274,14 @@ fn count(core: &Core, answer: &Answer<'_>, meta: &StoredMeta) {
 fn lookup<'t>(turn: &'t EpochGuard<'_>, hash: Hash, key: &[u8]) -> Option<(Object<'t>, StoredMeta)> {
     match turn.lookup(hash, key) {
         Lookup::Hit(object) => Some((object, StoredMeta::unpack(&object.meta())?)),
-        // The owner is writing this slot just now. Only the owner knows the outcome, so it is asked, as on a miss.
+        // The owner is writing this slot at this moment. Only the owner knows the outcome, so it is asked, as
+        // on a miss.
         Lookup::Miss | Lookup::Contended => None,
     }
 }
 
-/// What is stored for a request, under this key or that of its variant, which `hash` and `key` then are.
+/// Looks up the object for a request under this key, or under its variant's, and updates `hash` and `key`
+/// accordingly.
 #[inline]
 pub(crate) fn chosen<'t>(
     turn: &'t EpochGuard<'_>,
@@ -294,7 +298,7 @@ pub(crate) fn chosen<'t>(
     }
 }
 
-/// Makes `key` that of the variant for this request, and answers its hash.
+/// Extends `key` to the key of this request's variant, and returns its hash.
 fn variant(
     turn: &EpochGuard<'_>,
     (spec, meta): (&Object<'_>, &StoredMeta),
@@ -309,21 +313,21 @@ fn variant(
     key::hash_of_variant(primary, turn.hash(key))
 }
 
-/// Why a stored object is not the answer within this turn.
+/// Reason for which a stored object cannot be sent within this turn.
 enum NotNow {
-    /// Its memory is being freed just now.
+    /// The object's memory is being freed.
     Gone,
-    /// Its body is on the file in parts.
+    /// The object's body is on the file in parts.
     InParts(Box<PartsOnFile>),
-    /// Its body is in blocks.
+    /// The object's body is stored in slices.
     InBlocks(Box<FoundInBlocks>),
-    /// The client does not accept the coding that it is in, and it is not decoded yet.
+    /// The client does not accept the object's coding, and the object is not decoded yet.
     Undecoded,
-    /// The range that was asked for begins beyond its end.
+    /// The requested range begins beyond the object's end.
     Unsatisfiable { complete: u64 },
 }
 
-/// The answer that a stored object is, or a twin of it.
+/// Builds the answer from a stored object, or from an encoded variant of it.
 #[inline]
 fn of_object<'a>(
     core: &Core,
@@ -366,8 +370,8 @@ fn of_object<'a>(
             stored_head.clear();
             earlier = coded.append_span(object.head(), stored_head);
         }
-        // What is in parts had its length said by the origin. Its list is copied when a part is wanted: that is not this
-        // turn's answer anyway.
+        // The origin stated the length of an object in parts. The list of parts is copied when a part is
+        // wanted, which is never in this turn.
         let is_in_parts = content.is_in_parts();
         let is_in_blocks = meta.flags.has(Flags::IN_BLOCKS);
         let complete = if is_in_parts || is_in_blocks {
@@ -428,7 +432,7 @@ fn of_object<'a>(
             }
             let head = if is_conditional { Head::Copied(stored_head) } else { Head::Stored(object.head()) };
             let answer = answer_with(head, Body::None).into_owned();
-            // To HEAD is said what GET would bring, so all of it must be there.
+            // HEAD describes what GET would send, so all parts must be there.
             let range = if is_get { range } else { 0..complete };
             let parts = InParts { list, range, trailers, origin_ms: meta.origin_ms, is_sent: is_get };
             return Err(NotNow::InParts(Box::new(PartsOnFile { answer, parts, only_if_cached: false })));
@@ -446,7 +450,7 @@ fn of_object<'a>(
                 None if coding == Coding::Decoded && showing == CodingChoice::Accepted => {
                     return Err(NotNow::Undecoded);
                 }
-                // The twin's memory is being freed, and not the object's.
+                // Only the encoded variant's memory is being freed, not the object's.
                 None => {
                     shown = Representation::Stored;
                     continue;
@@ -464,7 +468,7 @@ fn of_object<'a>(
     }
 }
 
-/// The lines of an object's head as they go out, or the copy of it that conditions were compared with.
+/// Returns the object's head as it is sent, or the copy that conditions were evaluated on.
 #[inline]
 fn head_of<'a>(
     is_copied: bool,
@@ -482,7 +486,7 @@ fn head_of<'a>(
     }
 }
 
-/// Counts a hit that is answered with a twin.
+/// Counts a hit that is answered with an encoded variant.
 fn count_coded(
     core: &Core,
     object: &Object<'_>,
@@ -500,7 +504,7 @@ fn count_coded(
     }
 }
 
-/// What goes out of content.
+/// Part of the content that is sent.
 struct Part {
     lines: Lines,
     length: Length,

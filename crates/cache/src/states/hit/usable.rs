@@ -12,7 +12,7 @@ use crate::{
 };
 use engine::{cores::clock, store::Object};
 
-/// How a stored object may be used.
+/// Permitted use of a stored object.
 pub(super) struct ObjectUse {
     pub(super) status: CacheStatus,
     pub(super) is_to_be_refreshed: bool,
@@ -29,7 +29,7 @@ impl ObjectUse {
         Self { status: CacheStatus { detail: Some(detail), ..CacheStatus::hit(ttl_s) }, is_to_be_refreshed }
     }
 
-    /// Counts it, if it is stale; once for a request that looks twice.
+    /// Counts the use of a stale object; once for a request that looks up twice.
     #[inline]
     pub(super) fn count(&self, core: &Core) {
         if self.status.detail.is_some() {
@@ -38,8 +38,8 @@ impl ObjectUse {
     }
 }
 
-/// How a stored object may be used for this request; else whether it must not be used by whoever looks again, and what
-/// Cache-Status says.
+/// Returns how a stored object may be used for this request. The error says whether the object must not be
+/// used by a second lookup either, and the reason for Cache-Status.
 #[inline]
 pub(super) fn usable(
     core: &Core,
@@ -53,12 +53,12 @@ pub(super) fn usable(
     if object.expires_s() <= store_s(now_s) {
         return Err((false, Fwd::Stale));
     }
-    // The object was stored later than now: the clock was set back, and nobody knows by how much. By the clock alone
-    // the object would be used for longer than its lifetime.
+    // The object was stored later than now: the clock was set back, and it is unknown by how much. By the
+    // clock alone the object would be used for longer than its lifetime.
     if meta.born_s > now_s + CLOCK_BACK_S_MAX {
         return Err((true, Fwd::Stale));
     }
-    // Whoever is one of several, and has not heard of them for too long, does not know what was purged.
+    // A member of a cluster that has lost contact for too long may have missed purges.
     if trust != Trust::Validated && !core.among.membership.may_serve() {
         core.count(Counter::LeasesOut);
         return Err((true, Fwd::Stale));
@@ -77,7 +77,7 @@ pub(super) fn usable(
     }
 }
 
-/// How an object may be used that is not fresh, or not fresh enough for this request.
+/// Returns how an object may be used that is not fresh, or not fresh enough for this request.
 #[cold]
 pub(super) fn stale(
     core: &Core,
@@ -94,7 +94,8 @@ pub(super) fn stale(
             let is_asked =
                 core.lately.has(keyed.hash, now_ms) || core.sites.group(keyed.site).is_failing(now_ms);
             if !is_asked {
-                // Now, and not when it is: a pipeline may ask for it many times until then.
+                // Noted now, not when the fetch begins: a pipeline may request the object many times until
+                // then.
                 core.lately.note(keyed.hash, now_ms);
             }
             Ok(ObjectUse::stale(stale_s, "stale-while-revalidate", !is_asked))
@@ -110,7 +111,7 @@ pub(super) fn stale(
             }
         }
         (Reuse::No(NotReused::Stale), _) => Err((false, Fwd::Stale)),
-        // What is fresh by the store's clock and not by the request's wish is fetched anew.
+        // An object that is fresh, but not fresh enough for the request's directives, is fetched again.
         (Reuse::No(_), _) => Err((true, Fwd::Request)),
     }
 }

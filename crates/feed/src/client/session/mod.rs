@@ -1,4 +1,4 @@
-//! What a client's operations do, one after the other.
+//! Execution of a client's operations, one after the other.
 
 mod subscriptions;
 
@@ -25,33 +25,34 @@ use crate::{
     routing::trie::tokens_of,
 };
 
-/// What the operations of a read came to.
+/// Result of executing the operations of a read.
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
-    /// All whole ones are done. The next is at least so long.
+    /// All complete operations are executed. The next has at least `need` bytes.
     More { need: usize },
-    /// The connection is to be closed.
+    /// The connection is closing.
     Closing,
-    /// A password is to be checked before anything else is done.
+    /// A password must be checked before any later operation.
     Check(SlowCheck),
-    /// Somebody holds this producer back, or it does not take its answers.
+    /// Reads are paused: a consumer holds this producer back, or the client does not read its answers.
     Held,
-    /// The turn's work is done.
+    /// The turn's budget is used up.
     Over,
-    /// What other cores had sent before is to be delivered first.
+    /// Messages that other cores sent before must be delivered first.
     Behind,
 }
 
-/// The queue group of nats-server's own subscriptions, which no client may join there.
+/// Queue group of nats-server's own subscriptions, which no client may join.
 const SYSTEM_QUEUE: &[u8] = b"_sys_";
 
-/// Messages handed on in one go; then the producer may have been told to pause.
+/// Bytes of messages that are delivered at once; after them the producer may have to pause.
 pub(crate) const RUN_BYTES_MAX: usize = 128 * 1024;
-/// The same where an answer is wanted: if nobody is there, the server answers each of them, and at much greater length.
+/// Bytes of requests that are delivered at once. Fewer, because without responders the server answers each of
+/// them, and its answers are much longer.
 const REQUESTS_BYTES_MAX: usize = 8 * 1024;
 
 impl Core {
-    /// Carries out the operations at the beginning of `bytes`; how many bytes of them are done.
+    /// Executes the operations at the start of `bytes`. Returns how many bytes are done.
     pub(crate) fn process(&mut self, id: ConnId, bytes: &[u8]) -> (usize, ReadOutcome) {
         let mut at = 0;
         loop {
@@ -93,7 +94,7 @@ impl Core {
                     }
                 }
                 Ok(Progress::Complete(op, taken)) => {
-                    // What is asked is answered when all is delivered that came before the question.
+                    // A question is answered once everything is delivered that arrived before it.
                     if self.backlog.done < self.outputs.connections[id].behind {
                         self.wait_for_inbox(id);
                         return (at, ReadOutcome::Behind);
@@ -101,7 +102,7 @@ impl Core {
                     if self.work.lacks(steps_at_most(&op)) {
                         return (at, ReadOutcome::Over);
                     }
-                    // As in nats-server another CONNECT begins anew, without the subscriptions of before.
+                    // Another CONNECT starts afresh, without the earlier subscriptions, as in nats-server.
                     if let ClientOp::Connect { .. } = op
                         && self.outputs.connections[id].stage == Stage::Connected
                         && !self.end_some(id)
@@ -129,10 +130,11 @@ impl Core {
         }
     }
 
-    /// The reason for which a message may not be taken now: what other cores had said of their subscriptions when its
-    /// bytes came is not applied yet, so that some of them would not get it; or too much is under way to another core. A
-    /// message that is under way comes to its end. Words of cores that came later are not waited for: clients that
-    /// subscribe without an end would keep everybody else from publishing.
+    /// Returns the reason why a message cannot be published now. Either subscriptions of other cores that
+    /// were announced before its bytes arrived are not applied yet, so that some subscribers would miss it;
+    /// or too much is on its way to another core. A delivery that has begun is finished. Later announcements
+    /// are not waited for; otherwise clients that subscribe endlessly would keep all other clients from
+    /// publishing.
     #[inline]
     fn must_wait_to_publish(&mut self, id: ConnId) -> Option<ReadOutcome> {
         if self.backlog.unheard == 0 && !self.links.is_overfull() {
@@ -164,8 +166,8 @@ impl Core {
         self.backlog.waiting.push(id);
     }
 
-    /// Takes a message and those behind it that are like it; how many bytes those behind it take. None: they go on to be
-    /// handed out in another turn, and are not done with.
+    /// Publishes a message and the similar ones after it. Returns how many bytes those after it take; `None`
+    /// if the delivery continues in another turn.
     fn take_messages(&mut self, id: ConnId, first: &Publish<'_>, bytes: &[u8]) -> Option<usize> {
         let begun = self.outputs.connections[id].begun.take();
         if begun.is_none() {
@@ -185,10 +187,11 @@ impl Core {
         } else if !self.outputs.connections[id].verbose {
             let connection = &self.outputs.connections[id];
             let bytes_max = match first.reply.is_empty() {
-                // Each is counted by itself.
+                // Each answer is counted, so messages are published one by one.
                 _ if connection.answers(first.subject, self.mappings.is_some()) => 0,
                 true => RUN_BYTES_MAX,
-                // Each is answered by itself, also by there being no room for it.
+                // Each request may get an answer of its own, if only that there is no room, so requests are
+                // published one by one.
                 false if connection.deals => 0,
                 false => REQUESTS_BYTES_MAX,
             };
@@ -221,7 +224,7 @@ impl Core {
         None
     }
 
-    /// Somebody is there.
+    /// Notes a PONG: the client is alive.
     pub(crate) fn take_pong(&mut self, id: ConnId) {
         let now_ms = self.now_ms;
         let connection = &mut self.outputs.connections[id];
@@ -246,8 +249,8 @@ impl Core {
         }
     }
 
-    /// A client may do without CONNECT where no credentials are needed; it then has the defaults, and is who says
-    /// nothing.
+    /// Connects a client that publishes without CONNECT, where no credentials are required. It gets the
+    /// default options and the identity of clients without credentials.
     fn connect_implied(&mut self, id: ConnId) {
         if self.outputs.connections[id].stage == Stage::Fresh {
             self.outputs.connections[id].stage = Stage::Connected;
@@ -265,7 +268,7 @@ impl Core {
         };
         let was_in = self.outputs.connections[id].stage == Stage::Connected;
         let connection = &mut self.outputs.connections[id];
-        // Before the first CONNECT these are nats-server's defaults.
+        // Before the first CONNECT these fields have nats-server's defaults.
         connection.verbose = options.verbose.unwrap_or(connection.verbose);
         connection.pedantic = options.pedantic.unwrap_or(connection.pedantic);
         connection.echo = options.echo.unwrap_or(connection.echo);
@@ -292,7 +295,7 @@ impl Core {
             websocket: connection.transport.websocket,
             certificate: connection.certificate.as_deref(),
         };
-        // Another CONNECT that names nobody is of whom the first one named.
+        // A later CONNECT without credentials keeps the identity of the first.
         if !was_in || !credentials.is_empty() {
             let nonce = connection.nonce.clone().unwrap_or_default();
             match self.settings.identities.check(&credentials, nonce.as_bytes()) {
@@ -324,9 +327,9 @@ impl Core {
         true
     }
 
-    /// A slow check has ended.
+    /// Continues the login after a password check on a helper thread.
     pub(crate) fn slowly_checked(&mut self, id: ConnId, checked: Result<Identity, LoginError>) {
-        // There may have been a reload meanwhile.
+        // A reload may have happened meanwhile.
         let identities = &self.settings.identities;
         let checked = checked.and_then(|identity| identities.again(&identity).ok_or(LoginError::Wrong));
         self.checked(id, checked);
@@ -336,7 +339,7 @@ impl Core {
         }
     }
 
-    /// The credentials were looked at.
+    /// Applies the result of a credentials check.
     pub(crate) fn checked(&mut self, id: ConnId, checked: Result<Identity, LoginError>) {
         match checked {
             Ok(identity) => {
@@ -367,7 +370,7 @@ impl Core {
         }
     }
 
-    /// Counts a client to its account; whether the account may have one more.
+    /// Counts a client in its account. Returns whether the account's limit allows it.
     fn enter_account(&mut self, id: ConnId, account: AccountId) -> bool {
         let connection = &mut self.outputs.connections[id];
         let was_in = std::mem::take(&mut connection.is_in_account).then_some(connection.account);
@@ -381,10 +384,10 @@ impl Core {
     }
 }
 
-/// A connection's subscriptions may take this part of `max_subscription_memory`.
+/// Divisor of `max_subscription_memory` that gives the share of one connection.
 const CONNECTION_PART: usize = 2;
 
-/// What an operation may take that is begun: it is not, if less is left of the turn.
+/// Returns the most units that an operation may take. It is not begun if the turn has less left.
 fn steps_at_most(op: &ClientOp<'_>) -> u64 {
     match op {
         ClientOp::Subscribe { subject, .. } => (3 * tokens_of(subject) as u64).min(WALKS) + 2,
@@ -393,7 +396,7 @@ fn steps_at_most(op: &ClientOp<'_>) -> u64 {
     }
 }
 
-/// What an operation other than a message costs.
+/// Returns the cost of an operation, except for messages.
 fn price(op: &ClientOp<'_>) -> u64 {
     match op {
         ClientOp::Connect { .. } => work::CONNECT,
@@ -402,10 +405,11 @@ fn price(op: &ClientOp<'_>) -> u64 {
     }
 }
 
-/// Parses CONNECT's JSON. `null` has all defaults, as with nats-server; `Ok(None)`: it is no object.
+/// Parses CONNECT's JSON. `null` means all defaults, as in nats-server; `Ok(None)`: the JSON is not an
+/// object.
 pub(crate) fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOptions>> {
     if json.trim_ascii().starts_with(b"[") {
-        // serde would take an array for the fields in their order.
+        // serde would accept an array as the fields in their order.
         return Ok(None);
     }
     let Some(FoldedObject(fields)) = serde_json::from_slice::<Option<FoldedObject>>(json)? else {
@@ -414,8 +418,8 @@ pub(crate) fn read_options(json: &[u8]) -> serde_json::Result<Option<ConnectOpti
     serde_json::from_value(serde_json::Value::Object(fields)).map(Some)
 }
 
-/// An object as Go's encoding/json reads one into a struct: names without regard to case, the last of a name counts, and
-/// `null` says nothing.
+/// A JSON object as Go's encoding/json reads one into a struct: names ignore case, the last value of a name
+/// counts, and `null` leaves the field unset.
 struct FoldedObject(serde_json::Map<String, serde_json::Value>);
 
 impl<'de> serde::Deserialize<'de> for FoldedObject {
@@ -442,7 +446,7 @@ impl<'de> serde::Deserialize<'de> for FoldedObject {
     }
 }
 
-/// Puts a message into its usual form: single spaces, CR LF.
+/// Rewrites a message's control line in the usual form: single spaces, CR LF.
 fn rewrite<'a>(publish: &Publish<'a>, into: &mut Vec<u8>) -> Run<'a> {
     into.clear();
     let verb: &[u8] = if publish.header_bytes.is_some() { b"HPUB " } else { b"PUB " };

@@ -21,7 +21,7 @@ use wire::nats::{rejection::Rejection, subject};
 impl Core {
     pub(super) fn subscribe(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
         let connection = &self.outputs.connections[id];
-        // nats-server looks at the rights first.
+        // nats-server checks the permissions first.
         let mut is_filtered = false;
         if let Some(permissions) = &connection.permissions {
             match permissions.may_subscribe(pattern, queue) {
@@ -50,7 +50,7 @@ impl Core {
             self.outputs.reject(id, Rejection::SubscriptionsExceeded);
             return;
         }
-        // Of two with one sid, the first one stays.
+        // If the sid is in use already, the first subscription stays.
         if self.subjects.find(connection, sid).is_some() {
             self.say_ok(id);
             return;
@@ -66,7 +66,7 @@ impl Core {
         let sub = subjects.subscribe(id, connection, Wish { pattern, queue, sid, is_filtered }, links);
         self.work.pay(subjects.trie.take_steps());
         if connection.account == AccountId::SYSTEM.0 {
-            // Where there is no room, a question is under way, behind which this is seen to.
+            // If the channel is full, an event is queued already, and this subscription is noticed after it.
             _ = self.system.try_send(system::SystemEvent::Subscribed);
         }
         if subjects.abroad.has_streams(connection.account) {
@@ -76,7 +76,7 @@ impl Core {
         self.pause_if_full(id);
     }
 
-    /// Whether the memory for one subscription more is there.
+    /// Charges the memory of one more subscription. Returns whether there was enough.
     fn may_remember(&mut self, id: ConnId, pattern: &[u8], queue: Option<&[u8]>, sid: &[u8]) -> bool {
         if tokens_of(pattern) > TOKENS_MAX {
             return false;
@@ -92,22 +92,23 @@ impl Core {
             None => {
                 let charge = self.accounts.charge(connection.client, SUBSCRIPTION_MEMORY, bytes);
                 connection.subscription_memory = charge.ok();
-                // Its task hears of it when others need the memory.
+                // The task must watch the charge, because other clients may need the memory.
                 connection.wake();
                 connection.subscription_memory.is_some()
             }
         }
     }
 
-    /// Ends what has had its last message, and goes on with the client's subscription that is under way; whether that was
-    /// all before the turn's work was done.
+    /// Removes subscriptions that have had their last message, and continues the client's unfinished
+    /// subscription. Returns whether all was done within the turn's budget.
     #[cold]
     pub(super) fn finish_under_way(&mut self, id: ConnId) -> bool {
         self.end_finished();
         self.subjects.a_finished().is_none() && self.go_on_under_way(id)
     }
 
-    /// Follows a subscription into other accounts, or ends it there; whether that was all before the turn's work was done.
+    /// Continues to add a subscription to imported streams, or to remove it from them. Returns whether all
+    /// was done within the turn's budget.
     fn go_on_under_way(&mut self, id: ConnId) -> bool {
         let connection = &mut *self.outputs.connections[id];
         match connection.under_way.as_deref_mut() {
@@ -137,7 +138,8 @@ impl Core {
         }
     }
 
-    /// Ends a subscription here and in other accounts; whether that was all before the turn's work was done.
+    /// Removes a subscription, here and from imported streams. Returns whether all was done within the turn's
+    /// budget.
     pub(crate) fn end_subscription(&mut self, id: ConnId, sub: SubId) -> bool {
         let Self { subjects, outputs, links, work, .. } = self;
         let connection = &mut *outputs.connections[id];
@@ -151,7 +153,8 @@ impl Core {
         true
     }
 
-    /// What other cores are told of subscriptions is bounded like messages: whoever makes us tell too much waits.
+    /// Pauses a client that causes more announcements of subscriptions than other cores can take; they are
+    /// bounded like messages.
     pub(crate) fn pause_if_full(&mut self, id: ConnId) {
         if self.links.has_others() && self.links.is_full_for_words() && self.outputs.wait_for_core(id) {
             self.links.pause_subscriber(id);

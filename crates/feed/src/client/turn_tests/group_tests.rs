@@ -3,7 +3,7 @@
 use super::{bodies, deep, end, enter, say, say_and, take};
 use crate::delivery::hot_path_tests::cores;
 
-/// Twenty thousand members of a group that want no echo, and a write of messages that all of them refuse.
+/// A write of messages that twenty thousand group members without echo all refuse: each attempt is charged.
 #[test]
 fn members_that_refuse_are_work() {
     let local = cores(1).remove(0);
@@ -18,14 +18,15 @@ fn members_that_refuse_are_work() {
         say(core, other, b"PING\r\n");
         answered += 1;
     });
-    // Four hundred thousand attempts, sixteen thousand a turn.
+    // Four hundred thousand attempts, sixteen thousand in a turn.
     assert!((20..200).contains(&turns), "{turns} turns");
     let got = take(core, other);
     assert_eq!((got.matches("PONG").count(), got.matches("MSG").count()), (answered, 20));
     assert_eq!(take(core, attacker), "");
 }
 
-/// One member among those that refuse takes each message, however many turns it takes to find it.
+/// A single accepting member among members that refuse gets each message, however many turns the search
+/// takes.
 #[test]
 fn who_takes_is_found_among_those_that_refuse() {
     let local = cores(1).remove(0);
@@ -49,7 +50,8 @@ fn subscribe_in_group(patterns: impl Iterator<Item = String>) -> Vec<u8> {
         .into_bytes()
 }
 
-/// One queue name at 2,048 patterns that all match, whose members refuse what they wrote themselves.
+/// A queue name at 2,048 matching patterns, whose members refuse their own client's messages, is not walked
+/// for each message.
 #[test]
 fn a_group_at_many_patterns_is_not_walked() {
     let local = cores(1).remove(0);
@@ -62,7 +64,7 @@ fn a_group_at_many_patterns_is_not_walked() {
     let turns = say(core, attacker, write.repeat(20).as_bytes());
     assert!(turns < 20, "{turns} turns");
     assert_eq!(take(core, attacker), "");
-    // Members that do not refuse: once round, each of them gets one.
+    // If the members accept, each of them gets one message in a round.
     core.begin_turn();
     core.subjects.trie.take_parts_visited();
     core.process(other, write.as_bytes());
@@ -77,7 +79,8 @@ fn a_group_at_many_patterns_is_not_walked() {
     assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
 }
 
-/// Members of a group at several patterns leave and come while a message looks for one that takes it: who stays gets it.
+/// Members of a group at several patterns come and go during the search for one that accepts: the member that
+/// stays gets the message.
 #[test]
 fn members_that_leave_refuse() {
     let local = cores(1).remove(0);
@@ -90,7 +93,7 @@ fn members_that_leave_refuse() {
     say(core, other, b"SUB *.b q 1\r\n");
     let mut left = 0;
     let turns = say_and(core, attacker, b"PUB a.b 1\r\na\r\nPUB a.b 1\r\nb\r\n", |core| {
-        // The part whose turns are counted goes, too.
+        // The part whose turns are counted disappears, too.
         say(core, other, format!("SUB a.b x y{left}\r\nUNSUB y{left}\r\n").as_bytes());
         left += 1;
     });
@@ -99,7 +102,7 @@ fn members_that_leave_refuse() {
     assert!(core.subjects.trie.marks.is_idle());
 }
 
-/// Names at one pattern and again at others: to put them together is paid for name by name.
+/// Merging queue groups that occur at several patterns is charged group by group.
 #[test]
 fn many_groups_at_several_patterns_take_turns() {
     let local = cores(1).remove(0);
@@ -118,7 +121,8 @@ fn many_groups_at_several_patterns_take_turns() {
     assert_eq!((got.matches("MSG a ").count(), got.matches("PONG").count()), (40_000, answered));
 }
 
-/// Tens of thousands of groups at one subject: none is searched for, and they go as they came.
+/// Tens of thousands of groups at one subject: a group is found without a search, both to join and to leave
+/// it.
 #[test]
 fn many_groups_at_one_subject_are_found_at_once() {
     let local = cores(1).remove(0);

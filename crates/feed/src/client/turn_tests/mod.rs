@@ -1,4 +1,5 @@
-//! What one client asks for is done in turns of bounded work, whatever it asks: counted, on cores without sockets.
+//! Tests that a client's operations run in turns of bounded cost, whatever they are. The cost is counted on
+//! cores without sockets.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -21,14 +22,14 @@ use crate::{
 
 const HELLO: &[u8] =
     b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n";
-/// Steps that an operation may take when its turn is over.
+/// Units that an operation may use beyond the turn's budget.
 const UNPAID_MAX: u64 = 64;
-/// Parts of queue groups that a step may look at.
+/// Parts of queue groups that one unit may cover.
 const PARTS_A_STEP: u64 = 4;
-/// One step beyond: a subscriber's part of a run, or an operation.
+/// Units by which a turn may exceed its budget: one subscriber's part of a run, or one operation.
 const WORK_BEYOND: u64 = WORK_A_TURN / 8;
 
-/// A client whose output nobody takes: what it was sent can be looked at.
+/// Connects a client whose output is not written to a socket, so that tests can read it.
 fn enter(core: &mut Core) -> ConnId {
     let arrival = Arrival::new(core, SocketAddr::from(([127, 0, 0, 1], 1)), Transport::default());
     let id = core.enter(arrival, Writer::Task, true);
@@ -36,7 +37,8 @@ fn enter(core: &mut Core) -> ConnId {
     id
 }
 
-/// Does all that a client says, in as many turns as it takes; how many those were. `between`: what others do meanwhile.
+/// Executes a client's operations in as many turns as they need, and returns the number of turns. `between`
+/// runs after each.
 fn say_and(core: &mut Core, id: ConnId, bytes: &[u8], mut between: impl FnMut(&mut Core)) -> usize {
     let (mut at, mut turns) = (0, 0);
     loop {
@@ -58,7 +60,8 @@ fn say_and(core: &mut Core, id: ConnId, bytes: &[u8], mut between: impl FnMut(&m
     }
 }
 
-/// Ends all subscriptions of a client that leaves, in as many turns as it takes; how many those were.
+/// Removes all subscriptions of a departing client in as many turns as needed, and returns the number of
+/// turns.
 fn end(core: &mut Core, id: ConnId) -> usize {
     for turns in 1.. {
         core.begin_turn();
@@ -76,7 +79,7 @@ fn say(core: &mut Core, id: ConnId, bytes: &[u8]) -> usize {
     say_and(core, id, bytes, |_| {})
 }
 
-/// What was sent to a client, and is not looked at again.
+/// Takes everything that was sent to a client since the last call.
 fn take(core: &mut Core, id: ConnId) -> String {
     let mut all = Vec::new();
     let crate::delivery::outputs::Outputs { connections, chunks, .. } = &mut core.outputs;
@@ -89,7 +92,7 @@ fn take(core: &mut Core, id: ConnId) -> String {
     String::from_utf8(all).expect("text")
 }
 
-/// All patterns of so many tokens of which each is `a` or a wildcard.
+/// Returns all patterns of this many tokens, each `a` or a wildcard.
 fn deep(tokens: u32) -> impl Iterator<Item = String> {
     (0..1 << tokens).map(move |bits: u32| {
         let token = |at| if bits >> at & 1 == 0 { "a" } else { "*" };
@@ -115,7 +118,8 @@ fn bodies(got: &str) -> HashMap<&str, Vec<&str>> {
     by_sid
 }
 
-/// 3,000 publishes to distinct subjects over 8,192 deep wildcards, none of which matches: a 100 KB write.
+/// 300 publishes to distinct subjects, over 8,192 deep wildcard patterns that all fail to match, take many
+/// turns.
 #[test]
 fn to_look_for_subjects_in_many_branches_takes_many_turns() {
     let local = cores(1).remove(0);
@@ -134,8 +138,9 @@ fn to_look_for_subjects_in_many_branches_takes_many_turns() {
     assert_eq!(take(core, attacker), "");
 }
 
-/// One message for more subscribers than a turn serves, while others come and go: who is there all the time gets each
-/// message once and in order; who left gets nothing more, who came gets all that was published later.
+/// A message to more subscribers than a turn serves, while subscriptions come and go: those that stay get
+/// each message once and in order, those that end get nothing later, and new ones get everything published
+/// after them.
 #[test]
 fn a_message_for_many_is_handed_out_in_turns() {
     let local = cores(1).remove(0);
@@ -150,7 +155,7 @@ fn a_message_for_many_is_handed_out_in_turns() {
         left += 1;
         let words = format!("UNSUB {left}\r\nUNSUB {}\r\n", 30_001 - left);
         say(core, many, words.as_bytes());
-        // The same numbers, used again.
+        // New subscriptions reuse the numbers of ended ones.
         say(core, restless, format!("SUB s x{left}\r\nSUB a.{left} y\r\nUNSUB y\r\nUNSUB 1\r\n").as_bytes());
     });
     assert!(turns > 3, "{turns} turns");
@@ -170,7 +175,7 @@ fn a_message_for_many_is_handed_out_in_turns() {
     for (sid, got) in bodies(&got) {
         assert!(["1", "22", "333"].ends_with(&got), "{sid}: {got:?}");
     }
-    // Nothing stays of who has gone.
+    // Nothing is left of clients that have gone.
     let (nodes, connections) = (core.subjects.trie.nodes(), [many, producer, restless]);
     assert!(core.subjects.trie.marks.is_idle());
     for id in connections {
@@ -180,14 +185,15 @@ fn a_message_for_many_is_handed_out_in_turns() {
     assert_eq!((core.subjects.trie.nodes(), core.subjects.subscriptions()), (1, 0));
 }
 
-/// Requests that nobody answers are told so, and to look for who asks is work, too.
+/// Requests without responders are answered, and the search for the requester's subscription is charged as
+/// well.
 #[test]
 fn requests_that_nobody_answers_take_turns() {
     let local = cores(1).remove(0);
     let core = &mut *local.core.borrow_mut();
     let asker = enter(core);
     say(core, asker, &subscribe(deep(13)));
-    // Another reply subject each: one that has been looked up is remembered.
+    // Each request has another reply subject, because matches of a subject are cached.
     let reply = ["a"; 12].join(".");
     let write: String = (0..50).map(|at| format!("PUB nobody.{at} {reply}.r{at} 0\r\n\r\n")).collect();
     let turns = say(core, asker, write.as_bytes());
@@ -196,7 +202,7 @@ fn requests_that_nobody_answers_take_turns() {
     assert!(core.subjects.trie.marks.is_idle());
 }
 
-/// A producer that leaves while its message is under way leaves nothing behind.
+/// A producer that leaves during a delivery leaves nothing behind.
 #[test]
 fn who_leaves_with_a_message_under_way() {
     let local = cores(1).remove(0);
@@ -217,7 +223,7 @@ fn who_leaves_with_a_message_under_way() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// Against a run that is done in one go: the same messages, whatever the patterns, the runs and the groups.
+    /// Delivery in turns gives the same messages as delivery at once, for all patterns, runs and groups.
     #[test]
     fn in_turns_as_at_once(
         patterns in prop::collection::vec((0_usize..6, any::<bool>(), 1_usize..60), 1..12),
@@ -243,7 +249,7 @@ proptest! {
         for max in [WORK_A_TURN / 100, u64::MAX] {
             let local = cores(1).remove(0);
             let core = &mut *local.core.borrow_mut();
-            // Nobody takes what it is sent.
+            // The output is never written, so its bound must be high.
             core.outputs.marks = crate::delivery::backpressure::Marks::of(1 << 30);
             let (consumer, producer) = (enter(core), enter(core));
             say(core, consumer, words.as_bytes());
@@ -260,7 +266,8 @@ proptest! {
     }
 }
 
-/// Forty thousand subscriptions that have had their last message: one client leaves, the other ends some in another order.
+/// Forty thousand subscriptions have had their last message. One client leaves, the other ends some in
+/// another order; none of the removals searches the others.
 #[test]
 fn subscriptions_that_end_look_at_no_others() {
     const COUNT: usize = 20_000;
@@ -299,7 +306,7 @@ fn subscriptions_that_end_look_at_no_others() {
     assert!(looked_at <= 4 * COUNT, "{looked_at} entries for {} subscriptions", 2 * COUNT);
 }
 
-/// What subscriptions take of memory is bounded for a connection and in sum, and given back as they end.
+/// Memory of subscriptions is bounded for each connection and in total, and freed as they end.
 #[test]
 fn memory_of_subscriptions_is_bounded() {
     let local = cores(1).remove(0);
@@ -328,7 +335,7 @@ fn memory_of_subscriptions_is_bounded() {
     }
 }
 
-/// Five hundred streams of another account, which one SUB reaches all: to follow them, and to end it, takes turns.
+/// A SUB that matches five hundred imported streams takes several turns, and so does its end.
 #[test]
 fn a_subscription_follows_many_imports_in_turns() {
     use crate::accounts::identity::{Account, Authorization, Export, Import, Secret, User};
@@ -376,7 +383,7 @@ fn a_subscription_follows_many_imports_in_turns() {
     assert!(turns > 5 && answered == turns - 1, "{turns} turns");
     say(core, exporter, b"PUB s7.x 1\r\nm\r\nPUB s499.x 1\r\nn\r\n");
     assert_eq!(take(core, attacker).matches("MSG p.s").count(), 40);
-    // One that has had its last message while the others go.
+    // A subscription gets its last message while others are removed.
     say(core, attacker, b"UNSUB 3 3\r\n");
     let ends: String = (0..20).filter(|n| *n != 3).map(|n| format!("UNSUB {n}\r\n")).collect();
     let turns = say(core, attacker, ends.as_bytes());
@@ -391,7 +398,7 @@ fn a_subscription_follows_many_imports_in_turns() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Hostile words of all kinds, whoever says them: no turn has more than 64 steps that nobody paid.
+    /// No turn exceeds its budget by more than 64 units, whatever operations hostile clients send.
     #[test]
     fn no_operation_takes_unpaid_steps(
         words in prop::collection::vec((0_usize..9, 0_u32..40, 1_usize..900, 0_usize..3), 1..60),
@@ -411,7 +418,7 @@ proptest! {
                 2 => (0..200).map(|n| format!("SUB {literal} g{n} {number}.{n}\r\n")).collect(),
                 3 => (0..300).map(|n| format!("SUB {literal} q {number}.m.{n}\r\n")).collect(),
                 4 => format!("UNSUB {number}\r\n"),
-                // A group at many patterns, and messages for it that some refuse.
+                // A group at many patterns, and messages that some members refuse.
                 7 => {
                     let patterns = deep(3 + number % 6);
                     let words: String = (0..).zip(patterns).map(|(n, p)| format!("SUB {p} q {number}.d.{n}\r\n")).collect();
@@ -432,8 +439,8 @@ proptest! {
     }
 }
 
-/// A core that stands still: four hundred producers put no more into what is under way to it than a few do, and go on
-/// when it does.
+/// While another core stands still, four hundred producers put no more on the way to it than a few do, and
+/// they resume when it does.
 #[test]
 fn a_core_that_stands_still_is_sent_no_more() {
     let locals = cores(2);
@@ -463,7 +470,8 @@ fn a_core_that_stands_still_is_sent_no_more() {
     assert!(held > 300, "{held} wait");
 }
 
-/// Nobody can tell which sids, subjects or queues lie in one place of a table: each core has a seed of its own.
+/// Clients cannot predict which sids, subjects or queue names collide in a table, because each core has its
+/// own seed.
 #[test]
 fn tables_of_clients_words_are_seeded() {
     let (one, other) = (crate::routing::trie::Trie::new(), crate::routing::trie::Trie::new());

@@ -4,8 +4,8 @@ use super::{end, enter, say, say_and, take};
 use crate::{client::connection::ConnId, delivery::hot_path_tests::cores, mesh::core::Local};
 use std::rc::Rc;
 
-/// A client that subscribes and ends it, again and again, is not read from while another core has not heard of what it
-/// did; and what is noted for that core meanwhile is bounded.
+/// A client that subscribes and unsubscribes again and again is paused while another core has not applied its
+/// changes, and the changes noted for that core meanwhile are bounded.
 #[test]
 fn what_other_cores_are_told_of_subscriptions_is_bounded() {
     let locals = cores(2);
@@ -28,7 +28,8 @@ fn what_other_cores_are_told_of_subscriptions_is_bounded() {
             }
         }
         pauses += 1;
-        // Paused before much more than the bound is noted, and let go when the other core has heard.
+        // Paused before much more than the bound is noted, and resumed once the other core has applied the
+        // changes.
         assert!(at < pauses * (5 << 20), "{at} bytes of subscriptions in {pauses} pauses");
         for local in locals.iter().rev() {
             let core = &mut *local.core.borrow_mut();
@@ -41,8 +42,8 @@ fn what_other_cores_are_told_of_subscriptions_is_bounded() {
     assert!(pauses > 1, "{pauses} pauses");
 }
 
-/// A client of the first core subscribes so that a pattern of as many tokens `t` is as many nodes of every core's trie: another
-/// pattern parts from it behind each token.
+/// Connects a client to the first core whose subscriptions split any pattern of this many tokens `t` into as
+/// many nodes of every core's trie: another pattern branches off after each token.
 fn split_at_each_token(locals: &[Rc<Local>], tokens: usize) -> ConnId {
     let words: String = (0..tokens).map(|n| format!("SUB {}x {n}\r\n", "t.".repeat(n))).collect();
     let client = enter(&mut locals[0].core.borrow_mut());
@@ -63,8 +64,8 @@ fn split_at_each_token(locals: &[Rc<Local>], tokens: usize) -> ConnId {
     client
 }
 
-/// Clients of other cores subscribe to long patterns before a message comes and after it: the message waits for those of
-/// before, and is taken while later ones are not applied yet.
+/// Clients of other cores subscribe to long patterns before and after a message. The message waits for the
+/// earlier subscriptions, and is published before the later ones are applied.
 #[test]
 fn later_subscriptions_keep_nobody_from_publishing() {
     let locals = cores(4);
@@ -111,7 +112,8 @@ fn later_subscriptions_keep_nobody_from_publishing() {
     assert!(unheard > 0 && publish(), "what was said later is not waited for");
 }
 
-/// A client that subscribes to long patterns is paused before what the other core must apply takes the room of messages.
+/// A client that subscribes to long patterns is paused before its changes take the room for messages between
+/// the cores.
 #[test]
 fn subscriptions_leave_messages_room_between_cores() {
     let locals = cores(2);
@@ -153,7 +155,8 @@ fn subscriptions_leave_messages_room_between_cores() {
     }
 }
 
-/// Patterns as long as a control line takes, subscribed to and ended again, beside somebody who asks: each step is paid.
+/// Subscribing to patterns as long as a control line, and unsubscribing, takes turns in which another client
+/// is answered; every unit is paid.
 #[test]
 fn long_patterns_take_turns() {
     let local = cores(1).remove(0);
@@ -175,7 +178,8 @@ fn long_patterns_take_turns() {
     assert_eq!(core.subjects.trie.nodes(), 1);
 }
 
-/// A pattern that shares nothing with others is a node for each [256 bytes](crate::routing::trie) of it, however many tokens it has.
+/// A pattern that shares nothing with others takes one node for each [256 bytes](crate::routing::trie),
+/// however many tokens it has.
 #[test]
 fn a_long_pattern_takes_few_nodes() {
     let local = cores(1).remove(0);
@@ -189,7 +193,7 @@ fn a_long_pattern_takes_few_nodes() {
     assert_eq!(core.subjects.trie.nodes(), 1);
 }
 
-/// A pattern of more tokens than a turn can walk is refused, by the protocol's word.
+/// A pattern with more tokens than a turn can walk is refused with a protocol error.
 #[test]
 fn a_pattern_of_too_many_tokens_is_refused() {
     let local = cores(1).remove(0);

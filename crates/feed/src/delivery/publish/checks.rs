@@ -17,7 +17,7 @@ use crate::{
 use wire::nats::{rejection::Rejection, subject};
 
 impl Core {
-    /// Counts messages of a client, and says what is wrong with them; whether they are handed out.
+    /// Counts messages of a client and checks them, sending errors. Returns whether they may be delivered.
     #[inline]
     pub(super) fn accept(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         self.count_in(id, run);
@@ -42,7 +42,7 @@ impl Core {
         if self.outputs.connections[id].pedantic && !subject::is_valid_literal(run.subject) {
             self.outputs.reject(id, Rejection::InvalidPublishSubject);
         }
-        // As in nats-server who is refused gets no `+OK`.
+        // Refused messages get no `+OK`, as in nats-server.
         if self.outputs.connections[id].verbose {
             self.say_ok(id);
         }
@@ -59,12 +59,12 @@ impl Core {
     }
 }
 
-/// Whether the client's permissions let it publish this. (Asked for each run in `serve`, where everybody is denied the
-/// subjects that mail announces.)
+/// Returns whether the client's permissions let it publish the run. (With mail in the same process every run
+/// is checked, because the reserved subjects are denied to all clients.)
 #[inline]
 fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) -> bool {
     let connection = &mut *outputs.connections[id];
-    // Borrowed: a count of those who share it would be written by every core.
+    // The permissions are borrowed: cloning the `Arc` would make every core write its count.
     let (Some(permissions), replies) = (&connection.permissions, &mut connection.replies) else {
         return true;
     };
@@ -75,8 +75,8 @@ fn may_publish(outputs: &mut Outputs, id: ConnId, run: &Run<'_>, now_ms: u64) ->
         })
 }
 
-/// Whether a subject is one of those on which servers of a cluster speak to each other, and no client of theirs
-/// (nats-server refuses them whatever the permissions say).
+/// Returns whether a subject is one on which servers of a cluster talk to each other. (nats-server refuses
+/// clients' messages on these, whatever the permissions say.)
 #[inline]
 fn is_of_servers(connection: &Connection, subject: &[u8]) -> bool {
     match subject.first() {
@@ -89,8 +89,9 @@ fn is_of_servers(connection: &Connection, subject: &[u8]) -> bool {
     }
 }
 
-/// What the subjects for answers begin with that a server makes itself: no client has an answer come there, whatever it may
-/// publish. (nats-server's list, `isReservedReply`: answers between accounts, acknowledgements of stored messages, answers between clusters.)
+/// Prefixes of reply subjects that only servers create. No client may name one as its reply subject, whatever
+/// it may publish. (nats-server's list, `isReservedReply`: answers between accounts, acknowledgements of
+/// stored messages, answers between clusters.)
 const RESERVED_REPLIES: [&[u8]; 4] = [pending_calls::RESERVED, b"$JS.ACK.", b"_GR_.", b"$GR."];
 
 #[inline]

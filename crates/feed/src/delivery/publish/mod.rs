@@ -1,4 +1,4 @@
-//! From a producer's bytes to the consumers' outputs.
+//! Publishing: from a producer's bytes to the consumers' outputs.
 //!
 //! ```text
 //!   PUB a.b 100␍␊…␍␊PUB a.b 100␍␊…␍␊PUB a.b 100␍␊…␍␊      a run: the same control line again and again
@@ -6,16 +6,17 @@
 //!   for each subscriber of a.b:    MSG a.b 7 + tail, MSG a.b 7 + tail, …   into its chunk: two copies a message
 //! ```
 //!
-//! What follows the subject in a PUB is byte for byte what follows the sid in the MSG, so a delivery is a prefix, made
-//! once a run and subscriber, and a tail, copied from the read buffer. Going subscriber by subscriber through a run
-//! keeps one prefix, one source and one destination in the nearest cache; a chunk that fills up is written at once and
-//! goes round, so that a hundred subscribers of a large read share a few chunks instead of filling a hundred.
+//! The bytes after the subject in a PUB are exactly those after the sid in the MSG. So a delivery is a
+//! prefix, built once for each run and subscriber, and a tail, copied from the read buffer. A run is
+//! delivered subscriber by subscriber, which keeps one prefix, one source and one destination in the nearest
+//! cache. A chunk that fills up is written at once and reused, so a hundred subscribers of a large read share
+//! a few chunks instead of filling a hundred.
 //!
-//! A run never holds a message that is not whole.
+//! A run contains complete messages only.
 //!
-//! *A turn's end.* A run for many is handed out in several turns ([`SuspendedDelivery`] says how far it has come); what its producer
-//! sent behind it waits, so that each consumer gets a producer's messages in their order. Who subscribes meanwhile may
-//! get it or not; who leaves gets nothing more.
+//! *A turn's end.* A run for many subscribers is delivered in several turns ([`SuspendedDelivery`] holds the
+//! progress). Later operations of its producer wait, so that each consumer gets a producer's messages in
+//! order. A client that subscribes meanwhile may get the run or not; one that unsubscribes gets nothing more.
 
 mod checks;
 
@@ -46,28 +47,29 @@ use crate::{
     },
 };
 
-/// Whose messages are handed out, and to whom.
+/// Source of the messages that are delivered, and which subscribers they are for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
-    /// Who made this happen: it waits if too much is under way to another core.
+    /// Connection that caused the delivery. Its reads are paused if too much is on its way to another core.
     pub(crate) from: ConnId,
     pub(crate) producer: Producer,
     pub(crate) account: u16,
     pub(crate) root: NodeId,
-    /// Another core has sent them, for subscribers of this one that are in no group: the others are that core's to serve.
+    /// Another core has sent the messages, for this core's subscribers outside of queue groups. That core
+    /// serves the groups.
     pub(crate) is_from_core: bool,
-    /// A hub has sent them: no hub gets them.
+    /// A hub has sent the messages, so no hub gets them.
     pub(crate) is_from_hub: bool,
-    /// It has named the queue groups that get them: they are served by name.
+    /// The hub has named the queue groups that get the messages, so groups are served by name.
     pub(crate) are_groups_named: bool,
-    /// The account has or takes a service of another.
+    /// The account exports or imports a service.
     pub(crate) deals: bool,
-    /// They came by a service from another account: into no stream of this one.
+    /// The messages came by a service import, so no stream import delivers them.
     pub(crate) is_imported: bool,
 }
 
 impl Origin {
-    /// Of what no client has sent, in an account that has nothing for others and takes nothing.
+    /// Builds the origin of messages that no client has sent, in an account without exports and imports.
     pub(crate) fn of_nobody(producer: Producer, account: u16, root: NodeId) -> Self {
         Self {
             from: producer.conn,
@@ -83,62 +85,65 @@ impl Origin {
     }
 }
 
-/// Groups of which the members at a hub get a message.
+/// Queue groups whose members at a hub get a message.
 pub(crate) type AtHubs = SmallVec<[(HubId, Part); 2]>;
 
-/// How far a run has come through its [`Match`].
+/// Progress of a run through its [`Match`].
 #[derive(Debug, Default)]
 struct Way {
-    /// The next of the subscribers, or behind them of the groups.
+    /// Index of the next subscriber or, after the subscribers, of the next group.
     next: usize,
     reached: bool,
-    /// The next message of the run for the next group.
+    /// Index of the next message for that group.
     message: usize,
-    /// Who of that group has refused that message.
+    /// Members of that group that have refused that message.
     refused: GroupRefusals,
-    /// Somebody of that group has taken a message before that.
+    /// A member of that group has taken an earlier message.
     has_taken: bool,
-    /// Groups that nobody of ours took it for, and the hub whose members get it.
+    /// Groups without an accepting member here, each with the hub whose members get the message.
     at_hubs: AtHubs,
 }
 
-/// A run that was not handed out to all before its turn's work was done.
+/// A run that was not delivered to all subscribers before the turn's budget was used up.
 #[derive(Debug)]
 pub(crate) struct SuspendedDelivery {
-    /// How many bytes the run has: behind them more may have come that is like it.
+    /// Length of the run in bytes. Similar messages may have arrived after it.
     pub(crate) run_bytes: usize,
     slot: usize,
     matched: Match,
-    /// Where it is still to be looked for subscribers, before any is given something.
+    /// Parts of the trie that are still to be searched for subscribers; the delivery begins after that.
     open: OpenLookup,
     way: Way,
-    /// Nobody was reached: the subscribers looked for are those of the answer.
+    /// There were no responders, and the search is for subscribers of the reply subject.
     is_for_reply: bool,
-    /// Where the run's subject is another's.
+    /// Mapped subject of the run, if it has one.
     pub(crate) mapped: Option<BegunMapped>,
-    /// It was handed out in its account, and goes on into others.
+    /// The run is delivered in its account, and continues through service imports.
     pub(crate) crossing: Option<Box<ServiceImportChain>>,
     mark: Mark,
 }
 
-/// Of a run whose subject is another's, or may be another one's for each message.
+/// Mapping of a suspended run; each message may have its own mapped subject.
 #[derive(Debug)]
 pub(crate) struct BegunMapped {
-    /// The subject that was chosen.
+    /// Mapped subject that was chosen.
     pub(crate) subject: Box<[u8]>,
-    /// The message of the run, where each has a subject of its own.
+    /// Index of the message in the run, if each message is mapped by itself.
     pub(crate) message: Option<usize>,
 }
 
 impl Core {
-    /// Whether this turn's work is done, with the writes that will end it.
+    /// Returns whether the turn's budget is used up, including the writes at its end.
     #[inline]
     pub(crate) fn is_turn_over(&self) -> bool {
         self.work.is_over(self.outputs.dirty() as u64 * work::WRITE)
     }
 
-    /// Hands a run to whoever matches its subject, or goes on with it. Whether anybody was reached; or what is to go on
-    /// in another turn.
+    /// Delivers a run to all subscribers of its subject, or continues to. Returns whether a subscriber was
+    /// reached.
+    ///
+    /// # Errors
+    /// [`SuspendedDelivery`] if the turn's budget is used up; the rest is done in another turn.
     #[inline]
     pub(crate) fn hand_out(
         &mut self,
@@ -152,7 +157,7 @@ impl Core {
         self.hand_out_here(of, run, begun)
     }
 
-    /// The same in its account alone.
+    /// Delivers a run as [`Core::hand_out`] does, but in its own account only.
     pub(crate) fn hand_out_here(
         &mut self,
         of: &Origin,
@@ -198,9 +203,10 @@ impl Core {
         })
     }
 
-    /// What is noted of a run that goes on into other accounts: nobody is left in its own.
+    /// Builds the suspended state of a run that continues through service imports and is done in its own
+    /// account.
     pub(crate) fn begun_crossing(&mut self, run: &Run<'_>) -> Box<SuspendedDelivery> {
-        // The place of no subject in particular, from which something is forgotten when it ends.
+        // Slot 0 of the matches belongs to no subject in particular; its entry is dropped at the end.
         self.begun(run, 0, Match::default(), Way::default(), false)
     }
 
@@ -220,7 +226,7 @@ impl Core {
         Ok(reached)
     }
 
-    /// Goes on to look for subscribers; whether that is not over.
+    /// Continues the search for subscribers. Returns whether it is not complete.
     fn looks_on(&mut self, subject: &[u8], begun: &mut SuspendedDelivery) -> bool {
         let SuspendedDelivery { matched, open, .. } = begun;
         if !open.is_empty() {
@@ -229,7 +235,7 @@ impl Core {
         !open.is_empty()
     }
 
-    /// A run that was put off has come to its end, or its producer is gone.
+    /// Ends a suspended delivery that is complete, or whose producer has left.
     pub(crate) fn let_go(&mut self, begun: SuspendedDelivery) {
         if let Some(crossing) = begun.crossing {
             self.let_go_of_crossing(*crossing);
@@ -238,8 +244,8 @@ impl Core {
         self.subjects.matches.put_back(begun.slot, begun.matched);
     }
 
-    /// Takes messages of a client, or goes on with those that it was put off with. Whether all is done: else it goes on in
-    /// another turn, and what the client said behind them waits.
+    /// Publishes messages of a client, or continues a suspended delivery. Returns whether everything is done;
+    /// otherwise it continues in another turn, and the client's later operations wait.
     #[inline]
     pub(crate) fn publish(
         &mut self,
@@ -254,7 +260,7 @@ impl Core {
         }
     }
 
-    /// The same with messages whose subject is not another's.
+    /// Publishes messages under the subject that they have, without mappings.
     pub(crate) fn publish_as_it_is(
         &mut self,
         id: ConnId,
@@ -282,7 +288,7 @@ impl Core {
             begun => match self.hand_out(&of, run, begun) {
                 Ok(_) if run.reply.is_empty() => Ok(()),
                 Ok(reached) => {
-                    // Whoever else listens there, the server is asked, too.
+                    // The server answers requests in the system account even if they have other responders.
                     let is_asked = of.account == AccountId::SYSTEM.0
                         && (self.ask_system(run) || self.answer_user_info(id, run));
                     if reached || is_asked || self.answer_user_info(id, run) {
@@ -298,7 +304,7 @@ impl Core {
         self.is_done(id, outcome)
     }
 
-    /// Notes what goes on in another turn; whether nothing does.
+    /// Stores a suspended delivery with its connection. Returns whether there was none.
     fn is_done(&mut self, id: ConnId, outcome: Result<(), Box<SuspendedDelivery>>) -> bool {
         let begun = outcome.err();
         let is_done = begun.is_none();
@@ -308,7 +314,7 @@ impl Core {
         is_done
     }
 
-    /// Takes messages of a client that are to be lost; whether all is done.
+    /// Drops messages of a client that a mapping maps to nothing. Returns whether everything is done.
     pub(crate) fn publish_to_nobody(&mut self, id: ConnId, run: &Run<'_>) -> bool {
         self.count_in(id, run);
         self.say_ok(id);
@@ -319,7 +325,8 @@ impl Core {
         self.is_done(id, outcome)
     }
 
-    /// Delivers to whoever matches, from where it has come to; whether that was all before the turn's work was done.
+    /// Delivers to the matching subscribers, from where `way` stands. Returns whether all were served within
+    /// the turn's budget.
     fn spread(&mut self, of: &Origin, run: &Run<'_>, matched: &Match, way: &mut Way) -> bool {
         let price = work::delivery(run.count(), run.bytes.len());
         let mut delivered = 0;
@@ -384,7 +391,8 @@ impl Core {
         true
     }
 
-    /// What another core's producer sent, for this core's subscribers; what is not done in this turn.
+    /// Delivers messages from another core's producer to this core's subscribers. Returns the rest if the
+    /// turn's budget is used up.
     pub(crate) fn deliver_from_core(
         &mut self,
         (account, is_imported): (u16, bool),
@@ -425,12 +433,12 @@ impl Core {
         rest
     }
 
-    /// Appends a run to a subscriber's output; how many messages of it.
+    /// Appends a run to a subscriber's output. Returns how many of its messages were appended.
     pub(crate) fn deliver(&mut self, sub: SubId, of: &Origin, run: &Run<'_>) -> u64 {
         let Self { subjects, outputs, links, now_ms, .. } = self;
         let producer = of.producer;
         let subscription = subjects.subscription(sub);
-        // Nobody's connection has such a number: it has ended, or is not a client's own.
+        // Numbers from `FOREIGN` on belong to no connection: the subscription has ended, or is foreign.
         if subscription.conn >= FOREIGN {
             return self.deliver_abroad(sub, of, run);
         }
@@ -482,8 +490,8 @@ impl Core {
         }
     }
 
-    /// Hands a run of the server's own to whoever matches its subject, whatever that costs: it is bounded by how
-    /// often an operator asks.
+    /// Delivers a run of the server's own messages without a budget. Operators' requests bound how often that
+    /// happens.
     pub(crate) fn hand_out_at_once(&mut self, of: &Origin, run: &Run<'_>) {
         let work = std::mem::replace(&mut self.work, Work::of(u64::MAX));
         let rest = self.hand_out(of, run, None);
@@ -491,8 +499,11 @@ impl Core {
         self.work = work;
     }
 
-    /// Nobody was there to answer: the requester is told, if it wants to know and listens for the answer. What is not
-    /// done in this turn.
+    /// Tells a requester that there are no responders, if it wants to know and subscribes to the reply
+    /// subject.
+    ///
+    /// # Errors
+    /// [`SuspendedDelivery`] if the turn's budget is used up.
     #[cold]
     fn tell_no_responders(
         &mut self,
@@ -538,8 +549,8 @@ impl Core {
         Ok(())
     }
 
-    /// Ends the subscriptions that have had their last message, as long as the turn's work allows: what is left is ended
-    /// before anything else that a client says.
+    /// Removes subscriptions that have had their last message, within the turn's budget. The rest is removed
+    /// before any other operation of a client.
     #[inline]
     pub(crate) fn end_finished(&mut self) {
         if self.subjects.a_finished().is_some() {
@@ -557,8 +568,8 @@ impl Core {
     }
 }
 
-/// Sends messages to another core's subscribers. If too much is under way to that one, `from` waits; where the producer
-/// is another core's, that one made it wait.
+/// Sends messages to another core's subscribers. If too much is on its way to that core, reads from `from`
+/// are paused; a producer on another core is paused by its own core.
 pub(crate) fn send_across(
     outputs: &mut Outputs,
     links: &mut Links,

@@ -15,7 +15,7 @@ use std::{
 };
 
 impl Core {
-    /// The hub wants a pattern, as a group's or not.
+    /// Notes the hub's interest in a pattern, with or without a queue group.
     pub(in crate::leaf) fn hear_interest(
         &mut self,
         id: ConnId,
@@ -30,10 +30,10 @@ impl Core {
                 self.close_for_loop(of, connection);
                 self.links.hub_loop(of, connection);
             }
-            // Nobody but who said it is to have it back.
+            // A loop subject matters to its origin only, and is not recorded as interest.
             return;
         }
-        // What a client asks the server that it is connected to is that one's to answer.
+        // Requests to the server are answered by the server that the client is connected to.
         if pattern.starts_with(b"$SYS.") {
             return;
         }
@@ -45,7 +45,7 @@ impl Core {
         self.pause_if_full(id);
     }
 
-    /// A connection to a hub has messages go round: it is closed, if it is one of this core's and still there.
+    /// Closes a connection to a hub on which messages go round, if it is one of this core's and still open.
     pub(crate) fn close_for_loop(&mut self, of: HubId, connection: u64) {
         let Some(hub) = self.hubs.find(of).filter(|hub| hub.cid == connection) else { return };
         let Some(id) = hub.conn else { return };
@@ -77,7 +77,7 @@ impl Core {
         self.reach_abroad(of, (pattern, queue), members, before.is_none());
     }
 
-    /// Has all cores know how many a hub has that want a pattern, of a queue group or of none.
+    /// Tells all cores how many subscribers a hub has for a pattern, with or without a queue group.
     fn set_wanted(
         &mut self,
         of: HubId,
@@ -98,7 +98,8 @@ impl Core {
         self.work.pay(self.subjects.trie.take_steps());
     }
 
-    /// What a hub wants of other accounts' streams, by a pattern in its own account, is wanted there.
+    /// Translates a hub's interest in a pattern of its own account into interest in the streams that the
+    /// account imports.
     fn reach_abroad(
         &mut self,
         of: HubId,
@@ -124,7 +125,7 @@ impl Core {
         }
     }
 
-    /// The same of a pattern that a hub wants no more.
+    /// Withdraws the interest in imported streams that followed from a hub's pattern.
     fn reach_abroad_no_more(&mut self, of: HubId, (pattern, queue): (&[u8], Option<&[u8]>)) {
         let account = self.hubs.own(of).seed.account;
         for (stream, there) in self.subjects.abroad.reached(account, pattern) {
@@ -140,7 +141,8 @@ impl Core {
         }
     }
 
-    /// After a reload: what accounts take of others' streams may be something else, where this is so of them.
+    /// Recomputes, after a reload, the interest of hubs in imported streams, for accounts whose stream
+    /// imports have changed.
     pub(crate) fn hubs_reach_again(&mut self, is_changed: impl Fn(u16) -> bool) {
         let hubs = self.hubs.all.iter().filter(|hub| is_changed(hub.seed.account));
         let places: Vec<HubId> = hubs.map(|hub| hub.seed.hub).collect();
@@ -159,7 +161,7 @@ impl Core {
         }
     }
 
-    /// After a reload: what stands for other subjects, and services, may be others.
+    /// Tells hubs, after a reload, of changes to the mapped subjects and imported services.
     pub(crate) fn tell_hubs_what_stands(&mut self) {
         let Self { subjects, links, mappings, .. } = self;
         links.tellers.stand(
@@ -168,7 +170,7 @@ impl Core {
         );
     }
 
-    /// The hub does not want a pattern any more.
+    /// Notes that the hub has no interest in a pattern any more.
     pub(in crate::leaf) fn hear_no_interest(
         &mut self,
         id: ConnId,
@@ -188,7 +190,7 @@ impl Core {
         }
     }
 
-    /// Takes out of the books what a hub wanted that is gone: in which accounts, and what.
+    /// Takes all interest of a lost hub out of its state: accounts and keys.
     pub(in crate::leaf) fn take_wanted(
         &mut self,
         of: HubId,
@@ -200,7 +202,7 @@ impl Core {
         heard.into_keys().map(move |key| (account, key)).chain(abroad.into_keys())
     }
 
-    /// Takes something of that out of the tries.
+    /// Removes one of those keys from all cores' tries.
     pub(in crate::leaf) fn forget_wanted(&mut self, of: HubId, account: u16, key: &[u8]) {
         self.set_wanted(of, account, parts_of(key), 0);
     }
@@ -213,7 +215,7 @@ fn key_of(pattern: &[u8], queue: Option<&[u8]>) -> Box<[u8]> {
     }
 }
 
-/// What [`key_of`] has put together. (No pattern and no name of a queue has a blank.)
+/// Splits a key of [`key_of`] into pattern and queue group. (Neither can contain a space.)
 fn parts_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b' ', key) {
         None => (key, None),
@@ -221,8 +223,8 @@ fn parts_of(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Subjects of an account that a hub is told of whoever subscribes, in their order: those that stand for others, and
-/// services of other accounts. (As in nats-server.)
+/// Returns the subjects of an account that a hub is told of independently of subscribers, sorted: mapped
+/// subjects, and imported services. (As in nats-server.)
 pub(super) fn standing(
     subjects: &Subjects,
     mappings: Option<&HashMap<u16, Mappings>>,

@@ -1,7 +1,7 @@
-//! What a core knows of the hubs that it has joined, their coming and going.
+//! State of the hubs that a core has joined, and how they are joined and lost.
 //!
-//! One [`Hub`] a hub, on its core and in its memory. Other cores know of it what stands in their tries, and whether it is
-//! there ([`Core::hubs_up`]).
+//! Each hub has one [`Hub`], on its own core and in that core's memory. Other cores have only its interest in
+//! their tries, and whether it is connected ([`Core::hubs_up`]).
 
 mod interest;
 
@@ -24,16 +24,16 @@ use crate::{
     routing::trie::{HUBS_MAX, HubId, HubMask},
 };
 
-/// Nodes of the trie that are looked at in a step.
+/// Trie nodes that are examined in one step.
 const NODES_A_STEP: u32 = 4096;
-/// What a step may have a hub told.
+/// Bytes of interest lines that one step may produce for a hub.
 const STEP_BYTES_MAX: usize = 64 * 1024;
 
-/// The hubs of a core.
+/// Hubs of a core.
 pub(crate) struct Hubs {
-    /// Those that are joined or tried, and those that were and of which something is left.
+    /// Hubs that are joined or being dialed, and lost ones of which some state is left.
     all: Vec<Hub>,
-    /// For each number that a hub of this core may have: told when another one is configured there, or none.
+    /// For each hub number of this core: notified when a reload configures another hub there, or none.
     changed: Vec<(HubId, Rc<Notify>)>,
 }
 
@@ -41,20 +41,22 @@ pub(crate) struct Hubs {
 pub(crate) struct Hub {
     pub(crate) seed: Arc<Seed>,
     pub(crate) conn: Option<ConnId>,
-    /// It has let us in.
+    /// The hub has admitted us.
     pub(crate) is_up: bool,
-    /// Connections to it, ever.
+    /// Connections to the hub so far.
     connections: u64,
-    /// The last one's number: each has a subject of its own for loops, so that one that the hub does not know to be gone
-    /// yet is not taken for a loop.
+    /// Number of the last connection. Each connection has a loop subject of its own, so that the subject of a
+    /// lost connection, which the hub may still have, is not taken for a loop.
     cid: u64,
     pub(crate) max_payload: usize,
     pub(crate) rules: HubRules,
-    /// What it wants: patterns, and patterns and queue groups with a blank between, of these with how many members.
+    /// Interest of the hub by key: a pattern, or a pattern and a queue group with a space between them, which
+    /// has this many members.
     pub(super) heard: HashMap<Box<[u8]>, u32>,
-    /// What it wants by that of other accounts' streams: in which account, and for how many of its patterns.
+    /// Interest of the hub in other accounts' streams that follows from `heard`: the account and the key
+    /// there, and how many of its own keys lead to it.
     abroad: HashMap<(u16, Box<[u8]>), u32>,
-    /// It said that subjects of JetStream are not ours to publish.
+    /// The hub has refused our publishing to JetStream's subjects.
     is_without_jetstream: bool,
     trouble: Option<Trouble>,
     joined: Rc<Notify>,
@@ -62,11 +64,11 @@ pub(crate) struct Hub {
     info: Info,
     address: String,
     attempts: u64,
-    /// What was told to the operator last.
+    /// Last text logged for the operator.
     told: String,
 }
 
-/// A hub, for the pages.
+/// Snapshot of a hub, for the monitoring pages.
 #[derive(Debug, Clone)]
 pub(crate) struct HubSnapshot {
     pub(crate) account: Arc<str>,
@@ -85,7 +87,7 @@ pub(crate) struct HubSnapshot {
     pub(crate) connection: Option<HubConnection>,
 }
 
-/// Its connection.
+/// Snapshot of a hub's connection.
 #[derive(Debug, Clone)]
 pub(crate) struct HubConnection {
     pub(crate) cid: u64,
@@ -100,13 +102,13 @@ pub(crate) struct HubConnection {
 }
 
 impl Hubs {
-    /// None yet.
+    /// Builds the state without any hub.
     pub(crate) fn new(index: usize, cores: usize) -> Self {
         let changed = places_of(index, cores).map(|place| (place, Rc::default())).collect();
         Self { all: Vec::new(), changed }
     }
 
-    /// Told when another hub is configured at a place, or none.
+    /// Returns what is notified when a reload configures another hub under a number, or none.
     pub(super) fn changed(&self, place: HubId) -> Rc<Notify> {
         let found = self.changed.iter().find(|(of, _)| *of == place);
         found.map_or_else(|| unreachable!("a place is its core's"), |(_, changed)| Rc::clone(changed))
@@ -123,36 +125,36 @@ impl Hubs {
         }
     }
 
-    /// Begins with a hub. What was known of another one at its place is forgotten.
+    /// Adds a hub. Any state of another hub with its number is dropped.
     pub(super) fn begin(&mut self, seed: &Arc<Seed>) {
         self.end(seed.hub);
         self.all.push(Hub::new(Arc::clone(seed)));
     }
 
-    /// A hub is not joined any more, and nothing is left of it.
+    /// Drops a hub's state.
     pub(super) fn end(&mut self, hub: HubId) {
         self.all.retain(|one| one.seed.hub != hub);
     }
 
-    /// How many of a core's connections are hubs'.
+    /// Returns how many of a core's connections lead to hubs.
     pub(crate) fn connections(&self) -> usize {
         self.all.iter().filter(|hub| hub.conn.is_some()).count()
     }
 
-    /// Servers of its cluster that a hub has told of.
+    /// Returns the servers of its cluster that a hub has announced.
     pub(super) fn learnt(&self, hub: HubId) -> Vec<Address> {
         let found = self.all.iter().find(|one| one.seed.hub == hub);
         found.map_or_else(Vec::new, |found| found.learnt.clone())
     }
 
-    /// Told once the hub has let us in.
+    /// Returns what is notified once the hub has admitted us.
     pub(super) fn joined(&self, hub: HubId) -> Rc<Notify> {
         let found = self.all.iter().find(|one| one.seed.hub == hub);
         found.map_or_else(Rc::default, |found| Rc::clone(&found.joined))
     }
 }
 
-/// The numbers of hubs that a core joins.
+/// Returns the numbers of the hubs that a core joins.
 pub(crate) fn places_of(index: usize, cores: usize) -> impl Iterator<Item = HubId> {
     (0..HubId::MAX).take(HUBS_MAX).filter(move |place| usize::from(*place) % cores == index)
 }
@@ -184,8 +186,9 @@ impl Hub {
         format!("{}{}-{}", self.seed.loop_prefix, self.seed.hub, self.cid).into_bytes()
     }
 
-    /// Where a hub wants what one of ours wants to find by it that messages go round: which connection is to be closed.
-    /// This one, where it is its own subject; of two for one account the later, whichever has told of the other.
+    /// Returns the connection to close when a hub subscribes to one of our loop subjects, which shows that
+    /// messages go round: this connection, if the subject is its own. For the subject of another hub of the
+    /// same account it is the connection of the hub with the higher number, whichever of the two subscribed.
     fn closed_for_loop(&self, subject: &[u8], seeds: &[Arc<Seed>]) -> Option<(HubId, u64)> {
         let rest = std::str::from_utf8(subject.strip_prefix(self.seed.loop_prefix.as_bytes())?).ok()?;
         let (of, connection) = rest.split_once('-')?;
@@ -198,7 +201,7 @@ impl Hub {
         is_ours.then_some(if of < self.seed.hub { own } else { (of, connection) })
     }
 
-    /// Takes over which other servers there are.
+    /// Updates the list of the cluster's other servers.
     fn learn(&mut self, info: &Info) {
         let is_web = self.seed.remote.addresses.first().is_some_and(Address::is_web);
         let scheme = self.seed.remote.addresses.first().map_or(Scheme::Plain, |address| address.scheme);
@@ -220,7 +223,7 @@ impl Hub {
 }
 
 impl Core {
-    /// Takes a hub into the books that was told who we are.
+    /// Registers a connection to a hub, on which CONNECT has been sent.
     pub(super) fn enter_hub(
         &mut self,
         seed: &Seed,
@@ -257,7 +260,7 @@ impl Core {
         id
     }
 
-    /// What INFO says. `is_let_in`: we are let in by it, whatever it says of that.
+    /// Applies an INFO of the hub. `is_let_in`: the hub has admitted us, even if this INFO does not say so.
     fn take_info(&mut self, id: ConnId, of: HubId, info: &Info, is_let_in: bool) {
         let hub = self.hubs.own(of);
         hub.learn(info);
@@ -286,7 +289,7 @@ impl Core {
         hub.told.clear();
         hub.joined.notify_one();
         let (account, first) = (hub.seed.account, hub.loop_subject());
-        // A hub's JetStream says nothing of its own subjects, and takes what is sent to them.
+        // A hub's JetStream does not announce its own subjects, but accepts messages to them.
         let has_jetstream = (info.jetstream || !info.domain.is_empty()) && !hub.is_without_jetstream;
         let (name, address) = (hub.info.server_name.clone(), hub.address.clone());
         let account_name = Arc::clone(&hub.seed.account_name);
@@ -308,7 +311,7 @@ impl Core {
         }
     }
 
-    /// What the hub says later.
+    /// Applies a later INFO of the hub.
     pub(super) fn hear_info(&mut self, id: ConnId, of: HubId, json: &[u8]) {
         match serde_json::from_slice::<Info>(json) {
             Ok(info) => self.take_info(id, of, &info, false),
@@ -318,7 +321,7 @@ impl Core {
         }
     }
 
-    /// Its last words, or what they are about; more are told than closed for.
+    /// Notes an error from the hub, which is usually its last message before it closes.
     pub(super) fn hear_error(&mut self, id: ConnId, of: HubId, text: &[u8]) {
         let trouble = Trouble::of_words(text);
         let hub = self.hubs.own(of);
@@ -328,7 +331,7 @@ impl Core {
         {
             hub.is_without_jetstream = true;
         }
-        // Whether it closes is the hub's to say; these are said by whoever does.
+        // The hub decides whether to close after an error; it sends these errors before it does.
         hub.trouble = Some(trouble.clone());
         if matches!(trouble, Trouble::Loop(_)) {
             self.close_hub(id, trouble);
@@ -341,7 +344,7 @@ impl Core {
         self.links.hubs_up(bit, self.hubs_up & bit);
     }
 
-    /// Has a hub told of the subscriptions at some nodes; whether that were the last.
+    /// Tells a hub of the subscriptions at some nodes of the trie. Returns whether these were the last.
     pub(super) fn announce_some(&mut self, of: HubId) -> bool {
         let Self { subjects, links, hubs, .. } = self;
         let root = subjects.root_of(hubs.own(of).seed.account);
@@ -370,7 +373,7 @@ impl Core {
         is_done
     }
 
-    /// Puts into hubs' outputs what they are to be told of subscriptions.
+    /// Appends the interest lines to the hubs' outputs.
     #[cold]
     pub(crate) fn tell_hubs(&mut self) {
         let Self { links, hubs, outputs, counters, .. } = self;
@@ -394,7 +397,7 @@ impl Core {
         }
     }
 
-    /// Ends a hub's connection, and notes why.
+    /// Closes a hub's connection, and notes why.
     pub(super) fn close_hub(&mut self, id: ConnId, trouble: Trouble) {
         let Some(of) = self.outputs.connections.find(id).and_then(|connection| connection.hub) else {
             return;
@@ -403,7 +406,7 @@ impl Core {
         self.outputs.close(id, CloseReason::ProtocolViolation);
     }
 
-    /// Takes a hub's connection out of the books.
+    /// Removes a hub's connection.
     pub(crate) fn lose_hub(&mut self, of: HubId, connection: &mut Connection) {
         self.counters.add(Counter::LeafLost, connection.outbox.lost_bytes());
         connection.outbox.clear(&mut self.outputs.chunks);
@@ -419,7 +422,7 @@ impl Core {
         self.outputs.rounds.stir();
     }
 
-    /// Whether it was joined until now, and why it is no more.
+    /// Returns whether the hub was joined until now, and why the connection was lost.
     pub(super) fn why_lost(&mut self, of: HubId, why: CloseReason) -> (bool, Trouble) {
         let hub = self.hubs.own(of);
         let was_up = std::mem::take(&mut hub.is_up);
@@ -433,7 +436,7 @@ impl Core {
         self.count(Counter::LeafAttempts);
     }
 
-    /// Says why a hub is not joined, once for each reason: attempts go on for as long as it takes.
+    /// Logs why a hub is not joined, once for each reason; attempts continue for as long as necessary.
     pub(super) fn note_trouble(&mut self, of: HubId, address: &Address, trouble: &Trouble, pause: Duration) {
         let hub = self.hubs.own(of);
         let text = trouble.text();
@@ -449,17 +452,17 @@ impl Core {
         }
     }
 
-    /// The hub that is configured at a place.
+    /// Returns the hub that is configured under a number.
     pub(super) fn configured_hub(&self, place: HubId) -> Option<Arc<Seed>> {
         self.settings.hubs.iter().find(|seed| seed.hub == place).map(Arc::clone)
     }
 
-    /// Whether a hub is still configured as it was when it was begun with.
+    /// Returns whether a hub's configuration is unchanged since it was added.
     pub(super) fn is_configured_hub(&self, seed: &Arc<Seed>) -> bool {
         self.settings.hubs.iter().any(|now| Arc::ptr_eq(now, seed))
     }
 
-    /// After a reload: hubs that are not configured any more are left, and whoever keeps a place is told.
+    /// Leaves hubs, after a reload, that are no longer configured, and notifies the tasks of changed numbers.
     pub(crate) fn leave_hubs_not_configured(&mut self) {
         let mut gone = Vec::new();
         for (place, changed) in &self.hubs.changed {
@@ -475,7 +478,7 @@ impl Core {
         }
     }
 
-    /// Whether all is written that waits for hubs.
+    /// Returns whether the outputs of all hubs are written.
     pub(super) fn nothing_waits_for_hubs(&self) -> bool {
         let conns = self.hubs.all.iter().filter_map(|hub| hub.conn);
         conns
@@ -483,7 +486,7 @@ impl Core {
             .all(|id| self.outputs.connections.find(id).is_none_or(|connection| connection.outbox.is_empty()))
     }
 
-    /// Closes all hubs' connections.
+    /// Closes the connections of all hubs.
     pub(super) fn close_hubs(&mut self, why: CloseReason) {
         let conns: Vec<ConnId> = self.hubs.all.iter().filter_map(|hub| hub.conn).collect();
         for id in conns {
@@ -491,12 +494,12 @@ impl Core {
         }
     }
 
-    /// How many clients are here.
+    /// Returns the number of clients on this core.
     pub(crate) fn clients(&self) -> usize {
         self.outputs.connections.len() - self.hubs.connections()
     }
 
-    /// The hubs as they are, for the pages.
+    /// Returns snapshots of the hubs, for the monitoring pages.
     pub(crate) fn hub_snapshots(&self) -> Vec<HubSnapshot> {
         self.hubs.all.iter().map(|hub| self.hub_snapshot(hub)).collect()
     }

@@ -1,4 +1,5 @@
-//! Messages between cores and hubs, on cores without sockets: against a list of who wants what.
+//! Tests of messages between cores and hubs, on cores without sockets, compared with a list of all
+//! subscriptions.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -42,7 +43,7 @@ fn new_seed(hub: u8) -> Seed {
     }
 }
 
-/// Some cores, and hubs that have let us in.
+/// Cores, and hubs that have admitted us.
 struct World {
     locals: Vec<Rc<Local>>,
     hubs: Vec<(usize, ConnId)>,
@@ -89,7 +90,7 @@ impl World {
         (at, id)
     }
 
-    /// Has what cores tell each other arrive.
+    /// Delivers everything that is on its way between the cores.
     fn settle(&self) {
         for _ in 0..3 {
             for local in &self.locals {
@@ -101,7 +102,7 @@ impl World {
         }
     }
 
-    /// Does all that a client or a hub says.
+    /// Executes all operations of a client or a hub.
     fn say(&self, (at, id): (usize, ConnId), bytes: &[u8]) {
         let mut done = 0;
         while done < bytes.len() {
@@ -121,7 +122,7 @@ impl World {
         self.settle();
     }
 
-    /// What was sent to a client or a hub since it was asked last.
+    /// Takes everything that was sent to a client or a hub since the last call.
     fn take(&self, (at, id): (usize, ConnId)) -> Vec<u8> {
         let core = &mut *self.locals[at].core.borrow_mut();
         let Outputs { connections, chunks, .. } = &mut core.outputs;
@@ -146,7 +147,7 @@ impl World {
 
 const INFO: &str = r#"{"client_id": 1, "leafnode_urls": [], "headers": true, "max_payload": 1000}"#;
 
-/// The lines that a hub is told, but for its own for loops.
+/// Returns the lines sent to a hub, without our loop subjects.
 fn told(world: &World, hub: usize) -> String {
     let text = world.text(world.hubs[hub]);
     text.split_inclusive("\r\n").filter(|line| !line.contains("$LDS.")).collect()
@@ -170,10 +171,10 @@ fn a_hub_is_told_of_the_subscriptions_of_all_cores_once() {
     world.say(other, b"UNSUB 1\r\nUNSUB 2\r\n");
     world.say(one, b"UNSUB 1\r\n");
     assert_eq!(told(&world, 0), "LS+ j q 2\r\nLS+ j q 1\r\nLS- j q\r\n");
-    // Another account's, or JetStream's own, are not its business.
+    // JetStream's own subjects are not announced.
     world.say(one, b"SUB $JS.API.INFO 7\r\nSUB $KV.b.k 8\r\nSUB $JS.ACK.> 9\r\n");
     assert_eq!(told(&world, 0), "LS+ $JS.ACK.>\r\n");
-    // Who joins later is told of what there is.
+    // A hub that joins later is told of the existing subscriptions.
     world.with_core(0, |core| {
         core.links.tellers.begin(0, 0, super::rules::HubRules::default(), b"$LDS.x", Vec::new());
         while !core.announce_some(0) {}
@@ -192,7 +193,7 @@ fn a_hub_gets_each_message_once_and_none_of_its_own() {
     world.say(near, b"PUB a.b r 2\r\nhi\r\n");
     world.say(far, b"PUB a.b 2\r\nho\r\nPUB a.b 2\r\nho\r\nPUB z 0\r\n\r\n");
     assert_eq!(world.text(hub), "LMSG a.b r 2\r\nhi\r\nLMSG a.b 2\r\nho\r\nLMSG a.b 2\r\nho\r\n");
-    // Its group gets it where nobody here is in it; a request names its reply.
+    // The hub's group gets a message if the group has no member here. A request carries its reply subject.
     world.say(far, b"PUB j 1\r\n1\r\nPUB j r 1\r\n2\r\n");
     assert_eq!(world.text(hub), "LMSG j | q 1\r\n1\r\nLMSG j + r q 1\r\n2\r\n");
     world.say(near, b"SUB j q 1\r\n");
@@ -200,28 +201,28 @@ fn a_hub_gets_each_message_once_and_none_of_its_own() {
     world.say(far, b"PUB j 1\r\n3\r\n");
     assert_eq!(world.text(hub), "");
     assert_eq!(world.text(near), "MSG j 1 1\r\n3\r\n");
-    // Headers go, and what is longer than the hub takes does not.
+    // Headers are passed on; a message longer than the hub's `max_payload` is not sent.
     let header = "HPUB a.b 12 14\r\nNATS/1.0\r\n\r\nhi\r\n";
     world.say(far, header.as_bytes());
     assert_eq!(world.text(hub), header.replace("HPUB", "HMSG"));
     let long = "x".repeat(1001);
     world.say(far, format!("PUB a.b 1001\r\n{long}\r\n").as_bytes());
     assert_eq!(world.text(hub), "");
-    // A hub's JetStream answers with more than it takes itself.
+    // Answers of a hub's JetStream may exceed the hub's own `max_payload`.
     world.say(far, b"SUB answer 8\r\n");
     world.take(hub);
     world.say(hub, format!("LMSG answer 1001\r\n{long}\r\n").as_bytes());
     assert_eq!(world.text(far), format!("MSG answer 8 1001\r\n{long}\r\n"));
     world.say(far, b"UNSUB 8\r\n");
     world.take(hub);
-    // What it says itself does not come back.
+    // A hub's own messages do not come back to it.
     world.say(far, b"SUB a.b 9\r\n");
     world.take(hub);
     world.say(hub, b"LMSG a.b 1\r\n!\r\n");
     assert_eq!((world.text(hub), world.text(far)), (String::new(), "MSG a.b 9 1\r\n!\r\n".to_owned()));
     world.say(hub, b"PING\r\n");
     assert_eq!(world.text(hub), "PONG\r\n");
-    // Once it is gone nobody is there to answer.
+    // Without the hub there are no responders.
     world.say(hub, b"LS- a.*\r\nLS- a.>\r\nLS- a.b\r\nLS- j q\r\n");
     world.say(far, b"UNSUB 9\r\nSUB r 1\r\nPUB a.b r 0\r\n\r\n");
     assert!(world.text(far).contains("NATS/1.0 503"));
@@ -278,12 +279,12 @@ fn a_loop_closes_the_later_of_two() {
         let is_closed = |(at, id): (usize, ConnId)| {
             world.with_core(at, |core: &mut Core| core.outputs.connections[id].closing.is_some())
         };
-        // What finds its loops, of the connection of this hub.
+        // Line with the loop subject of this hub's connection.
         let own = |(at, id): (usize, ConnId), hub: u8| {
             let cid = world.with_core(at, |core: &mut Core| core.outputs.connections[id].cid);
             format!("LS+ $LDS.N1-{hub}-{cid}\r\n").into_bytes()
         };
-        // An older connection's subject is no loop, nor another process's.
+        // A loop subject of an older connection, or of another process, is no loop.
         world.say(first, b"LS+ $LDS.N1-0-0\r\nLS+ $LDS.N2-0-1\r\nLS+ $LDS.N1-1-0\r\nLS+ $LDS.N1-x\r\n");
         world.say(second, b"LS+ $LDS.N1-1-0\r\nLS+ $LDS.N1-9-1\r\n");
         assert!(!is_closed(first) && !is_closed(second));
@@ -310,17 +311,17 @@ fn what_the_hub_does_not_permit_is_neither_told_nor_sent() {
     world.say(hub, b"LS+ >\r\n");
     world.say(client, b"PUB out.a 0\r\n\r\nPUB other 0\r\n\r\n");
     assert_eq!(world.text(hub), "LMSG out.a 0\r\n\r\n");
-    // Nobody answers what is not let through.
+    // There are no responders to a request that may not be sent to the hub.
     world.take(client);
     world.say(client, b"PUB other reply 0\r\n\r\n");
     assert!(world.text(client).contains("503"));
 }
 
-/// What the program itself says is heard by no hub, and said by none.
+/// The program's reserved subjects are neither sent to a hub nor accepted from one.
 #[test]
 fn what_is_reserved_is_kept_from_hubs() {
     let kept = || vec![Entry::of("mail.>")];
-    // A feed that only this machine reaches shows mail to its clients, and a hub is no client of this machine.
+    // A feed for this machine alone shows mail to its clients, but a hub has clients elsewhere.
     for subscribe in [kept(), Vec::new()] {
         let is_shown = subscribe.is_empty();
         let reserved = ReservedSubjects { publish: kept(), subscribe };
@@ -345,7 +346,8 @@ fn what_is_reserved_is_kept_from_hubs() {
     }
 }
 
-/// An account that takes two streams of another, under two names, with what stands for another subject and a service.
+/// Returns an authorization with an account that imports two streams of another under two names, with a
+/// mapping and a service.
 fn importing(second: &str) -> Authorization {
     let import = |subject: &str, to: Option<&str>, prefix: Option<&str>, is_service| Import {
         account: "A".to_owned(),
@@ -397,10 +399,10 @@ fn a_hub_has_what_its_account_takes_of_others() {
     let nodes = |world: &World| [0, 1].map(|at| world.with_core(at, |core| core.subjects.trie.nodes()));
     let before = nodes(&world);
     let told = told(&world, 0);
-    // Beside that, where answers come.
+    // The reply subjects of forwarded requests are announced as well.
     let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("LS+ _R_.")).collect();
     assert_eq!(told, ["LS+ clock", "LS+ old.*"]);
-    // Published on the core that has joined the hub, and on the other.
+    // Publishes on the core that has joined the hub, and on the other one.
     let published = |subject: &str| {
         for at in [0, 1] {
             world.with_core(at, |core| {
@@ -425,11 +427,11 @@ fn a_hub_has_what_its_account_takes_of_others() {
     assert_eq!(published("s.y"), [""; 0]);
     world.say(hub, b"LS- p.s.x\r\n");
     assert_eq!(published("s.x"), ["q.x 1", "q.x 1"]);
-    // A group's members there get it, whatever its weight is now.
+    // Members of a group at the hub get the message, whatever their number is now.
     world.say(hub, b"LS- q.x\r\nLS+ q.* g 1\r\nLS+ q.* g 3\r\nLS+ p.s.z h 1\r\n");
     assert_eq!(published("s.x"), ["q.x | g 1", "q.x | g 1"]);
     assert_eq!(published("s.z"), ["p.s.z | h 1", "q.z | g 1", "p.s.z | h 1", "q.z | g 1"]);
-    // Another name after a reload; what it wants by that is wanted at once.
+    // A reload renames the stream, and the hub's interest in the new name takes effect at once.
     let identities = Identities::build(&importing("r.$1"), Some(&identities)).expect("it is sound");
     let before_reload = world.with_core(0, |core| Arc::clone(&core.settings));
     let settings = Arc::new(Settings {
@@ -452,7 +454,7 @@ fn a_hub_has_what_its_account_takes_of_others() {
     world.say(hub, b"LS- r.y\r\nLS- q.* g\r\nLS- p.s.z h\r\n");
     assert_eq!(published("s.z"), [""; 0]);
     assert_eq!(nodes(&world), before);
-    // What is mapped goes to groups here, too; what is not, to those that the hub names.
+    // A mapped message goes to groups here as well; an unmapped one only to those that the hub names.
     let client = world.enter(0);
     world.with_core(0, |core| {
         let root = core.subjects.root_of(b);
@@ -463,7 +465,7 @@ fn a_hub_has_what_its_account_takes_of_others() {
     world.take(client);
     world.say(hub, b"LMSG old.7 1\r\n!\r\nLMSG as.it.is 1\r\n?\r\nLMSG as.it.is | g 1\r\n.\r\n");
     assert_eq!(world.text(client), "MSG new.7 1 1\r\n!\r\nMSG as.it.is 2 1\r\n.\r\n");
-    // Gone, it leaves nothing in any account.
+    // A lost hub leaves nothing behind in any account.
     let before = nodes(&world);
     world.say(hub, b"LS+ p.s.x\r\nLS+ p.s.y g 1\r\nLS+ r.*\r\n");
     assert!(nodes(&world).iter().zip(before).all(|(now, before)| *now > before));
@@ -471,7 +473,7 @@ fn a_hub_has_what_its_account_takes_of_others() {
     assert_eq!(nodes(&world), before);
 }
 
-/// The connection to the first hub is lost.
+/// Loses the connection to the first hub.
 fn lose(world: &World) {
     world.with_core(0, |core| {
         let mut connection = core.outputs.connections.remove(world.hubs[0].1).expect("it is there");
@@ -499,7 +501,7 @@ fn a_hub_that_is_gone_leaves_nothing() {
     assert!(world.text(far).contains("503"));
 }
 
-/// Throws away what was sent to somebody, without copying it.
+/// Discards a connection's output without copying it. Returns its length.
 fn throw_away(core: &mut Core, id: ConnId) -> usize {
     let Outputs { connections, chunks, .. } = &mut core.outputs;
     let outbox = &mut connections[id].outbox;
@@ -512,7 +514,7 @@ fn throw_away(core: &mut Core, id: ConnId) -> usize {
     bytes
 }
 
-/// Messages to a hub and from one allocate nothing, on its core and across.
+/// Messages to and from a hub allocate nothing, on the hub's core and on another one.
 #[test]
 fn a_steady_relay_across_a_hub_allocates_nothing() {
     const ACK: &str = "$JS.ACK.S.C.1.2.3.1700000000000000000.0@stored";

@@ -10,7 +10,7 @@ use wire::nats::{
     subject,
 };
 
-/// What somebody got: subject, payload, how often.
+/// Messages that a client or hub got: subject, payload, how often.
 type Got = BTreeMap<(Vec<u8>, Vec<u8>), usize>;
 
 fn got_by_client(bytes: &[u8]) -> Got {
@@ -25,7 +25,7 @@ fn got_by_client(bytes: &[u8]) -> Got {
     got
 }
 
-/// Messages, and the groups that they name.
+/// Parses a hub's output into messages and the groups that they name.
 fn got_by_hub(bytes: &[u8]) -> (Got, BTreeMap<Vec<u8>, Vec<String>>) {
     let (mut got, mut groups, mut rest) = (Got::new(), BTreeMap::new(), bytes);
     while let Ok(Progress::Complete(op, taken)) = leaf::parse(rest, &Limits::default()) {
@@ -46,8 +46,8 @@ const SUBJECTS: [&str; 4] = ["a", "a.b", "a.b.c", "z"];
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whoever wants what and publishes what, on two cores and at the hub: each subscriber gets each message once, a hub
-    /// each once that somebody there wants and that is not its own, and each group one.
+    /// With any subscriptions and messages on two cores and at the hub: each subscriber gets each message
+    /// once, each queue group gets it once, and the hub gets it once if it has interest and did not send it.
     #[test]
     fn each_message_is_had_once(
         wishes in prop::collection::vec((0_usize..3, 0_usize..5, prop::option::of(0_usize..2)), 0..8),
@@ -81,7 +81,8 @@ proptest! {
             let (by_hub, groups_named) = got_by_hub(&world.take(hub));
             let by_clients: usize = clients.iter().map(|&of| got_by_client(&world.take(of)).get(&key).copied().unwrap_or(0)).sum();
             let plain = wishes.iter().filter(|(who, pattern, queue)| *who < 2 && queue.is_none() && matches(*pattern, text)).count();
-            // Each queue is a group, at whichever patterns; one that has nobody here is the hub's.
+            // A queue group may have members at several patterns. A group without members here is served at
+            // the hub.
             let groups: std::collections::BTreeSet<usize> = wishes.iter()
                 .filter(|(_, pattern, _)| matches(*pattern, text))
                 .filter_map(|(_, _, queue)| *queue)

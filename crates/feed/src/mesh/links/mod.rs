@@ -1,4 +1,4 @@
-//! What cores tell each other: who has subscribers for what, and messages for them.
+//! Links between cores: announcements of subscriptions, and messages for their subscribers.
 //!
 //! ```text
 //!   core A                                   ring                         core B
@@ -8,17 +8,18 @@
 //!                              ◀──────────── the empty buffer ─────────┘
 //! ```
 //!
-//! *Order.* What one core tells another is applied in the order in which it was told: a producer's messages stay in
-//! order, and a subscription is known before the messages of whoever subscribed. A core looks into its inbox after each
-//! read of a socket and before it parses; batches leave before any answer to a client does. So when a client has its
-//! PONG, every publish that anybody sends because of that finds its subscription, on whatever core.
+//! *Order.* A core applies another's records in the order in which they were sent: a producer's messages stay
+//! in order, and a subscription is known before the messages of its client. A core reads its inbox after each
+//! read of a socket and before it parses; batches leave before any answer to a client. So once a client has
+//! its PONG, every message published because of it finds the client's subscription, on any core.
 //!
-//! *Bounds.* A batch counts as under way until its buffer comes back. Above [`UNDER_WAY_BYTES_MAX`] the reads of those
-//! who write into it are paused, above twice as much those of all who publish; it is never dropped. All links together
-//! hold [`LINKS_BYTES_MAX`]. What is said of a subscription counts for more than its bytes, by the tokens of its pattern
-//! ([`TOKEN_WEIGHT`]), because the other core has to walk them all; and may take a part of a link alone ([`WORDS_SHARE`]), so
-//! that messages find room beside it and wait for little of it. At most [`BATCHES_UNDER_WAY_MAX`] lie in a ring, which
-//! holds more than those and the buffers that come back.
+//! *Bounds.* A batch counts as under way until its buffer is returned. Above [`UNDER_WAY_BYTES_MAX`], reads
+//! from the clients that write to the link are paused; above twice as much, reads from all clients that
+//! publish. Batches are never dropped. All links together hold [`LINKS_BYTES_MAX`]. An announcement counts
+//! for more than its bytes, by the tokens of its pattern ([`TOKEN_WEIGHT`]), because the other core has to
+//! walk them all. Announcements may take only a part of a link ([`WORDS_SHARE`]), so that messages find room
+//! beside them and wait for few of them. At most [`BATCHES_UNDER_WAY_MAX`] batches are in a ring, which has
+//! room for more than those and the returned buffers.
 
 mod records;
 
@@ -41,74 +42,78 @@ use crate::{
     server::Door,
 };
 
-/// Messages in a ring: batches one way, empty buffers the other, and what the server says now and then.
+/// Capacity of a ring in messages: batches one way, empty buffers the other, and occasional messages of the
+/// server.
 pub(crate) const RING_MESSAGES: usize = 1024;
-/// Batches of one core to another that may be under way.
+/// Maximum number of batches under way from one core to another.
 const BATCHES_UNDER_WAY_MAX: usize = 256;
-/// Bytes of one core to another that may be under way before producers are held back; and at most a sixteenth of
-/// `max_pending`, so that what is under way when a consumer passes its high mark fits below its bound.
+/// Bytes under way from one core to another above which producers are paused. The bound is at most a
+/// sixteenth of `max_pending`, so that what is under way when a consumer passes its high watermark fits below
+/// its bound.
 const UNDER_WAY_BYTES_MAX: usize = 4 << 20;
 const UNDER_WAY_SHARE_OF_PENDING: usize = 16;
-/// Bytes of all cores to all others that may be under way before all producers are held back, but no less than
-/// [`UNDER_WAY_BYTES_MIN`] for each.
+/// Bytes under way between all cores above which all producers are paused, but at least
+/// [`UNDER_WAY_BYTES_MIN`] for each pair.
 const LINKS_BYTES_MAX: usize = 64 << 20;
 const UNDER_WAY_BYTES_MIN: usize = 256 << 10;
-/// What a token of a pattern counts for, in bytes: 65,536 of them may be under way to a core, some milliseconds.
+/// Bytes for which a token of a pattern counts: 65,536 tokens may be under way to a core, which take it some
+/// milliseconds.
 const TOKEN_WEIGHT: usize = 64;
-/// Part of what may be under way to a core that the weight of patterns may be, before clients that subscribe are paused.
+/// Divisor of a link's bound that gives the share for the weight of patterns; above it, clients that
+/// subscribe are paused.
 const WORDS_SHARE: usize = 4;
-/// Buffers kept for batches, per destination.
+/// Spare batch buffers kept for each destination.
 const SPARE_MAX: usize = 8;
-/// A buffer that has grown beyond this is not kept.
+/// Largest buffer that is kept.
 const SPARE_BYTES_MAX: usize = 1 << 20;
 
-/// What crosses from one core to another, or from outside to a core.
+/// A message from one core to another, or from outside to a core.
 pub(crate) enum Message {
-    /// Records, see [`Record`].
+    /// A batch of records, see [`Record`].
     Batch { from: usize, records: Vec<u8>, weight: usize },
-    /// A batch's buffer comes back.
+    /// The buffer of a batch is returned.
     Spent { from: usize, buffer: Vec<u8>, bytes: usize, weight: usize },
-    /// A connection to serve.
+    /// A connection for the receiver to serve.
     Accept(std::net::TcpStream, SocketAddr, Door),
-    /// What is there now? A part of it.
+    /// A request for a part of the monitoring data.
     Look(Look),
-    /// Messages that the program publishes itself.
+    /// Messages that the program itself publishes.
     Publish(crate::delivery::publisher::Batch),
-    /// The settings have changed.
+    /// New settings.
     Reload(std::sync::Arc<Settings>),
 }
 
-/// Where messages for another core's subscribers go.
+/// Core and subscribers for which messages are.
 
-/// What one core sends to the others.
+/// Links from one core to all others.
 pub(crate) struct Links {
     index: usize,
     sender: mesh::Sender<Message>,
     links: Vec<Link>,
-    /// Some link has records or messages that are not sent yet.
+    /// Some link has records or messages to send.
     is_waiting: bool,
-    /// Connections whose reads are paused until a link has room.
+    /// Connections whose reads are paused until all links have room.
     paused: Vec<ConnId>,
-    /// Connections whose reads are paused until less is under way of what they say of subscriptions.
+    /// Connections whose reads are paused until fewer announcements are under way.
     paused_subscribers: Vec<ConnId>,
     under_way_bytes_max: usize,
-    /// Some link holds twice as much.
+    /// Some link holds more than twice its bound.
     is_overfull: bool,
-    /// What hubs are to be told of subscriptions.
+    /// Announcements to hubs.
     pub(crate) tellers: Tellers,
 }
 
 #[derive(Default)]
 struct Link {
     records: Vec<u8>,
-    /// What those count for beyond their bytes.
+    /// Weight of the records beyond their bytes.
     weight: usize,
     batches_under_way: usize,
     bytes_under_way: usize,
-    /// Part of these that is the weight of patterns.
+    /// Part of `bytes_under_way` that is the weight of patterns.
     weight_under_way: usize,
     spare: Vec<Vec<u8>>,
-    /// Empty buffers that could not go back at once, with the bytes and the weight of what they held.
+    /// Empty buffers still to be returned, with the bytes and the weight of what they held.
     returning: Vec<(Vec<u8>, usize, usize)>,
 }
 
@@ -118,7 +123,8 @@ impl Link {
     }
 }
 
-/// Bytes that may be under way from one core to another; one read of whoever publishes can double them.
+/// Returns the bound on the bytes under way from one core to another. One read from each producer can double
+/// it.
 fn under_way_bytes_max(cores: usize) -> usize {
     (LINKS_BYTES_MAX / pairs(cores) / 2).clamp(UNDER_WAY_BYTES_MIN, UNDER_WAY_BYTES_MAX)
 }
@@ -127,7 +133,7 @@ fn pairs(cores: usize) -> usize {
     cores * cores.saturating_sub(1).max(1)
 }
 
-/// Bytes that may be under way among so many cores in all.
+/// Returns the bound on the bytes under way between this many cores in total.
 #[must_use]
 pub fn links_bytes_max(cores: usize) -> usize {
     if cores < 2 { 0 } else { 2 * pairs(cores) * under_way_bytes_max(cores) }
@@ -150,20 +156,20 @@ impl Links {
         }
     }
 
-    /// Whether there are other cores at all.
+    /// Returns whether there are other cores.
     #[inline]
     pub(crate) fn has_others(&self) -> bool {
         self.links.len() > 1
     }
 
-    /// What is under way to a core.
+    /// Returns the bytes under way to a core.
     #[cfg(test)]
     pub(crate) fn bytes_to(&self, to: usize) -> usize {
         let link = &self.links[to];
         link.bytes_under_way + link.records.len() + link.weight
     }
 
-    /// Gives a message of the server's to a core; it comes back if that core's ring is full.
+    /// Sends a message of the server to a core; returns the message if that core's ring is full.
     pub(crate) fn give(&self, to: usize, message: Message) -> Result<(), Message> {
         let given = self.sender.send(to, message);
         self.sender.flush();
@@ -223,7 +229,7 @@ impl Links {
         });
     }
 
-    /// Everything that a new or restarted reader of these records needs is in the records; there is no such reader.
+    /// Appends a record for every other core.
     fn tell_all(&mut self, weight: usize, write: impl Fn(&mut Vec<u8>)) {
         for (to, link) in self.links.iter_mut().enumerate() {
             if to != self.index {
@@ -234,7 +240,7 @@ impl Links {
         }
     }
 
-    /// Sends messages to a core; false if the producer must be paused.
+    /// Appends messages for a core. Returns false if the producer must be paused.
     pub(crate) fn run(&mut self, to: Destination<'_>, producer: Producer, run: &Run<'_>) -> bool {
         let Destination { core, account, is_imported, to } = to;
         self.is_waiting = true;
@@ -272,8 +278,8 @@ impl Links {
         has_room
     }
 
-    /// Whether so much is under way to some core that nobody may publish, not even to others: whoever publishes once has
-    /// put a run into it.
+    /// Returns whether so much is under way to some core that no client may publish, not even to other cores,
+    /// because every publish might add a run for that core.
     #[inline]
     pub(crate) fn is_overfull(&self) -> bool {
         self.is_overfull
@@ -294,28 +300,28 @@ impl Links {
         put_producer(out, producer);
     }
 
-    /// Notes that a connection's reads are paused until there is room in all links.
+    /// Notes that a connection's reads are paused until all links have room.
     pub(crate) fn pause(&mut self, id: ConnId) {
         self.paused.push(id);
     }
 
-    /// Whether some link is too full to be written into.
+    /// Returns whether any link is full.
     pub(crate) fn is_any_full(&self) -> bool {
         self.links.iter().any(|link| link.is_full(self.under_way_bytes_max))
     }
 
-    /// Returns whether too much is under way to say more of subscriptions.
+    /// Returns whether too much is under way for more announcements of subscriptions.
     pub(crate) fn is_full_for_words(&self) -> bool {
         let weight_max = self.under_way_bytes_max / WORDS_SHARE;
         self.is_any_full() || self.links.iter().any(|link| link.weight_under_way + link.weight > weight_max)
     }
 
-    /// Notes that a connection's reads are paused until more may be said of subscriptions.
+    /// Notes that a connection's reads are paused until there is room for more announcements.
     pub(crate) fn pause_subscriber(&mut self, id: ConnId) {
         self.paused_subscribers.push(id);
     }
 
-    /// Sends what has gathered: one batch and at most one wake-up a core.
+    /// Sends the collected records: one batch and at most one wake-up for each core.
     #[inline]
     pub(crate) fn flush(&mut self) {
         if self.is_waiting {
@@ -363,12 +369,13 @@ impl Links {
         self.sender.flush();
     }
 
-    /// Gives up spare buffers.
+    /// Frees the spare buffers.
     pub(crate) fn shrink(&mut self) {
         self.links.iter_mut().for_each(|link| link.spare = Vec::new());
     }
 
-    /// Gives the buffer of a batch back to its sender; `weight` is what its records counted for beyond their bytes.
+    /// Returns the buffer of a batch to its sender; `weight` is what its records counted for beyond their
+    /// bytes.
     pub(crate) fn give_back(&mut self, to: usize, mut buffer: Vec<u8>, weight: usize) {
         let bytes = buffer.len() + weight;
         buffer.clear();
@@ -376,7 +383,7 @@ impl Links {
         self.is_waiting = true;
     }
 
-    /// A buffer came back. Whose reads may go on.
+    /// Takes a returned buffer. Returns the connections whose reads may resume.
     pub(crate) fn came_back(
         &mut self,
         from: usize,
@@ -400,7 +407,7 @@ impl Links {
     }
 }
 
-/// What is said of a pattern's subscribers counts for so much beyond its bytes.
+/// Returns the weight of an announcement of a pattern beyond its bytes.
 fn weight_of(pattern: &[u8]) -> usize {
     tokens_of(pattern) * TOKEN_WEIGHT
 }

@@ -9,58 +9,59 @@ use crate::{
 pub(crate) struct Destination<'a> {
     pub(crate) core: usize,
     pub(crate) account: u16,
-    /// They came by a service from another account.
+    /// The messages came by a service import.
     pub(crate) is_imported: bool,
     pub(crate) to: To<'a>,
 }
 
-/// Which of the subscribers there.
+/// Subscribers on the other core.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum To<'a> {
-    /// All who are in no group.
+    /// All subscribers outside of queue groups.
     All,
-    /// One member of a group.
+    /// A single member of a queue group.
     Group(GroupOfCore<'a>),
-    /// The hub that this core has joined, with the names of the queue groups there that get it.
+    /// A hub that this core has joined, with the names of the queue groups at the hub that get the messages.
     Hub { hub: HubId, queues: &'a [u8] },
 }
 
 /// A queue group of which a core is to serve one member.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GroupOfCore<'a> {
-    /// The pattern whose member's turn it is.
+    /// Pattern whose members are next.
     pub(crate) pattern: &'a [u8],
     pub(crate) queue: &'a [u8],
-    /// A hub has sent the message: it does not go back to hubs.
+    /// A hub has sent the message, so it does not go to hubs.
     pub(crate) is_from_hub: bool,
-    /// Cores whose members have all refused the message: none of them is asked again.
+    /// Cores whose members have all refused the message; they are not tried again.
     pub(crate) tried: CoreMask,
-    /// Cores that have members as the sender knows; the receiver may not have been told of them yet.
+    /// Cores with members, as far as the sender knows. The receiver may not have applied their announcements
+    /// yet.
     pub(crate) known: CoreMask,
 }
 
-/// One record of a batch, as it is read.
+/// A record of a batch.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
-    /// The sender has local subscribers of a pattern, or no more.
+    /// The sender has local subscribers of a pattern, or has no more.
     Interest { account: u16, pattern: &'a [u8], has: bool },
-    /// The sender has so many members of a queue group.
+    /// The sender has this many members of a queue group.
     Members { account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
-    /// Messages, for the subscribers in no group or for one member of a group each.
+    /// Messages, for subscribers outside of queue groups or for one member of a group each.
     Run { account: u16, is_imported: bool, producer: Producer, group: Option<GroupOfCore<'a>>, run: Run<'a> },
-    /// A producer of the receiver's is held back.
+    /// A consumer holds a producer of the receiver.
     Hold(Producer),
-    /// It is let go.
+    /// A consumer releases a producer of the receiver.
     Release(Producer),
-    /// A hub that the sender has joined has subscribers of a pattern, or no more.
+    /// A hub that the sender has joined has subscribers of a pattern, or has no more.
     HubInterest { hub: HubId, account: u16, pattern: &'a [u8], has: bool },
-    /// It has so many members of a queue group.
+    /// A hub that the sender has joined has this many members of a queue group.
     HubMembers { hub: HubId, account: u16, pattern: &'a [u8], queue: &'a [u8], count: u32 },
-    /// These hubs of the sender's are there, of those of the mask.
+    /// Hubs of the sender that are connected, among those in `mask`.
     HubsUp { mask: HubMask, up: HubMask },
-    /// A connection to a hub, which may be the receiver's, has messages go round.
+    /// Messages go round on a connection to a hub, which may be the receiver's.
     HubLoop { hub: HubId, connection: u64 },
-    /// Messages for a hub that the receiver has joined, and for the queue groups of these names there.
+    /// Messages for a hub that the receiver has joined, and for queue groups of these names at the hub.
     ToHub { hub: HubId, queues: &'a [u8], producer: Producer, run: Run<'a> },
 }
 
@@ -77,7 +78,7 @@ pub(super) const HUB_RUN: u8 = 10;
 pub(super) const HUB_LOOP: u8 = 11;
 pub(super) const NO_HEADER: u32 = u32::MAX;
 
-/// Reads the records of a batch. They are our own, so that what cannot be read is a mistake of ours.
+/// Parser of a batch's records. Batches come from this process only, so an unreadable record is a bug.
 pub(crate) struct Records<'a> {
     rest: &'a [u8],
 }
@@ -87,7 +88,7 @@ impl<'a> Records<'a> {
         Self { rest: bytes }
     }
 
-    /// How many bytes have not been read.
+    /// Returns the number of unread bytes.
     pub(crate) fn bytes_left(&self) -> usize {
         self.rest.len()
     }

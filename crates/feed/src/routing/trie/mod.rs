@@ -1,4 +1,4 @@
-//! Who wants which subjects: a trie over tokens, one per core.
+//! Trie of subscriptions over tokens, one for each core.
 //!
 //! ```text
 //!   root of an account ─"orders"─▶ node ─"eu.created"─▶ node {subscribers, groups, which other cores}
@@ -6,18 +6,19 @@
 //!                                   └─ > ─▶ node
 //! ```
 //!
-//! A node's label is one token or several: all those of a pattern behind which it is alone. Where another pattern parts
-//! from it in the middle of a label, the node is split there, so that a pattern costs two nodes at most, however many
-//! tokens it has. (Nodes that were split are not joined again; each goes when nobody needs it any more, up to the root.)
-//! A label has [`LABEL_BYTES_MAX`] bytes at most, because the comparison of one is a step that nothing interrupts.
+//! A node's label is one token, or several if no other pattern branches off between them. When another
+//! pattern branches off in the middle of a label, the node is split there, so that a pattern costs at most
+//! two nodes, however many tokens it has. (Split nodes are not merged again; each is removed when it is no
+//! longer needed, up to the root.) A label has at most [`LABEL_BYTES_MAX`] bytes, because a comparison of a
+//! label is not interrupted.
 //!
-//! All nodes of all accounts lie in one slab, and one hash table has all edges, by parent and first token: a node costs
-//! no table of its own, and a subject with five tokens costs at most five lookups, however many siblings there are. What
-//! few nodes have (groups, other cores, several subscribers)
-//! lies in a slab of its own, so that the many others pay four bytes for the possibility.
+//! The nodes of all accounts are in one slab, and one hash table has all edges, by parent and first token. So
+//! a node needs no table of its own, and a subject with five tokens costs at most five lookups, however many
+//! siblings there are. Data that few nodes have (groups, other cores, several subscribers) is in another
+//! slab, so that most nodes pay only four bytes for the possibility.
 //!
-//! Local subscribers are listed. Of the other cores a node knows whether they have any (one bit each) and how many
-//! members of each queue group they have: what it takes to decide here where a message goes.
+//! Local subscribers are listed. Of other cores a node knows whether they have subscribers (one bit each),
+//! and how many members of each queue group they have: enough to decide here where a message goes.
 //!
 //! *Slow twin:* `wire::nats::subject::matches` over a list of patterns, in the tests.
 
@@ -50,22 +51,22 @@ use crate::{
     },
 };
 
-/// A node's number.
+/// Number of a node.
 pub(crate) type NodeId = u32;
-/// A subscription's number.
+/// Number of a subscription.
 pub(crate) type SubId = u32;
-/// The state of a lookup of a subject that goes on later.
+/// State of an unfinished search for a subject.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLookup {
-    /// Nodes that match what lies before an offset of the subject. The depth of the subject, not of the trie, bounds how
-    /// many there are.
+    /// Nodes that match the subject up to an offset. The depth of the subject, not of the trie, bounds their
+    /// number.
     nodes: Vec<(NodeId, usize)>,
-    /// A node whose pattern matches and whose groups are listed up to here.
+    /// A node whose pattern matches, and the index up to which its groups are listed.
     listing: Option<(NodeId, usize)>,
 }
 
 impl OpenLookup {
-    /// Returns whether all was looked at.
+    /// Returns whether the search is complete.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.listing.is_none()
@@ -77,48 +78,49 @@ impl OpenLookup {
     }
 }
 
-/// Which cores, one bit each.
+/// Set of cores, one bit each.
 pub(crate) type CoreMask = u64;
-/// As many cores as a mask has bits.
+/// Maximum number of cores, one for each bit of a mask.
 pub(crate) const CORES_MAX: usize = CoreMask::BITS as usize;
-/// A hub's number: its place in the configuration.
+/// Number of a hub: its index in the configuration at the start, kept over reloads.
 pub(crate) type HubId = u8;
-/// Which hubs, one bit each.
+/// Set of hubs, one bit each.
 pub(crate) type HubMask = u16;
-/// As many hubs as a mask has bits.
+/// Maximum number of hubs, one for each bit of a mask.
 pub(crate) const HUBS_MAX: usize = HubMask::BITS as usize;
 
 const NONE: NodeId = u32::MAX;
-/// Bytes of a label, unless its first token is longer.
+/// Maximum number of bytes of a label, unless its first token is longer.
 const LABEL_BYTES_MAX: usize = 256;
-/// Tokens of a label that are compared for a unit of work.
+/// Tokens of a label that are compared for one unit of the budget.
 const TOKENS_A_STEP: usize = 8;
 
-/// The trie of one core, for all accounts.
+/// Trie of one core, for all accounts.
 #[derive(Debug)]
 pub(crate) struct Trie {
     nodes: Slab<Node>,
     /// Nodes by parent and the first token of the label.
     edges: HashTable<NodeId>,
-    /// Of the nodes that have more than one subscriber or something else.
+    /// Data of the nodes that have more than one plain subscriber.
     mores: Slab<More>,
     seed: u64,
-    /// Which messages have lists of what is here.
+    /// Suspended deliveries, which have lists of numbers from this trie.
     pub(crate) marks: Marks,
-    /// Nodes that were pruned and may be in such a list.
+    /// Removed nodes that may be in such a list.
     retired: RetiredNumbers,
-    /// Counts changes: what was matched before a change may have become wrong.
+    /// Counter of changes: a match from before a change may be wrong.
     generation: u64,
-    /// Nodes that were walked since this was last asked, other than for messages: whoever had them walked pays.
+    /// Nodes walked since the counter was last taken, except for messages; the operation that caused the walk
+    /// pays for them.
     steps: Cell<u64>,
-    /// Parts of groups that were looked at since this was last asked: for tests.
+    /// Parts of groups visited since the counter was last taken, for tests.
     #[cfg(debug_assertions)]
     parts_visited: Cell<u64>,
 }
 
 impl Trie {
     pub(crate) fn new() -> Self {
-        // Seeded, so that no client can aim at one place of the table.
+        // The table is seeded, so that clients cannot choose tokens that collide.
         let seed = RandomState::new().hash_one(0);
         Self {
             nodes: Slab::default(),
@@ -134,33 +136,33 @@ impl Trie {
         }
     }
 
-    /// Counts steps that somebody is to pay.
+    /// Counts steps that an operation must pay for.
     #[inline]
     pub(crate) fn walked(&self, steps: usize) {
         self.steps.set(self.steps.get() + steps as u64);
     }
 
-    /// The steps that were counted since this was last asked.
+    /// Takes the number of steps counted since the last call.
     #[inline]
     pub(crate) fn take_steps(&self) -> u64 {
         self.steps.replace(0)
     }
 
-    /// A part of a group is looked at.
+    /// Counts a visit of a group's part.
     #[inline]
     fn visited(&self) {
         #[cfg(debug_assertions)]
         self.parts_visited.set(self.parts_visited.get() + 1);
     }
 
-    /// Parts of groups that were looked at since this was last asked.
+    /// Takes the number of parts visited since the last call.
     #[cfg(all(test, debug_assertions))]
     pub(crate) fn take_parts_visited(&self) -> u64 {
         self.parts_visited.replace(0)
     }
 
-    /// What a pattern may take of memory where nobody else has a part of it, on one core: a node for each token, because
-    /// others may split its labels, and go again.
+    /// Returns the memory that a pattern may take on one core if no other shares a part of it: a node for
+    /// each token, because other patterns may split its labels and be removed again.
     pub(crate) fn bytes_of_path(&self, id: NodeId) -> usize {
         let (mut at, mut bytes) = (id, 0);
         while self.nodes[at].parent != NONE {
@@ -173,28 +175,28 @@ impl Trie {
         bytes
     }
 
-    /// A number that no client knows: for tables that clients choose the keys of.
+    /// Returns a number unknown to clients, as the seed of tables whose keys clients choose.
     #[inline]
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// A new world, with nothing in it.
+    /// Adds an empty root.
     pub(crate) fn add_root(&mut self) -> NodeId {
         self.nodes.insert(Node::new(NONE, b""))
     }
 
-    /// Counts changes, from 1.
+    /// Returns the counter of changes, which starts at 1.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// How many nodes there are, roots included.
+    /// Returns the number of nodes, including roots.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Local subscribers at a node that are in no queue group.
+    /// Returns the local subscribers at a node outside of queue groups.
     #[inline]
     pub(crate) fn subscribers(&self, id: NodeId) -> &[SubId] {
         match &self.nodes[id].holds {
@@ -204,7 +206,7 @@ impl Trie {
         }
     }
 
-    /// Adds a local subscriber to a node; its place.
+    /// Adds a local subscriber to a node. Returns its index.
     pub(crate) fn add_subscriber(&mut self, id: NodeId, sub: SubId) -> usize {
         if let Holds::Nobody = self.nodes[id].holds {
             self.nodes[id].holds = Holds::One(sub);
@@ -216,7 +218,7 @@ impl Trie {
         subscribers.len() - 1
     }
 
-    /// Takes the subscriber at a place out: who it was, and who stands there now.
+    /// Removes the subscriber at an index. Returns it, and the subscriber that has taken its index.
     pub(crate) fn remove_subscriber(&mut self, id: NodeId, place: usize) -> (SubId, Option<SubId>) {
         self.generation += 1;
         match self.nodes[id].holds {
@@ -235,13 +237,14 @@ impl Trie {
         }
     }
 
-    /// What few nodes have.
+    /// Returns a node's additional data, if it has any.
     #[inline]
     pub(crate) fn more(&self, id: NodeId) -> Option<&More> {
         if let Holds::More(more) = self.nodes[id].holds { Some(&self.mores[more]) } else { None }
     }
 
-    /// The same for a change; made if it is not there. [`Self::let_go_of_more`] when something was taken out of it.
+    /// Returns a node's additional data for a change, adding it if it is missing. After something was removed
+    /// from it, [`Self::let_go_of_more`] must be called.
     pub(crate) fn more_mut(&mut self, id: NodeId) -> &mut More {
         self.generation += 1;
         let more = match self.nodes[id].holds {
@@ -256,7 +259,7 @@ impl Trie {
         &mut self.mores[more]
     }
 
-    /// Gives the memory back if the little that there is fits without.
+    /// Frees a node's additional data if the rest fits into the node.
     pub(crate) fn let_go_of_more(&mut self, id: NodeId) {
         let Holds::More(at) = self.nodes[id].holds else { return };
         let more = &self.mores[at];
@@ -271,7 +274,7 @@ impl Trie {
         self.mores.remove(at);
     }
 
-    /// Whether anybody on any core subscribes to a node's pattern and is in no group.
+    /// Returns whether a node's pattern has subscribers outside of queue groups, on any core.
     #[inline]
     pub(crate) fn is_wanted(&self, id: NodeId) -> bool {
         match &self.nodes[id].holds {
@@ -284,17 +287,17 @@ impl Trie {
         }
     }
 
-    /// Numbers of nodes are below this.
+    /// Returns a bound that all numbers of nodes are below.
     pub(crate) fn end(&self) -> NodeId {
         self.nodes.end()
     }
 
-    /// Whether there is a node of this number, and something is at it.
+    /// Returns whether a node with this number exists and has subscribers or other data.
     pub(crate) fn is_held(&self, id: NodeId) -> bool {
         self.nodes.find(id).is_some_and(|node| !matches!(node.holds, Holds::Nobody))
     }
 
-    /// The root that a node is below.
+    /// Returns the root above a node.
     pub(crate) fn root_above(&self, id: NodeId) -> NodeId {
         let mut at = id;
         while self.nodes[at].parent != NONE {
@@ -303,25 +306,25 @@ impl Trie {
         at
     }
 
-    /// Nodes that something is at.
+    /// Returns the number of nodes.
     pub(crate) fn entries(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Gives back the room behind the last node.
+    /// Frees the room behind the last node.
     pub(crate) fn shrink(&mut self) {
         self.nodes.shrink();
         self.mores.shrink();
     }
 
-    /// Frees the nodes that no list names any more.
+    /// Frees the removed nodes that no delivery can refer to any more.
     pub(crate) fn free_retired(&mut self) {
         while let Some(id) = self.retired.take_free(&self.marks) {
             self.nodes.remove(id);
         }
     }
 
-    /// A group, for what no match depends on (whose turn it is).
+    /// Returns a group for a change on which no match depends (whose turn it is).
     pub(crate) fn group_mut(&mut self, id: NodeId, group: usize) -> &mut Group {
         match self.find_group_mut(id, group) {
             Some(group) => group,
@@ -329,34 +332,34 @@ impl Trie {
         }
     }
 
-    /// The same, where it may have gone since it was listed.
+    /// Returns a group for such a change; `None` if it has gone since it was listed.
     pub(crate) fn find_group_mut(&mut self, id: NodeId, group: usize) -> Option<&mut Group> {
         let Holds::More(more) = self.nodes[id].holds else { return None };
         self.mores[more].groups.get_mut(group)
     }
 
-    /// The group of a part, unless it has gone since it was listed.
+    /// Returns the group of a part, unless it has gone since it was listed.
     pub(crate) fn group(&self, part: Part) -> Option<&Group> {
         self.visited();
         let group = self.more(part.node)?.groups.get(part.group as usize)?;
         (group.hash == part.hash && !group.name.is_empty()).then_some(group)
     }
 
-    /// The same for a change that no match depends on.
+    /// Returns the group of a part for a change on which no match depends.
     pub(crate) fn part_mut(&mut self, part: Part) -> Option<&mut Group> {
         self.visited();
         let group = self.find_group_mut(part.node, part.group as usize)?;
         (group.hash == part.hash && !group.name.is_empty()).then_some(group)
     }
 
-    /// The hash of a queue group's name.
+    /// Returns the hash of a queue group's name.
     pub(crate) fn hash_of_name(&self, name: &[u8]) -> u32 {
         #[expect(clippy::cast_possible_truncation, reason = "as many bits as a part has room for")]
         let hash = xxh3_64_with_seed(name, self.seed) as u32;
         hash
     }
 
-    /// The node of a valid pattern; made if it is not there.
+    /// Returns the node of a valid pattern, adding it if it is missing.
     pub(crate) fn insert(&mut self, root: NodeId, pattern: &[u8]) -> NodeId {
         let (mut at, mut rest) = (root, pattern);
         loop {
@@ -380,7 +383,7 @@ impl Trie {
         }
     }
 
-    /// The node of a pattern, if it is there.
+    /// Returns the node of a pattern, if it exists.
     pub(crate) fn find(&self, root: NodeId, pattern: &[u8]) -> Option<NodeId> {
         let (mut at, mut rest) = (root, pattern);
         loop {
@@ -399,7 +402,7 @@ impl Trie {
         }
     }
 
-    /// Takes a node out if nobody needs it, and its parents likewise.
+    /// Removes a node that is no longer needed, and then its parents likewise.
     pub(crate) fn prune(&mut self, id: NodeId) {
         let mut at = id;
         loop {
@@ -429,14 +432,14 @@ impl Trie {
         }
     }
 
-    /// The pattern that leads to a node.
+    /// Returns the pattern of a node.
     pub(crate) fn pattern_of(&self, id: NodeId) -> Vec<u8> {
         let mut pattern = Vec::new();
         self.append_pattern(id, &mut pattern);
         pattern
     }
 
-    /// The same, appended.
+    /// Appends the pattern of a node.
     pub(crate) fn append_pattern(&self, id: NodeId, out: &mut Vec<u8>) {
         let mut path: SmallVec<[NodeId; 16]> = SmallVec::new();
         let mut at = id;
@@ -452,7 +455,7 @@ impl Trie {
         }
     }
 
-    /// Begins to look for a subject.
+    /// Begins a search for a subject.
     pub(crate) fn look_for(&self, root: NodeId, subject: &[u8], open: &mut OpenLookup) {
         open.clear();
         if !has_empty_token(subject) {
@@ -460,10 +463,10 @@ impl Trie {
         }
     }
 
-    /// Goes on looking for a subject, and calls `found` with each node whose pattern matches: until all are found, and
-    /// nothing is open any more, or the turn's work is done. `found` pays for what it lists from a place of the node on, and
-    /// returns the place from which it goes on in another turn. The trie may change in between, if that is marked: what is
-    /// there all the time is found, what comes or goes may be.
+    /// Continues a search, and calls `found` with each node whose pattern matches, until the search is
+    /// complete or the turn's budget is used up. `found` pays for what it lists from an index of the node on,
+    /// and returns the index at which to continue in another turn. The trie may change in between, if the
+    /// delivery is registered in `marks`: subscriptions that exist all the time are found, others may be.
     pub(crate) fn go_on(
         &self,
         open: &mut OpenLookup,
@@ -503,8 +506,8 @@ impl Trie {
         }
     }
 
-    /// Compares what a node's label has behind its first token with what a subject has from an offset on. Returns the
-    /// offset behind, which is beyond the subject's end where nothing is left of it.
+    /// Compares the rest of a node's label, after its first token, with a subject from an offset on. Returns
+    /// the offset after the label, which is past the subject's end if nothing of it is left.
     #[inline]
     fn match_label(
         &self,
@@ -543,7 +546,7 @@ impl Trie {
         child
     }
 
-    /// Makes a node be found below its parent.
+    /// Links a node to its parent.
     fn link(&mut self, child: NodeId) {
         let parent = self.nodes[child].parent;
         match first_token(&self.nodes[child].label) {
@@ -558,7 +561,8 @@ impl Trie {
         }
     }
 
-    /// Puts a node above another one, with so many bytes of its label. The lower one keeps its number, and who is at it.
+    /// Inserts a node above another one, with the first bytes of its label. The lower one keeps its number
+    /// and subscribers.
     fn split(&mut self, lower: NodeId, label_bytes: usize) -> NodeId {
         let Node { parent, label, .. } = &self.nodes[lower];
         let parent = *parent;

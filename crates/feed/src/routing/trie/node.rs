@@ -5,50 +5,50 @@ use crate::routing::small_bytes::Word;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-/// What a node takes of memory, beside a long label: itself, its place in the table of edges, and what tables have to
-/// spare when they grow.
+/// Memory of a node without a long label: the node, its entry in the table of edges, and the tables' spare
+/// room when they grow.
 pub(crate) const NODE_BYTES: usize = 64;
 
-/// One point of the trie: 40 bytes, because there are more of them than of anything else.
+/// A node of the trie: 40 bytes, because nothing else is as numerous.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(super) parent: NodeId,
     pub(super) star: NodeId,
     pub(super) tail: NodeId,
     pub(super) literal_children: u32,
-    /// Its tokens, with a dot between each two.
+    /// Tokens of the node, separated by dots.
     pub(super) label: Word,
     pub(super) holds: Holds,
 }
 
 const _: () = assert!(size_of::<Option<Node>>() == 40, "a node is 40 bytes");
 
-/// Who is at a node.
+/// Subscribers at a node.
 #[derive(Debug)]
 pub(super) enum Holds {
     Nobody,
-    /// One local subscriber in no group: nearly always.
+    /// A single local subscriber outside of queue groups, the usual case.
     One(SubId),
-    /// The number of its [`More`], in which there is something that does not fit here.
+    /// Number of the node's [`More`], for anything else.
     More(u32),
 }
 
-/// What few nodes have.
+/// Data that few nodes have.
 #[derive(Debug, Default)]
 pub(crate) struct More {
-    /// Local subscribers in no group.
+    /// Local subscribers outside of queue groups.
     pub(super) subscribers: Vec<SubId>,
-    /// Queue groups with a member anywhere.
+    /// Queue groups with members anywhere.
     pub(crate) groups: Vec<Group>,
-    /// Their places by the hashes of their names.
+    /// Indexes of the groups by hash of name.
     pub(super) by_name: HashTable<u32>,
-    /// Places that are free again, and perhaps some that are not.
+    /// Free indexes in `groups`, and possibly some that are in use again.
     pub(super) vacant: Vec<u32>,
-    /// How many of the groups have members at a hub.
+    /// Number of groups with members at a hub.
     pub(crate) at_hubs: u32,
-    /// Other cores that have subscribers in no group.
+    /// Other cores with subscribers outside of queue groups.
     pub(crate) remote: CoreMask,
-    /// Hubs that have.
+    /// Hubs with subscribers outside of queue groups.
     pub(crate) hubs: HubMask,
 }
 
@@ -56,58 +56,58 @@ pub(crate) struct More {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) name: Box<[u8]>,
-    /// Of the name, seeded.
+    /// Seeded hash of the name.
     pub(crate) hash: u32,
     /// Members on this core.
     pub(crate) members: Vec<SubId>,
-    /// Members on other cores: core and how many.
+    /// Members on other cores: core and number.
     pub(crate) remote: SmallVec<[(u16, u32); 2]>,
-    /// Members at hubs: hub and how many.
+    /// Members at hubs: hub and number.
     pub(crate) hubs: SmallVec<[(HubId, u32); 2]>,
-    /// Whose turn it is, of all members: counts up with each message.
+    /// Counter of messages, which selects the next member among all.
     pub(crate) turn: u32,
-    /// Whose turn it is, of this core's: counts up with each message that one of them gets.
+    /// Counter of messages to this core's members, which selects the next among them.
     pub(crate) own_turn: u32,
 }
 
-/// A queue group at one of the patterns that match a subject. A name at several of them is one group (nats-server's
-/// rule): its parts are summed up in [`crate::routing::overlap`].
+/// A queue group at one of the patterns that match a subject. A name at several of them is one group
+/// (nats-server's rule), whose parts are summed up in [`crate::routing::overlap`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) node: NodeId,
-    /// The group's place in the node's list.
+    /// Index of the group in the node's list.
     pub(crate) group: u32,
-    /// Of the group's name: another group that has taken the place since is another part.
+    /// Hash of the group's name, which tells the group from another one that has taken its index since.
     pub(crate) hash: u32,
-    /// The group's place in the match's list of groups at several patterns, or [`Self::ALONE`].
+    /// Index of the group in the match's list of groups at several patterns, or [`Self::ALONE`].
     pub(crate) overlap: u32,
 }
 
 impl Part {
-    /// The group is at this pattern alone.
+    /// The group is at this pattern only.
     pub(crate) const ALONE: u32 = u32::MAX;
 }
 
 impl Group {
-    /// Members on all cores.
+    /// Returns the number of members on all cores.
     pub(crate) fn members_everywhere(&self) -> usize {
         self.members.len() + self.remote.iter().map(|&(_, count)| count as usize).sum::<usize>()
     }
 
-    /// Whether there is a member nowhere, at no hub either.
+    /// Returns whether the group has no members, neither on a core nor at a hub.
     pub(crate) fn is_empty(&self) -> bool {
         self.members_everywhere() == 0 && self.hubs.is_empty()
     }
 }
 
 impl More {
-    /// The place of the group of a name, by the name's hash.
+    /// Returns the index of a group by its name and the name's hash.
     pub(crate) fn place_of(&self, name: &[u8], hash: u32) -> Option<usize> {
         let is_it = |&place: &u32| *self.groups[place as usize].name == *name;
         self.by_name.find(spread(hash), is_it).map(|&place| place as usize)
     }
 
-    /// The place of the group of a name; made if it is not there.
+    /// Returns the index of a group, adding the group if it is missing.
     pub(crate) fn place_or_new(&mut self, name: &[u8], hash: u32) -> usize {
         if let Some(place) = self.place_of(name, hash) {
             return place;
@@ -126,8 +126,8 @@ impl More {
         place as usize
     }
 
-    /// Takes a group out. The others keep their places, which a message that is under way may have in its list; a queue's
-    /// name is never empty.
+    /// Removes a group. The others keep their indexes, because a suspended delivery may have them in its
+    /// list. (A free index has an empty name, which no queue group can have.)
     pub(crate) fn remove_group(&mut self, place: usize) {
         let hash = self.groups[place].hash;
         if let Ok(entry) = self.by_name.find_entry(spread(hash), |&found| found as usize == place) {
@@ -142,7 +142,7 @@ impl More {
     }
 }
 
-/// The hash of a name for a table: all bits count there.
+/// Spreads a name's hash over all bits that the table uses.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -3,24 +3,24 @@
 use super::{LABEL_BYTES_MAX, Node, NodeId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The first token of a pattern, a label or a subject.
+/// Returns the first token of a pattern, a label or a subject.
 pub(super) fn first_token(of: &[u8]) -> &[u8] {
     memchr::memchr(b'.', of).map_or(of, |end| &of[..end])
 }
 
-/// Returns whether a label's first token is this one.
+/// Returns whether `token` is a label's first token.
 #[inline]
 pub(super) fn begins_with(label: &[u8], token: &[u8]) -> bool {
     label.starts_with(token) && ends_token(label, token.len())
 }
 
-/// Returns whether a token ends before a byte.
+/// Returns whether a token ends before this index.
 #[inline]
 fn ends_token(of: &[u8], at: usize) -> bool {
     of.get(at).is_none_or(|&byte| byte == b'.')
 }
 
-/// As much of a pattern as a new node's label may have.
+/// Returns the longest start of a pattern that a new node's label may hold.
 pub(super) fn label_of(pattern: &[u8]) -> &[u8] {
     if pattern.len() <= LABEL_BYTES_MAX {
         return pattern;
@@ -29,7 +29,7 @@ pub(super) fn label_of(pattern: &[u8]) -> &[u8] {
     end.map_or_else(|| first_token(pattern), |end| &pattern[..end])
 }
 
-/// Bytes of the tokens that a label and a pattern both begin with.
+/// Returns the length of the tokens with which both a label and a pattern begin.
 pub(super) fn common_tokens(label: &[u8], pattern: &[u8]) -> usize {
     let equal = label.iter().zip(pattern).take_while(|(one, other)| one == other).count();
     if ends_token(label, equal) && ends_token(pattern, equal) {
@@ -38,8 +38,8 @@ pub(super) fn common_tokens(label: &[u8], pattern: &[u8]) -> usize {
     memchr::memrchr(b'.', &label[..equal]).unwrap_or(0)
 }
 
-/// Matches the tokens of a label against a subject from an offset on: the offset behind them, if they match, and how many
-/// were compared.
+/// Matches the tokens of a label against a subject from an offset on. Returns the offset after them, if they
+/// match, and how many were compared.
 pub(super) fn match_tokens(label: &[u8], subject: &[u8], mut offset: usize) -> (Option<usize>, usize) {
     let mut compared = 0;
     for token in wire::nats::subject::tokens(label) {
@@ -55,7 +55,7 @@ pub(super) fn match_tokens(label: &[u8], subject: &[u8], mut offset: usize) -> (
     (Some(offset), compared)
 }
 
-/// How many tokens a pattern or a subject has.
+/// Returns the number of tokens in a pattern or subject.
 pub(crate) fn tokens_of(pattern: &[u8]) -> usize {
     1 + memchr::memchr_iter(b'.', pattern).count()
 }

@@ -1,4 +1,4 @@
-//! A client's connection: one read, many answers, one write.
+//! A client's HTTP/1 connection: one read, many answers, one write.
 //!
 //! ```text
 //!   wait ──readable──▶ turn: read into the thread's scratch ─▶ parse ─▶ hit::answer ─▶ … ─▶ one write ──▶ wait
@@ -8,9 +8,9 @@
 //!                        └─ the turn's budget is spent ──▶ the other connections, then its turn among those of its address
 //! ```
 //!
-//! Where the data lives: in the scratch of the thread while a turn lasts. A connection that waits keeps only what it
-//! has received of an unfinished head (`pending`), nothing when it is idle; what it holds while its client is slow is
-//! counted over all connections of the core ([`client_budget`](crate::client::limits::client_budget)).
+//! Where the data is: in the thread's scratch while a turn lasts. A waiting connection keeps only the bytes
+//! of an unfinished head (`pending`), and nothing when it is idle. Bytes held for a slow client are counted
+//! over all connections of the core ([`client_budget`](crate::client::limits::client_budget)).
 
 mod turn;
 
@@ -60,100 +60,104 @@ use crate::{
     },
 };
 
-/// Work, in requests, that one connection has done in one turn; then it is the others'. About a millisecond's.
+/// Budget of one connection in one turn, in requests, before other connections get theirs. About a
+/// millisecond of processor time.
 const TURN_REQUESTS_MAX: usize = 512;
-/// The same while clients of other addresses are here.
+/// Budget of a turn while clients of other addresses are active.
 const TURN_REQUESTS_SHARED: usize = 64;
-/// … and its address has had its part: what anybody asks at once who waits for answers.
+/// Budget of a turn while other addresses are active and this address has used its share of the round: as
+/// many requests as any client sends at once that waits for answers.
 const TURN_REQUESTS_LITTLE: usize = 2;
-/// So many bytes of answers count for a request: the kernel's copy of them costs as much.
+/// Bytes of answers that cost as much as a request, because the kernel copies them.
 const ANSWER_BYTES_A_REQUEST: usize = 2 * 1024;
-/// An answer that is sent by itself counts for so many requests: beside its content they are little.
+/// Cost, in requests, of an answer that is sent by itself: small beside its content.
 const ANSWER_ALONE_REQUESTS: usize = 16;
-/// What such a connection reads at once; the rest may wait in its socket.
+/// Maximum bytes of one read while clients of other addresses are active; the rest may wait in the socket.
 const READ_BYTES_SHARED: usize = 16 * 1024;
 const READ_BYTES_LITTLE: usize = 2 * 1024;
-/// Answers gathered before they are written although more requests are waiting: bounds the scratch, and what a client that
-/// does not read makes us hold.
+/// Bytes of answers that are gathered before they are written although more requests are waiting. This bounds
+/// the scratch, and the memory held for a client that does not read.
 const OUT_BYTES_MAX: usize = 64 * 1024;
-/// After a refusal so many bytes are read and thrown away, so that the client sees the answer and not a reset.
+/// Bytes that are read and discarded after a refusal, so that the client sees the answer and not a reset.
 const LINGER_BYTES_MAX: usize = 1 << 20;
-/// Of these, how many one read takes.
+/// Bytes of [`LINGER_BYTES_MAX`] that one read takes.
 const LINGER_PIECE_BYTES: usize = 4 << 10;
-/// … for at most so long.
+/// Time limit for discarding bytes after a refusal.
 const LINGER_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Connections over the limit that one core is taking leave of at once.
+/// Connections over the limit to which one core sends a 503 at the same time.
 const TURNING_AWAY_MAX: usize = 256;
-/// How long that may take.
+/// Time limit for answering 503 to a connection over the limit.
 const TURN_AWAY_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// A client's connection.
+/// A client's HTTP/1 connection.
 pub(super) struct Connection {
     pub(super) client: Client,
     peer: Peer,
-    /// The pending bytes may hold a whole request.
+    /// True if the pending bytes may hold a whole request.
     unexamined: bool,
-    /// Requests that it has brought.
+    /// Number of requests on this connection so far.
     requests: usize,
-    /// Work that it has had since it last waited for its client, or for its turn, in requests.
+    /// Cost, in requests, since the connection last waited for its client or for its turn.
     spent: usize,
-    /// … and in this look at its socket.
+    /// Cost, in requests, of the current poll of the socket.
     had: usize,
-    /// It may bring no more than those.
+    /// True once `requests_per_connection_max` is reached: the current request is the last.
     is_last: bool,
-    /// What came so far could be the beginning of HTTP/2 by prior knowledge (RFC 9113 §3.3).
+    /// True while the received bytes could be the beginning of HTTP/2 by prior knowledge (RFC 9113 §3.3).
     may_be_http2: bool,
-    /// What the log will say of answers that the client has not got all of.
+    /// Log records of answers that have not been sent completely.
     drafts: Vec<Draft>,
-    /// What the log said of its last request; nothing while nobody reads.
+    /// Log fields of the connection's last request; `None` while nobody reads the log.
     last_said: Option<Box<LastSaid>>,
 }
 
-/// What a turn came to, where it did not simply go on waiting.
+/// Outcome of a turn, unless the connection simply goes on waiting.
 enum TurnOutcome {
     /// The connection has ended.
     Closed,
-    /// It has had its part, and has more to do.
+    /// The connection has spent its budget and has more to do.
     Cut,
     /// The client speaks HTTP/2.
     Http2,
-    /// What the socket did not take of an answer.
+    /// The socket did not accept all of an answer; this is the rest.
     Sending { prefix: Vec<u8>, sending: Remainder },
-    /// Not a hit.
+    /// A request that is not a hit.
     Slow { before: Vec<u8>, request: Arc<Request>, state: State, fwd: Fwd, draft: Draft },
-    /// The client broke a rule or a limit: it is told, and the connection is closed.
+    /// The client broke a rule or a limit: an error is sent and the connection closed.
     Refused { before: Vec<u8>, fault: Fault, draft: Draft },
 }
 
-/// Why no more requests are answered before what there is has been written.
+/// Reason for writing the gathered answers before more requests are answered.
 enum StopReason {
-    /// An answer whose content is sent from where it is, the last one, or enough of them.
+    /// An answer whose content is sent from the store, the connection's last answer, or enough gathered
+    /// answers.
     Sending(Remainder),
     Slow(Arc<Request>, State, Fwd, Draft),
     Refused(Fault, Draft),
 }
 
-/// What became of bytes that were received.
+/// Progress in answering received bytes.
 struct AnswerProgress {
-    /// So many of them are answered.
+    /// Number of bytes that are answered.
     bytes: usize,
-    /// What is behind them has not been looked at.
+    /// True if the bytes behind them have not been parsed.
     unexamined: bool,
-    /// How much that was, in requests.
+    /// Cost of the answers, in requests.
     work: usize,
-    /// The turn is over.
+    /// Outcome, if the turn is over.
     turned: Option<TurnOutcome>,
 }
 
-/// What a request's head may measure.
+/// Returns the size limits of a request's head.
 pub(crate) fn head_limits(config: &Config) -> HeadLimits {
     let head_bytes_max = config.limits.request_head_bytes_max;
     HeadLimits { head_bytes_max, line_bytes_max: head_bytes_max.min(config.limits.request_line_bytes_max) }
 }
 
-/// Serves one client until it leaves, or begins with HTTP/2: then its socket, and what came of it. `early` is what came
-/// already. The sweep looks at `watch`; what is much has its turn as a `member`.
+/// Serves one client until it leaves. If the client begins to speak HTTP/2, returns its socket and the bytes
+/// received. `early` holds bytes that were already received. The sweep checks `watch`; long processing waits
+/// for its turn as a `member`.
 pub(crate) async fn serve(
     transport: Transport,
     watch: Arc<Watch>,
@@ -170,15 +174,15 @@ pub(crate) async fn serve(
     }
 }
 
-/// How a connection's service ends.
+/// Outcome of a connection's service.
 enum ServiceEnd {
     Closed,
-    /// It goes on as HTTP/2.
+    /// The connection continues as HTTP/2.
     Http2,
 }
 
-/// Answers 503 to a connection over the limit. If many such connections come at once they are closed without an answer:
-/// a client over the limit must not cost more than one within it.
+/// Answers 503 to a connection over the limit. If many such connections arrive at once they are closed
+/// without an answer: a client over the limit must not cost more than a client within it.
 pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
     if core.turning_away.get() >= TURNING_AWAY_MAX {
         return;
@@ -188,7 +192,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
         let mut connection = Connection::new(Transport::plain(stream), Watch::new(), peer);
         let draft = Draft::of_nothing(peer.address());
         let refused = connection.refuse(Fault::TooManyConnections, draft);
-        // The sweep does not look at this connection, so it has a timer of its own.
+        // The sweep does not check this connection, so it has a timer of its own.
         let _ = tokio::time::timeout(TURN_AWAY_TIME_MAX, refused).await;
         drop(connection);
         with_core(|core| core.turning_away.set(core.turning_away.get() - 1));
@@ -196,7 +200,7 @@ pub(crate) fn turn_away(core: &Core, stream: TcpStream, peer: Peer) {
 }
 
 impl TurnOutcome {
-    /// Bytes of answers that wait for the client.
+    /// Returns the bytes of answers that wait for the client.
     fn held_bytes(&self) -> usize {
         match self {
             TurnOutcome::Closed | TurnOutcome::Cut | TurnOutcome::Http2 => 0,
@@ -237,11 +241,11 @@ impl Connection {
             })
             .await;
             if !matches!(turned, TurnOutcome::Closed) {
-                // A request that came just as its deadline passed is answered all the same: the ended wait is taken
-                // back.
+                // A request that arrives just as its deadline passes is still answered: the expired wait is
+                // taken back.
                 self.client.watch.renew();
             }
-            // What a slow client makes us hold is counted for as long as it is held.
+            // Bytes held for a slow client are counted for as long as they are held.
             let holds = self.client.pending.len() + turned.held_bytes();
             let Some(_held) = ClientMemoryGuard::reserve(holds) else { return ServiceEnd::Closed };
             let open = match turned {
@@ -277,7 +281,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request that is not a hit; whether the connection can go on.
+    /// Answers a request that is not a hit. Returns whether the connection can go on.
     async fn respond(&mut self, request: &Arc<Request>, state: State, fwd: Fwd, draft: Draft) -> bool {
         self.client.watch.work();
         let client = request.client_key();
@@ -290,12 +294,12 @@ impl Connection {
         after_the_others().await;
         self.client.ends_at_fin = fin::ends_exchange(request);
         let mut upload = Upload::new(&mut self.client, request);
-        // On the heap: a connection that idles, or has hits alone, would be larger by two KiB.
+        // Boxed: connections that idle or have only hits would be larger by two KiB.
         let responding = Box::pin(respond(request, state, fwd, &mut upload));
         let response = tokio::select! {
             biased;
             response = responding => response,
-            // Other clients need room, and this client has most of it.
+            // Other clients need room, and this client holds most of it.
             () = kept_head.cut() => None,
         };
         let upload = upload.rest();
@@ -308,14 +312,14 @@ impl Connection {
                 open
             }
             Some(Response::Pipe(pipe)) => {
-                // On the heap: every connection would be larger by it.
+                // Boxed, because a pipe is rare and would make every connection larger.
                 Box::pin(self.pipe(*pipe, draft)).await;
                 false
             }
         }
     }
 
-    /// Says that the protocol is another from here on, and passes on what both sides say until one ends.
+    /// Answers 101 and passes on bytes in both directions until one side ends.
     async fn pipe(&mut self, pipe: Pipe, mut draft: Draft) {
         let head = [&pipe.head, &b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"[..]].concat();
         draft.opened(101, self.client.sent_bytes, head.len() as u64);
@@ -328,19 +332,19 @@ impl Connection {
         draft.end(end.word(), self.client.sent_bytes);
         match end {
             pipe::End::Closed => {}
-            // A close would pass for the end of what was said.
+            // A regular close would look like a proper end of the stream.
             pipe::End::Gone | pipe::End::Idle | pipe::End::Stalled | pipe::End::Full => self.client.cut(),
         }
     }
 
-    /// Says what the client did wrong, and ends the connection.
+    /// Answers with an error page and ends the connection.
     async fn refuse(&mut self, fault: Fault, draft: Draft) {
         self.deliver(synth(None, fault), AnswerContext::NOTHING, None, draft).await;
     }
 
-    /// Sends an answer, while `upload`, the rest of the request, goes on to an origin that wants it. Unread bytes of a
-    /// request (`None`: its end is unknown) would be taken for the next request: the connection ends, once the client
-    /// has had time to read.
+    /// Sends an answer, while `upload`, the rest of the request, goes on to an origin that wants it. Unread
+    /// bytes of a request (`None`: its end is unknown) would be parsed as the next request, so the connection
+    /// ends once the client has had time to read.
     async fn deliver(
         &mut self,
         answer: Answer<'static>,
@@ -358,7 +362,8 @@ impl Connection {
             if draft.is_some() {
                 self.drafts.push(draft);
             }
-            // As a rule the socket takes at once what is there; whether it fails is found out again by who goes on.
+            // The socket usually accepts everything at once; an error is found again by the code that sends
+            // the rest.
             let sent = if sending.is_done() { self.client.try_send(&[Part::Plain(out)]) } else { Ok(0) };
             (out[sent.unwrap_or(0)..].to_vec(), sending)
         });
@@ -373,7 +378,7 @@ impl Connection {
                 is_all || Box::pin(deliver::finish(&mut self.client, prefix, rest, &mut self.drafts)).await
             }
             Some(mut through) => {
-                // This future is on the heap: it is rare, and every connection would be larger by it.
+                // Boxed, because this future is rare and would make every connection larger.
                 let is_sent = Box::pin(deliver::finish(&mut through, prefix, rest, &mut self.drafts)).await;
                 is_unread = through.is_unread();
                 is_sent
@@ -381,7 +386,7 @@ impl Connection {
         };
         let open = is_sent && !close;
         if is_unread {
-            // On the heap, with its buffer: every connection would be larger by it.
+            // Boxed with its buffer: every connection would be larger by it.
             Box::pin(self.linger()).await;
         }
         open
@@ -403,7 +408,7 @@ impl Connection {
                 piece.clear();
             }
         };
-        // Whether the client closed or the time passed: we are done with it.
+        // The connection is finished whether the client closed or the time passed.
         let _ = tokio::time::timeout(LINGER_TIME_MAX, drain).await;
     }
 }

@@ -38,7 +38,8 @@ use wire::{
 };
 
 impl Connection {
-    /// Reads once and answers all that can be answered from memory, up to a turn's work since it last had to wait.
+    /// Reads once and answers every request that can be answered from memory, up to a turn's budget since the
+    /// connection last had to wait.
     pub(super) fn turn(&mut self, cx: &mut Context<'_>, length: Length) -> Poll<TurnOutcome> {
         let (work_max, read_max) = match length {
             Length::Long => (TURN_REQUESTS_MAX, usize::MAX),
@@ -47,7 +48,7 @@ impl Connection {
         };
         self.had = 0;
         self.client.watch.task(cx.waker());
-        // What is idle is closed, unless a request has come in just now.
+        // An idle connection is closed, unless a request has just arrived.
         let closing = self.client.watch.expired();
         if closing && self.client.watch.phase() != Phase::Idle {
             return Poll::Ready(with_core(|core| self.time_is_up(core)));
@@ -57,7 +58,7 @@ impl Connection {
             let scratch = &mut *scratch;
             let mut have = self.client.pending.len();
             scratch.read[..have].copy_from_slice(&self.client.pending);
-            // Bytes of it that hold no whole request, as far as they have been looked at.
+            // Length of the parsed bytes that contain no whole request.
             let mut seen = if std::mem::take(&mut self.unexamined) { 0 } else { have };
             loop {
                 if self.spent >= work_max {
@@ -99,7 +100,7 @@ impl Connection {
                         return Poll::Ready(TurnOutcome::Http2);
                     }
                 }
-                // A head that comes byte by byte is parsed when it may be complete, not at each byte.
+                // A head that arrives byte by byte is parsed when it may be complete, not at each byte.
                 let limits = head_limits(&core.config);
                 let answered = if seen > 0 && !may_end_in(&scratch.read[..have], seen, &limits) {
                     AnswerProgress { bytes: 0, unexamined: false, work: 0, turned: None }
@@ -110,7 +111,7 @@ impl Connection {
                 self.spent += more;
                 self.had += more;
                 if let Some(turned) = turned {
-                    // What is behind the request that is being answered waits for its turn.
+                    // Bytes behind the request that is being answered wait.
                     self.client.pending.clear();
                     self.client.pending.extend_from_slice(&scratch.read[answered..have]);
                     self.unexamined = !self.client.pending.is_empty();
@@ -123,7 +124,8 @@ impl Connection {
         })
     }
 
-    /// Answers the requests in `scratch.read[..have]`, up to one that is sent by itself, at most so much work.
+    /// Answers the requests in `scratch.read[..have]`, up to an answer that is sent by itself, within a
+    /// budget of `work_max` requests.
     fn answer_all(
         &mut self,
         core: &Core,
@@ -142,7 +144,7 @@ impl Connection {
         let given = self.client.sent_bytes;
         let (mut at, mut requests) = (0, 0);
         let mut stopped = None;
-        // Begun when the turn is over and the answers are out.
+        // Refreshes begin when the turn is over and the answers are written.
         let mut refreshes = Vec::new();
         while at < have && stopped.is_none() && requests + out.len() / ANSWER_BYTES_A_REQUEST < work_max {
             let ((head, visitor), head_bytes) = match parse_request(&read[at..have], slots, &limits) {
@@ -240,12 +242,12 @@ impl Connection {
         transaction::end_sent(drafts, self.client.sent_bytes, &mut self.drafts);
         drop(turn);
         refreshes.into_iter().for_each(|request| fetch::refresh(core, request));
-        // The socket took at once the body that the requests behind it were kept back for.
+        // The socket accepted at once the body that the following requests were waiting for.
         let unexamined = is_stopped && turned.is_none();
         AnswerProgress { bytes: at, unexamined, work, turned }
     }
 
-    /// Writes what was gathered, once; what the socket refuses is left to be sent.
+    /// Writes the gathered answers once; the rest that the socket refuses is left to be sent.
     fn write_out(&mut self, core: &Core, out: &[u8], stopped: Option<StopReason>) -> Option<TurnOutcome> {
         if let Some(StopReason::Sending(Remainder {
             rest: Rest::Pinned { mut object, from, to, ending },
@@ -294,7 +296,7 @@ impl Connection {
         }
     }
 
-    /// Keeps what there is of a head, and notes until when the rest must come.
+    /// Keeps the beginning of a head, and sets the deadline for the rest.
     pub(super) fn wait(&mut self, core: &Core, unfinished: &[u8]) {
         let watch = &self.client.watch;
         if unfinished.is_empty() {
@@ -310,7 +312,7 @@ impl Connection {
         }
     }
 
-    /// The sweep found this connection's deadline passed, or a drain ends it.
+    /// Handles a deadline that the sweep found passed, or a drain that ends the connection.
     fn time_is_up(&self, core: &Core) -> TurnOutcome {
         match self.client.watch.phase() {
             Phase::Head => {

@@ -1,12 +1,12 @@
-//! A connection of HTTP/2: one read, many frames, one write.
+//! A client's HTTP/2 connection: one read, many frames, one write.
 //!
 //! ```text
 //!   wait ──readable──▶ turn: read ─▶ frames ─▶ a request ─▶ hit::answer ─▶ head and content into `out` ─▶ … ─▶ one write
 //!     ▲                  │ not a hit, or a window is too small ─▶ a task for the stream
-//!     └── writable ── what waits is written first; while the client does not take it, nothing is read
+//!     └── writable ── pending output is written first; while the client does not accept it, nothing is read
 //! ```
-//! Where the data lives: a turn's in the scratch of the thread. A connection that waits keeps the beginning of a frame,
-//! and its [`Multiplex`].
+//! Where the data is: a turn's data in the scratch of the thread. A waiting connection keeps the beginning of
+//! a frame, and its [`Multiplex`].
 
 #[cfg(test)]
 mod tests;
@@ -58,20 +58,20 @@ use crate::{
     request::{Request, client_ip::Peer},
 };
 
-/// Bytes to be written that end a turn's reading of frames: bounds the scratch, and what a client that does not read makes us
-/// hold.
+/// Bytes of pending output at which a turn stops reading frames. This bounds the scratch, and the memory held
+/// for a client that does not read.
 const OUT_BYTES_MAX: usize = 128 * 1024;
-/// Frames that one connection has looked at in one turn; then it is the others'.
+/// Frames that one connection may process in one turn, before other connections get theirs.
 const TURN_FRAMES_MAX: usize = 2048;
-/// The same while clients of other addresses are here.
+/// Frames a turn while clients of other addresses are active.
 const TURN_FRAMES_SHARED: usize = 128;
-/// … and its address has had its part.
+/// Frames a turn while other addresses are active and this address has used its share of the round.
 const TURN_FRAMES_LITTLE: usize = 8;
-/// How often a connection with open streams is looked at, whether one of them is stalled.
+/// Interval at which a connection with open streams is checked for stalled streams.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a client may take to read our last words.
+/// Time for the client to read the final frames of a connection that ends.
 const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
-/// What is read and thrown away meanwhile.
+/// Bytes from the client that are read and discarded while it reads the final frames.
 const LAST_WORDS_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of [`LAST_WORDS_BYTES_MAX`] that one read takes.
 const LAST_WORDS_PIECE_BYTES: usize = 4 << 10;
@@ -92,8 +92,8 @@ impl From<SinkError> for End {
     }
 }
 
-/// Serves one client until it leaves; `early` is what came of it already. The sweep looks at `watch`.
-/// What is much has its turn as a `member`.
+/// Serves one client until it leaves. `early` holds bytes that were already received. The sweep checks
+/// `watch`; long processing waits for its turn as a `member`.
 pub(crate) async fn serve(
     transport: Transport,
     watch: Arc<Watch>,
@@ -140,7 +140,7 @@ pub(crate) async fn serve(
     };
     if let Some(multiplex) = leaving.leave() {
         watch.renew();
-        // On the heap: it is done once, and every connection would be larger by it.
+        // Boxed, because it happens once and would make every connection larger.
         Box::pin(say_goodbye(multiplex, end)).await;
     }
 }
@@ -164,14 +164,14 @@ fn limits(core: &Core) -> Limits {
     }
 }
 
-/// Whose connection it is, and where it is found.
+/// The client's address, and the connection's number on this core.
 #[derive(Clone, Copy)]
 struct Client {
     number: Number,
     peer: Peer,
 }
 
-/// Ends what a connection has begun, however its own task ends.
+/// Ends everything that a connection has begun, however its own task ends.
 struct ConnectionCleanup(Number);
 
 impl ConnectionCleanup {
@@ -188,7 +188,8 @@ impl Drop for ConnectionCleanup {
     }
 }
 
-/// Tells the client why the connection ends, and lets it read that: closing with unread bytes would reset it.
+/// Tells the client why the connection ends, and gives it time to read that: closing with unread bytes would
+/// reset the connection.
 async fn say_goodbye(mut multiplex: Multiplex, end: End) {
     let code = match end {
         End::Gone => return multiplex.transport.reset_on_close(),
@@ -219,15 +220,15 @@ async fn say_goodbye(mut multiplex: Multiplex, end: End) {
             piece.clear();
         }
     };
-    // Whether the client closed or the time passed: we are done with it.
+    // The connection is finished whether the client closed or the time passed.
     let _ = tokio::time::timeout(LAST_WORDS_TIME_MAX, farewell).await;
 }
 
-/// A connection has had its part, and has more to do.
+/// A connection has spent its budget and has more to do.
 struct Cut;
 
-/// Writes what waits, reads once, and answers all that can be answered from memory; again, until it has to wait, or no frame is
-/// left to it.
+/// Writes pending output, reads once, and answers every request that can be answered from memory. Repeats
+/// this until the connection has to wait or its budget of frames is spent.
 fn turn(
     client: Client,
     watch: &Watch,
@@ -294,7 +295,7 @@ fn go_on(
     }
 }
 
-/// Reads once and takes the frames that came; false: there was nothing.
+/// Reads once and processes the received frames. Returns false if there was nothing to read.
 fn read(
     core: &Core,
     multiplex: &mut Multiplex,
@@ -313,7 +314,7 @@ fn read(
         }
     }
     let http2 = &mut *core.http2.borrow_mut();
-    // What is answered lies in the thread's buffer until it is written.
+    // Answers are gathered in the thread's buffer until they are written.
     std::mem::swap(&mut multiplex.out, &mut http2.out);
     let taken = take_frames(core, multiplex, client, scratch, http2, have, frames_left);
     let flushed = multiplex.flush();
@@ -330,7 +331,7 @@ fn read(
     Ok(true)
 }
 
-/// Takes the frames in `scratch.read[..have]`; how many bytes they were.
+/// Processes the frames in `scratch.read[..have]`. Returns the number of their bytes.
 fn take_frames(
     core: &Core,
     multiplex: &mut Multiplex,
@@ -365,7 +366,8 @@ fn take_frames(
                 multiplex.requests += 1;
                 if multiplex.requests == core.config.limits.requests_per_connection_max {
                     core.count(Counter::ConnectionsUsedUp);
-                    // What it has opened beyond was not looked at, and may be asked for again (RFC 9113 §6.8).
+                    // Streams that the client opened beyond the limit were not processed, and may be retried
+                    // (RFC 9113 §6.8).
                     multiplex.wire.drain(&mut multiplex.out);
                     multiplex.is_draining = true;
                 }
@@ -403,13 +405,13 @@ fn take_frames(
     Ok(at)
 }
 
-/// Begins what is fetched beside, now that nothing of the store is looked at.
+/// Ends the turn of reading the store, then begins the background refreshes.
 fn finish_turn(core: &Core, turn: EpochGuard<'_>, refreshes: Vec<Request>) {
     drop(turn);
     refreshes.into_iter().for_each(|request| fetch::refresh(core, Arc::new(request)));
 }
 
-/// What a frame means for streams that there are.
+/// Processes a frame for an existing stream.
 fn take_other(core: &Core, multiplex: &mut Multiplex, event: Event<'_, '_>) -> Result<(), End> {
     match event {
         Event::Data { stream, payload, end } => match multiplex.stream(stream) {
@@ -462,7 +464,7 @@ fn wake(waker: &mut Option<std::task::Waker>) {
     }
 }
 
-/// Ends the work for a stream that its client does not wait for any more.
+/// Ends the task of a stream that its client has given up.
 fn give_up(multiplex: &mut Multiplex, id: u32) {
     if let Some(Stream { task, .. }) = multiplex.leave(id) {
         task.abort();
@@ -470,8 +472,8 @@ fn give_up(multiplex: &mut Multiplex, id: u32) {
     multiplex.pass_on();
 }
 
-/// Sets the watch to what the connection waits for, and until when. A deadline belongs to the frame or field block that
-/// is under way: a body in many frames has its own pace.
+/// Sets the watch to the connection's current wait and its deadline. A deadline belongs to the frame or field
+/// block that is under way: a body of many frames has its own pace.
 fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
     let limits = &core.config.limits;
     let is_under_way = !multiplex.pending.is_empty() || multiplex.wire.is_in_field_block();
@@ -483,14 +485,14 @@ fn wait(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) {
             watch.wait(Phase::Send, now_ms, LOOK_EVERY);
         }
     } else {
-        // An idle connection holds no memory that it does not need.
+        // An idle connection keeps no memory that it does not need.
         multiplex.rest();
         watch.wait(Phase::Idle, now_ms, limits.idle_time_max);
     }
 }
 
-/// Returns whether the frame or field block that is under way takes too long. A frame of content may take as long as
-/// the slowest body that is accepted.
+/// Returns whether the frame or field block that is under way takes too long. A DATA frame may take as long
+/// as the slowest accepted body.
 fn is_late(limits: &config::Limits, multiplex: &Multiplex, now_ms: u64) -> bool {
     let at_most = match FrameHeader::parse(&multiplex.pending) {
         Some(FrameHeader { kind: kind::DATA, length, .. }) => body_rate::frame_time_max(
@@ -504,7 +506,7 @@ fn is_late(limits: &config::Limits, multiplex: &Multiplex, now_ms: u64) -> bool 
     u128::from(taken_ms) > at_most.as_millis()
 }
 
-/// The time that was given is up: whose fault is that?
+/// Handles a passed deadline: ends the connection if it is idle or its client is at fault, which is counted.
 fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> Result<(), End> {
     let phase = watch.phase();
     watch.renew();
@@ -545,7 +547,7 @@ fn look(core: &Core, multiplex: &mut Multiplex, watch: &Watch, now_ms: u64) -> R
 }
 
 impl Counter {
-    /// Of a connection that ended by its client's fault.
+    /// Returns the counter of a connection that ended because of its client.
     fn of_http2_end(ended: &ConnectionError) -> Self {
         match ended.why {
             ConnectionFault::Limit(limit) => Self::of_http2_limit(limit),

@@ -7,7 +7,7 @@ use wire::http2::frame::{self, PREFACE, flag};
 use super::*;
 use crate::core::test_core;
 
-/// A connection under test. The test says when bytes come, and what time it is.
+/// A connection under test. The test decides when bytes arrive, and sets the clock.
 struct Scene {
     client: TcpStream,
     multiplex: Multiplex,
@@ -33,18 +33,18 @@ impl Scene {
         scene
     }
 
-    /// Takes all bytes that have come, and waits until some have.
+    /// Processes all bytes that have arrived, after waiting for the first.
     async fn take(&mut self) -> Result<(), End> {
         let Self { multiplex, watch, now_ms, .. } = self;
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), false, &[]);
         let client = Client { number: Number::NOBODY, peer };
         let (mut has_come, mut comes) = (false, true);
         while comes || !has_come {
-            // The loop looks at the socket first.
+            // Yields, so that the event loop polls the socket first.
             tokio::task::yield_now().await;
             comes = poll_fn(|cx| {
                 with_core(|core| -> Poll<Result<bool, End>> {
-                    // The connection's task flushes before it reads, too.
+                    // Flushes before it reads, as the connection's task does.
                     if multiplex.flush().is_err() {
                         return Poll::Ready(Err(End::Gone));
                     }
@@ -90,7 +90,7 @@ fn settings_ack() -> [u8; 9] {
 /// POST http://a/ in static fields of HPACK.
 const HEAD: [u8; 6] = [0x83, 0x86, 0x84, 0x41, 0x01, b'a'];
 
-/// Each frame has ten seconds of its own. A frame of content has the time of the slowest body on top.
+/// Each frame has ten seconds of its own. A DATA frame also has the time of the slowest accepted body.
 #[test]
 fn a_deadline_belongs_to_a_frame() {
     run(async {
