@@ -49,6 +49,6 @@ pub struct ClusterHandle {
 
 impl fmt::Debug for ClusterHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Among").field("membership", &self.membership).finish_non_exhaustive()
+        f.debug_struct("ClusterHandle").field("membership", &self.membership).finish_non_exhaustive()
     }
 }

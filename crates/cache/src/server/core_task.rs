@@ -1,6 +1,17 @@
 //! The task of one core: it serves its listeners and answers what the other cores and the server send.
 
-use super::{Seed, SharedState};
+use crate::body::growing::PassingBudget;
+use crate::client::limits::client_memory::ClientMemory;
+use crate::client::listener::BoundSocket;
+use crate::client::tls_terms::TlsTerms;
+use crate::core::store_file::OfCore;
+use crate::encoding::codec_pool;
+use crate::head::response_head::Identity;
+use crate::peers::Peers;
+use crate::peers::purge_broadcast::ClusterHandle;
+use crate::purging::invalidations::Table;
+use crate::purging::purge_log::Book;
+use crate::request::active_config::ActiveConfig;
 use crate::{
     admin::{explain, listing},
     client::{accept, listener::Listener},
@@ -15,15 +26,50 @@ use crate::{
     purging::spread,
     states::{head_validation, purge, put},
 };
+use engine::cores::listener::Balance;
+use engine::cores::mesh::Sender;
+use engine::journal::Scribe;
+use engine::store::Shard;
+use engine::store::Store;
 use engine::{
     cores::{CoreContext, mesh::Receiver},
     io::Completions,
 };
+use std::sync::atomic::AtomicUsize;
 use std::{
     io,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
+
+/// Everything that one core is started with.
+pub(super) struct Seed {
+    pub(super) listeners: Vec<BoundSocket>,
+    pub(super) shard: Shard,
+    pub(super) file: Option<OfCore>,
+    pub(super) coding: codec_pool::OfCore,
+    pub(super) purged: Table,
+    pub(super) sender: Sender<Message>,
+    pub(super) receiver: Receiver<Message>,
+    pub(super) counters: engine::meter::CoreCounters<Counter>,
+    pub(super) scribe: Option<Scribe>,
+}
+
+/// State that all cores share.
+pub(super) struct SharedState {
+    pub(super) identity: Identity,
+    pub(super) pseudonym: Arc<str>,
+    pub(super) in_force: Arc<ActiveConfig>,
+    pub(super) book: Arc<Book>,
+    pub(super) store: Arc<Store>,
+    pub(super) balance: Arc<Balance>,
+    pub(super) terms: Option<Arc<TlsTerms>>,
+    pub(super) ready: Arc<AtomicUsize>,
+    pub(super) client_memory: ClientMemory,
+    pub(super) passing: Arc<PassingBudget>,
+    pub(super) among: ClusterHandle,
+    pub(super) peers: Option<Arc<Peers>>,
+}
 
 pub(super) async fn run_core(context: CoreContext, seed: Seed, shared: Arc<SharedState>) -> io::Result<()> {
     let index = context.index;

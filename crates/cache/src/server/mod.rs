@@ -2,8 +2,11 @@
 //! tasks.
 
 mod core_task;
+mod start_error;
 
-use core_task::run_core;
+pub use start_error::StartError;
+
+use core_task::{Seed, SharedState, run_core};
 use std::{
     io,
     net::SocketAddr,
@@ -19,14 +22,13 @@ use engine::{
     cores::{
         self, Cores, CoresConfig, clock,
         listener::Balance,
-        mesh::{Mesh, Receiver, Sender},
+        mesh::Mesh,
         run::{CoreFailure, DrainReport},
     },
-    journal::{Journal, Scribe},
+    journal::Journal,
     log::RecoveryReport,
     meter::{CounterSet, Registry},
-    store::{Shard, Store, StoreConfig, StoreError, tier::OpenOnFileError},
-    tls::TlsError,
+    store::{Store, StoreConfig},
 };
 use tokio::sync::oneshot;
 use wire::http1::head::HeadLimits;
@@ -43,18 +45,17 @@ use crate::{
     client::{
         http1,
         limits::client_memory::ClientMemory,
-        listener::{BoundSocket, ListenerSet, SocketFile},
+        listener::{ListenerSet, SocketFile},
         tls_terms::{Kinds, TlsTerms},
     },
     config::{Config, PeerAt},
     core::{
         CoreBusy, Message,
-        memory_need::TooLittleMemory,
-        store_file::{OfCore, OpenFile, OpenStore, open_store},
+        store_file::{OpenFile, OpenStore, open_store},
     },
     counters::Counter,
-    encoding::codec_pool::{self, CodingPool},
-    head::response_head::{Identity, InvalidName},
+    encoding::codec_pool::CodingPool,
+    head::response_head::Identity,
     origin::{ByHand, MemberSaid, NameCounter, Names, Servers, SetUpError},
     peers::{
         PeerSeen, Peers,
@@ -62,12 +63,12 @@ use crate::{
     },
     purging::{
         bans::{Ban, BanSeen},
-        invalidations::{Table, What},
-        purge_log::{Book, PurgesError},
+        invalidations::What,
+        purge_log::Book,
         spread,
     },
     request::{active_config::ActiveConfig, key},
-    site::{SiteTable, SitesError},
+    site::SiteTable,
 };
 
 #[expect(clippy::disallowed_types, reason = "the operator's path: a reload, a purge, a question")]
@@ -76,47 +77,6 @@ type Lock<T> = std::sync::Mutex<T>;
 /// Messages that may wait in the ring from one core to another. When the ring is full, the core that wants a
 /// fetch passes the request through.
 const RING_MESSAGES: usize = 1024;
-
-/// Error of a failed start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An address cannot be listened on; the error names it.
-    #[error("{0}")]
-    Listen(io::Error),
-    /// The certificates or keys are unusable.
-    #[error("{0}")]
-    Tls(#[from] TlsError),
-    /// The name is not valid in Via and Cache-Status.
-    #[error("the name cannot be used: {0}")]
-    Name(#[from] InvalidName),
-    /// The sites' definitions conflict with each other.
-    #[error("the sites cannot be used: {0}")]
-    Sites(#[from] SitesError),
-    /// The client side for an origin cannot be set up.
-    #[error("{0}")]
-    Origin(#[from] SetUpError),
-    /// The store cannot be set up.
-    #[error("cannot set up the store: {0}")]
-    Store(#[from] StoreError),
-    /// The store's file cannot be opened.
-    #[error("cannot set up the store: {0}")]
-    File(#[from] OpenOnFileError),
-    /// The file of purges beside the store's file cannot be used.
-    #[error("{0}")]
-    Purges(#[from] PurgesError),
-    /// The process may not use as much memory as the store needs.
-    #[error("cannot set up the store: {0}")]
-    Memory(#[from] TooLittleMemory),
-    /// The helper threads that read the store's file cannot be started.
-    #[error("cannot set up the store: {0}")]
-    Reads(#[from] engine::io::StartError),
-    /// The processors, or the wake-up handles of the loops, are not available.
-    #[error("cannot prepare the loops: {0}")]
-    Prepare(io::Error),
-    /// The loops cannot be started.
-    #[error("cannot start the loops: {0}")]
-    Cores(#[from] cores::run::StartError),
-}
 
 /// Result of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,35 +137,6 @@ pub struct Server {
 pub struct PreparedConfig {
     in_force: Arc<ActiveConfig>,
     kinds: Option<Kinds>,
-}
-
-/// Everything that one core is started with.
-struct Seed {
-    listeners: Vec<BoundSocket>,
-    shard: Shard,
-    file: Option<OfCore>,
-    coding: codec_pool::OfCore,
-    purged: Table,
-    sender: Sender<Message>,
-    receiver: Receiver<Message>,
-    counters: engine::meter::CoreCounters<Counter>,
-    scribe: Option<Scribe>,
-}
-
-/// State that all cores share.
-struct SharedState {
-    identity: Identity,
-    pseudonym: Arc<str>,
-    in_force: Arc<ActiveConfig>,
-    book: Arc<Book>,
-    store: Arc<Store>,
-    balance: Arc<Balance>,
-    terms: Option<Arc<TlsTerms>>,
-    ready: Arc<AtomicUsize>,
-    client_memory: ClientMemory,
-    passing: Arc<PassingBudget>,
-    among: ClusterHandle,
-    peers: Option<Arc<Peers>>,
 }
 
 impl Server {

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use tokio::net::tcp::OwnedWriteHalf;
 use wire::nats::rejection::Rejection;
 
+pub(crate) use crate::delivery::producer::{ConnId, FOREIGN, GONE};
 use crate::{
     accounts::{
         identity::{AccountLimits, Identity, Permissions, Replies, certificate::Names},
@@ -26,9 +27,6 @@ use crate::{
         trie::{HubId, NodeId, SubId},
     },
 };
-
-/// Number of a connection on its core.
-pub(crate) type ConnId = u32;
 
 /// Reason for which a connection was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -455,12 +453,6 @@ impl Connection {
         writes
     }
 }
-
-/// Connection of a subscription that has ended, while an unfinished delivery may still refer to it.
-pub(crate) const GONE: ConnId = ConnId::MAX - 1;
-/// Connection of a foreign subscription, which stands for a client's subscription in another account (see
-/// `accounts::imports`).
-pub(crate) const FOREIGN: ConnId = ConnId::MAX - 2;
 
 /// A client's subscription.
 #[derive(Debug)]

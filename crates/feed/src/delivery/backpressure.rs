@@ -47,18 +47,9 @@ use crate::{
         transaction,
     },
     counters::Counter,
-    delivery::{contributions::Contributions, outbox::Outbox, outputs::Outputs},
+    delivery::{contributions::Contributions, outbox::Outbox, outputs::Outputs, producer::Producer},
     mesh::{core::Local, links::Links},
 };
-
-/// A producer, on any core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Producer {
-    pub(crate) core: u16,
-    pub(crate) conn: ConnId,
-    /// Permanent number of the connection, which tells it from later ones with the same `conn`.
-    pub(crate) cid: u64,
-}
 
 /// Longest time for which a producer is held before the consumer must have read something.
 pub(crate) const HOLD: Duration = Duration::from_millis(20);

@@ -6,7 +6,7 @@
 //! bytes. Counts are halved once twice the backlog has been put in, so that bytes that were read long ago
 //! count little.
 
-use crate::delivery::backpressure::Producer;
+use crate::delivery::producer::Producer;
 
 /// Rows of the table: a producer with more than a thirty-second of the bytes always has one.
 const ENTRIES_MAX: usize = 32;

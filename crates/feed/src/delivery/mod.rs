@@ -10,6 +10,7 @@ pub(crate) mod free_holds;
 pub(crate) mod hot_path_tests;
 pub(crate) mod outbox;
 pub(crate) mod outputs;
+pub(crate) mod producer;
 pub(crate) mod publish;
 pub(crate) mod publisher;
 pub(crate) mod run;

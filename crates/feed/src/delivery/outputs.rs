@@ -23,10 +23,7 @@ use crate::{
     },
     counters::Counter,
     delivery::{
-        backpressure::{Marks, Producer},
-        free_holds::FreeHolds,
-        outbox::Chunks,
-        run::Run,
+        backpressure::Marks, free_holds::FreeHolds, outbox::Chunks, producer::Producer, run::Run,
         victims::OPERATION_HELD_MIN,
     },
     mesh::links::Links,

@@ -26,7 +26,7 @@ use crate::{
     client::connection::ConnId,
     counters::Counter,
     delivery::{
-        backpressure::Producer,
+        producer::Producer,
         publish::{Origin, SuspendedDelivery},
         run::Run,
     },

@@ -21,7 +21,7 @@ use crate::{
     },
     counters::Counter,
     delivery::{
-        backpressure::Producer,
+        producer::Producer,
         publish::{Origin, SuspendedDelivery},
         run::Run,
         work::Work,

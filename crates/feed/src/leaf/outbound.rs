@@ -6,8 +6,8 @@ use crate::{
     client::connection::CloseReason,
     counters::Counter,
     delivery::{
-        backpressure::Producer,
         outputs::PutOutcome,
+        producer::Producer,
         publish::{AtHubs, Origin, send_across},
         run::Run,
         work::{self, Work},

@@ -288,7 +288,7 @@ fn subscriptions_that_end_look_at_no_others() {
         reply: b"",
     };
     let root = core.subjects.root_of(0);
-    let from = crate::delivery::backpressure::Producer { core: 0, conn: producer, cid: 0 };
+    let from = crate::delivery::producer::Producer { core: 0, conn: producer, cid: 0 };
     core.begin_turn();
     core.hand_out_at_once(&crate::delivery::publish::Origin::of_nobody(from, 0, root), &run);
     core.end_turn();

@@ -30,8 +30,8 @@ use crate::{
     },
     counters::Counter,
     delivery::{
-        backpressure::Producer,
         outputs::{Outputs, PutOutcome},
+        producer::Producer,
         run::Run,
         work::{self, Work},
     },

@@ -34,7 +34,7 @@ use engine::cores::mesh;
 
 use crate::{
     client::connection::ConnId,
-    delivery::{backpressure::Producer, run::Run},
+    delivery::{producer::Producer, run::Run},
     leaf::Tellers,
     mesh::core::Settings,
     monitor::inspector::Look,

@@ -1,7 +1,7 @@
 //! The records of a batch between two cores: their bytes, and how they are read.
 
 use crate::{
-    delivery::{backpressure::Producer, run::Run},
+    delivery::{producer::Producer, run::Run},
     routing::trie::{CoreMask, HubId, HubMask},
 };
 

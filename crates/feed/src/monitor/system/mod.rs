@@ -28,7 +28,7 @@ use crate::{
     accounts::identity::AccountId,
     client::connection::{ConnId, Connection},
     counters::Counter,
-    delivery::{backpressure::Producer, publish::Origin, run::Run, work::Work},
+    delivery::{producer::Producer, publish::Origin, run::Run, work::Work},
     mesh::core::Core,
     monitor::snapshot::Totals,
 };

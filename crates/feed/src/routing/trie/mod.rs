@@ -27,16 +27,16 @@ mod node;
 mod tests;
 mod tokens;
 
-use node::Holds;
-pub(crate) use node::{Group, More, NODE_BYTES, Node, Part};
+pub(crate) use node::{
+    CORES_MAX, CoreMask, Group, HUBS_MAX, HubId, HubMask, More, NODE_BYTES, Node, NodeId, Part, SubId,
+};
+use node::{Holds, NONE, edge_hash, hash_of_node};
 use std::{
     cell::Cell,
     hash::{BuildHasher, RandomState},
 };
 pub(crate) use tokens::tokens_of;
-use tokens::{
-    begins_with, common_tokens, edge_hash, first_token, has_empty_token, hash_of_node, label_of, match_tokens,
-};
+use tokens::{begins_with, common_tokens, first_token, has_empty_token, label_of, match_tokens};
 
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -51,10 +51,6 @@ use crate::{
     },
 };
 
-/// Number of a node.
-pub(crate) type NodeId = u32;
-/// Number of a subscription.
-pub(crate) type SubId = u32;
 /// State of an unfinished search for a subject.
 #[derive(Debug, Default)]
 pub(crate) struct OpenLookup {
@@ -78,20 +74,6 @@ impl OpenLookup {
     }
 }
 
-/// Set of cores, one bit each.
-pub(crate) type CoreMask = u64;
-/// Maximum number of cores, one for each bit of a mask.
-pub(crate) const CORES_MAX: usize = CoreMask::BITS as usize;
-/// Number of a hub: its index in the configuration at the start, kept over reloads.
-pub(crate) type HubId = u8;
-/// Set of hubs, one bit each.
-pub(crate) type HubMask = u16;
-/// Maximum number of hubs, one for each bit of a mask.
-pub(crate) const HUBS_MAX: usize = HubMask::BITS as usize;
-
-const NONE: NodeId = u32::MAX;
-/// Maximum number of bytes of a label, unless its first token is longer.
-const LABEL_BYTES_MAX: usize = 256;
 /// Tokens of a label that are compared for one unit of the budget.
 const TOKENS_A_STEP: usize = 8;
 

@@ -1,9 +1,28 @@
 //! A node of the trie: its label, its subscribers, and its queue groups.
 
-use super::{CoreMask, HubId, HubMask, NONE, NodeId, SubId};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::tokens::first_token;
 use crate::routing::small_bytes::Word;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
+
+/// Number of a node.
+pub(crate) type NodeId = u32;
+/// Number of a subscription.
+pub(crate) type SubId = u32;
+/// Set of cores, one bit each.
+pub(crate) type CoreMask = u64;
+/// Maximum number of cores, one for each bit of a mask.
+pub(crate) const CORES_MAX: usize = CoreMask::BITS as usize;
+/// Number of a hub: its index in the configuration at the start, kept over reloads.
+pub(crate) type HubId = u8;
+/// Set of hubs, one bit each.
+pub(crate) type HubMask = u16;
+/// Maximum number of hubs, one for each bit of a mask.
+pub(crate) const HUBS_MAX: usize = HubMask::BITS as usize;
+
+pub(super) const NONE: NodeId = u32::MAX;
 
 /// Memory of a node without a long label: the node, its entry in the table of edges, and the tables' spare
 /// room when they grow.
@@ -163,4 +182,13 @@ impl Node {
         let holds_any = !matches!(self.holds, Holds::Nobody);
         holds_any || self.literal_children > 0 || self.star != NONE || self.tail != NONE
     }
+}
+
+pub(super) fn hash_of_node(seed: u64, node: &Node) -> u64 {
+    edge_hash(seed, node.parent, first_token(&node.label))
+}
+
+#[inline]
+pub(super) fn edge_hash(seed: u64, parent: NodeId, token: &[u8]) -> u64 {
+    xxh3_64_with_seed(token, seed ^ (u64::from(parent) << 17))
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use wire::nats::subject;
 
-use super::*;
+use super::{tokens::LABEL_BYTES_MAX, *};
 
 fn pattern() -> impl Strategy<Value = String> {
     prop::collection::vec(

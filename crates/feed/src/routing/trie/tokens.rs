@@ -1,7 +1,7 @@
 //! Tokens of subjects, patterns and labels.
 
-use super::{LABEL_BYTES_MAX, Node, NodeId};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+/// Maximum number of bytes of a label, unless its first token is longer.
+pub(super) const LABEL_BYTES_MAX: usize = 256;
 
 /// Returns the first token of a pattern, a label or a subject.
 pub(super) fn first_token(of: &[u8]) -> &[u8] {
@@ -58,15 +58,6 @@ pub(super) fn match_tokens(label: &[u8], subject: &[u8], mut offset: usize) -> (
 /// Returns the number of tokens in a pattern or subject.
 pub(crate) fn tokens_of(pattern: &[u8]) -> usize {
     1 + memchr::memchr_iter(b'.', pattern).count()
-}
-
-pub(super) fn hash_of_node(seed: u64, node: &Node) -> u64 {
-    edge_hash(seed, node.parent, first_token(&node.label))
-}
-
-#[inline]
-pub(super) fn edge_hash(seed: u64, parent: NodeId, token: &[u8]) -> u64 {
-    xxh3_64_with_seed(token, seed ^ (u64::from(parent) << 17))
 }
 
 pub(super) fn has_empty_token(subject: &[u8]) -> bool {
