@@ -19,14 +19,18 @@ pub(crate) mod peers_settings;
 pub(crate) mod precedence;
 pub(crate) mod rate_settings;
 pub(crate) mod site_settings;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tls_settings;
 pub(crate) mod units;
 pub(crate) mod upgrade;
+mod values;
 
-use std::{
-    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
-    path::{Path, PathBuf},
-    time::Duration,
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use values::host_name;
+pub(crate) use values::{
+    any_count, field_name, list, one_or_more, parse_address, parse_host_and_port, parse_path, path_text,
+    plain, resolve, some_size, some_time, truth, truth_text, usize_size_text,
 };
 
 use cache::{
@@ -40,11 +44,11 @@ use crate::{
     log::transactions::{LOG_SETTINGS, LogRules},
     settings::{
         acme_settings::{ACME_SETTINGS, AcmeSettings},
-        cache_settings::CACHE_SETTINGS,
+        cache_settings::{CACHE_LIMIT_SETTINGS, CACHE_SETTINGS},
         cluster_settings::{CLUSTER_SETTINGS, ClusterSettings},
         crawler_settings::CRAWLER_SETTINGS,
         feed_settings::{FEED_SETTINGS, FeedSettings},
-        mail_settings::{MAIL_SETTINGS, MailSettings},
+        mail_settings::{MAIL_LIMIT_SETTINGS, MAIL_SETTINGS, MailSettings},
         origin_settings::ORIGIN_SETTINGS,
         peers_settings::{PEERS_SETTINGS, PeersSettings},
         rate_settings::RATE_SETTINGS,
@@ -316,6 +320,7 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     COMMON_SETTINGS,
     LOG_SETTINGS,
     CACHE_SETTINGS,
+    CACHE_LIMIT_SETTINGS,
     RATE_SETTINGS,
     CRAWLER_SETTINGS,
     TLS_SETTINGS,
@@ -326,10 +331,12 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     SITE_SETTINGS,
     FEED_SETTINGS,
     MAIL_SETTINGS,
+    MAIL_LIMIT_SETTINGS,
 ]);
 
 const COUNT: usize = COMMON_SETTINGS.len()
     + CACHE_SETTINGS.len()
+    + CACHE_LIMIT_SETTINGS.len()
     + RATE_SETTINGS.len()
     + CRAWLER_SETTINGS.len()
     + TLS_SETTINGS.len()
@@ -340,7 +347,8 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + SITE_SETTINGS.len()
     + LOG_SETTINGS.len()
     + FEED_SETTINGS.len()
-    + MAIL_SETTINGS.len();
+    + MAIL_SETTINGS.len()
+    + MAIL_LIMIT_SETTINGS.len();
 
 /// The tables of all parts, one behind the other.
 const fn joined<const N: usize, const TABLES: usize>(tables: [&[Setting]; TABLES]) -> [Setting; N] {
@@ -508,11 +516,6 @@ const COMMON_SETTINGS: &[Setting] = &[
     },
 ];
 
-fn host_name(text: &str) -> Result<String, String> {
-    let name: acme::Name = text.parse().map_err(|wrong: acme::InvalidName| wrong.to_string())?;
-    Ok(name.to_string())
-}
-
 /// The setting with this key in this section, and its place in [`SETTINGS`].
 pub(crate) fn in_section(section: Section, key: &str) -> Option<(usize, &'static Setting)> {
     SETTINGS.iter().enumerate().find(|(_, setting)| setting.section == section && setting.key == key)
@@ -521,300 +524,4 @@ pub(crate) fn in_section(section: Section, key: &str) -> Option<(usize, &'static
 /// The first setting with this key, in whatever section.
 pub(crate) fn by_key(key: &str) -> Option<(usize, &'static Setting)> {
     SETTINGS.iter().enumerate().find(|(_, setting)| setting.key == key)
-}
-
-pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    let right = format!("an address is IP:PORT, for instance 127.0.0.1:{usual_port} or [::1]:{usual_port}");
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        return Err(format!("no port: {right}; perhaps {}", SocketAddr::new(ip, usual_port)));
-    }
-    if let Some(port) =
-        text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok().filter(|_| !text.is_empty())
-    {
-        return Err(format!("no IP address: {right}; perhaps 127.0.0.1:{port}"));
-    }
-    let (name, port) = match text.rsplit_once(':') {
-        Some((name, port)) => (name, port.parse::<u16>()),
-        None => (text, Ok(usual_port)),
-    };
-    let Ok(port) = port else { return Err(right) };
-    match name {
-        "*" => Err(format!(
-            "* is no address: {right}; for all addresses of this machine 0.0.0.0:{port} or [::]:{port}"
-        )),
-        "localhost" => {
-            Err(format!("a name is not taken, since it may mean several: {right}; perhaps 127.0.0.1:{port}"))
-        }
-        name if is_host_name(name) => Err(format!(
-            "`{name}` is a name, which may mean several addresses, and is not taken: {right}; for all addresses of this \
-             machine 0.0.0.0:{port}"
-        )),
-        _ => Err(right),
-    }
-}
-
-/// Returns whether a text looks like a host's name.
-fn is_host_name(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
-}
-
-/// The address of a host's name. Of several, the first of the older kind counts, as for nats-server (Go listens so).
-pub(crate) fn resolve(name: &str) -> Result<IpAddr, String> {
-    let found: Vec<SocketAddr> =
-        (name, 0).to_socket_addrs().map_err(|why| format!("`{name}` has no address: {why}"))?.collect();
-    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first.map(SocketAddr::ip).ok_or_else(|| format!("`{name}` has no address"))
-}
-
-/// [`parse_address`], or a host's name and a port.
-pub(crate) fn parse_host_and_port(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
-    match text.rsplit_once(':') {
-        Some((name, port)) if is_host_name(name) => {
-            let port = port.parse().map_err(|_| format!("`{port}` is no port, such as {usual_port}"))?;
-            resolve(name).map(|ip| SocketAddr::new(ip, port))
-        }
-        _ => parse_address(text, usual_port),
-    }
-}
-
-pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("a path is missing".to_owned()) } else { Ok(PathBuf::from(text)) }
-}
-
-pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim)
-}
-
-/// The name of a header's field (RFC 9110 §5.6.2).
-pub(crate) fn field_name(text: &str) -> Result<Box<str>, String> {
-    let is_token = !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-    if is_token { Ok(text.into()) } else { Err(format!("`{text}` is no field name, such as Surrogate-Key")) }
-}
-
-pub(crate) fn any_count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "a whole number is wanted, for instance 100".to_owned())
-}
-
-pub(crate) fn one_or_more(text: &str) -> Result<usize, String> {
-    match any_count(text)? {
-        0 => Err("at least 1 is wanted".to_owned()),
-        count => Ok(count),
-    }
-}
-
-/// A size that is not zero.
-pub(crate) fn some_size(text: &str) -> Result<usize, String> {
-    match usize::try_from(parse_size(text)?) {
-        Ok(0) | Err(_) => Err("a size above zero is wanted, for instance 1MiB".to_owned()),
-        Ok(bytes) => Ok(bytes),
-    }
-}
-
-pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
-    match parse_duration(text)? {
-        Duration::ZERO => Err("a time above zero is wanted, for instance 10s".to_owned()),
-        time => Ok(time),
-    }
-}
-
-pub(crate) fn plain(count: usize) -> String {
-    count.to_string()
-}
-
-pub(crate) fn usize_size_text(bytes: usize) -> String {
-    size_text(bytes as u64)
-}
-
-pub(crate) fn path_text(path: impl AsRef<Path>) -> String {
-    path.as_ref().display().to_string()
-}
-
-pub(crate) fn truth(text: &str) -> Result<bool, String> {
-    text.parse().map_err(|_| "true or false is wanted".to_owned())
-}
-
-pub(crate) fn truth_text(is_so: bool) -> String {
-    is_so.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_unique_and_kebab() {
-        for (i, setting) in SETTINGS.iter().enumerate() {
-            assert!(setting.key.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", setting.key);
-            let twin = |other: &&Setting| {
-                other.key == setting.key
-                    && (other.section == setting.section || other.section == Section::Common)
-            };
-            assert!(SETTINGS[..i].iter().find(twin).is_none(), "{} twice", setting.key);
-        }
-    }
-
-    #[test]
-    fn variables_are_named_after_keys() {
-        let variable = |key| by_key(key).expect("a setting").1.variable();
-        assert_eq!(variable("listen"), "NIGHTTRAIN_CACHE_LISTEN");
-        assert_eq!(variable("default-ttl"), "NIGHTTRAIN_CACHE_DEFAULT_TTL");
-        assert_eq!(variable("admin"), "NIGHTTRAIN_ADMIN");
-    }
-
-    /// What is printed is what would be accepted, for every setting: the defaults, and one other value each.
-    #[test]
-    fn text_sets_the_same_value() {
-        let others = |key: &str| match key {
-            "cores" => "0,2,3",
-            "admin" | "listen" | "tls-listen" => "[::1]:1",
-            "admin-token-file" | "state" | "log-file" | "pid-file" | "listen-unix" | "access-log" => "/a/b",
-            "log-ring" => "128KiB",
-            "client-memory" => "64MiB",
-            "access-log-format" => "json",
-            "access-log-rotate" => "daily",
-            "access-log-keep" => "3",
-            "log-hide-query" => "-",
-            "admin-tls" | "tls-shared" | "http-tls" => "true",
-            "admin-name" | "acme-profile" => "a.example",
-            "admin-ca-file" | "acme-ca-file" => "/a/b",
-            "acme-directory" => "https://ca.example/dir",
-            "acme-domain" => "a.example,192.0.2.1",
-            "acme-contact" => "mailto:a@b.example",
-            "acme-challenge" => "tls-alpn-01",
-            "log" => "warn,cache=debug",
-            "origin" => "http://[::1]:3000, https://a:443 weight=2, unix:/a/b backup",
-            "balance" => "hash",
-            "bots" => "cached-only",
-            "strangers" => "20/s",
-            "bot-agents" => "night,Train",
-            "bots-approved" => "/a/b,/c",
-            "sticky-cookie" | "probe-body" | "origin-tls-name" => "night",
-            "probe" => "/healthz",
-            "probe-status" => "204",
-            "origin-tries" | "eject-after" | "probe-window" | "probe-threshold" => "7",
-            "origin-tls-ca" | "origin-tls-cert" | "origin-tls-key" => "/a/b",
-            "store" => "/a/store",
-            "paging" => "kernel",
-            "store-admission" => "second-request",
-            "memory-limit" => "5MiB",
-            "cookies" => "rfc",
-            "client-cache-control" => "obey",
-            "grace" => "10s",
-            "stale-if-error" => "1h",
-            "keep" => "2h",
-            "name" => "edge-1",
-            "purge-from"
-            | "trusted-proxies"
-            | "mail-readers"
-            | "proxy-protocol-from"
-            | "bot-networks"
-            | "shared-networks" => "10.0.0.0/8,::1",
-            "tags" => "Edge-Tag,xkey",
-            "host" => "app.internal:81",
-            "ignore-query" | "bypass-cookies" => "utm_*,gclid",
-            "methods" => "GET,POST",
-            "bypass-headers" => "X-Preview,X-Debug",
-            "sort-query" | "https-only" | "remove-set-cookie" => "true",
-            "error-page" => concat!(env!("CARGO_MANIFEST_DIR"), "/../cache/src/error_page/page.css"),
-            "resolver" => "10.0.0.2:53,10.0.0.3:5353",
-            "compress" => "gzip,br",
-            "compress-types" => "text/*,*+json",
-            "compress-bytes-min" => "5KiB",
-            "monitor" | "websocket" => "127.0.0.1:7",
-            "tls-cert" | "tls-key" | "tls-ca" | "tls-ocsp" | "nats-config" => "/a/b",
-            "smtp" | "http" | "smtps" | "lmtp" => "127.0.0.1:7",
-            "banned" | "token-file" | "purge-token-file" => "/a/b",
-            "store-size" | "blocks-from" | "index-memory" => "256MiB",
-            "durability" => "power",
-            "host-name" | "domain" => "mx.example.org",
-            "domains" | "http-hosts" => "a.example,b.example",
-            "inbox-mails-max" | "recipients-max" | "session-commands-max" => "7",
-            key if key.ends_with("-per-minute") => "7",
-            "share-bodies" | "unsafe-invalidates" | "cdn-cache-control" | "search-index" => "false",
-            "tls-verify" | "proxy-protocol" | "tls-handshake-first" | "websocket-tls" => "true",
-            "websocket-origins" => "https://a.example,https://b.example",
-            "leaf" => "nats-leaf://a.example:7422,tls://[::1]:9",
-            "leaf-credentials" | "leaf-tls-ca" => "/a/b",
-            "cluster" => "nats://a.example:4222,tls://[::1]:9",
-            "cluster-name" | "cluster-stream" | "cluster-bucket" | "cluster-certificates" => "night-1",
-            "cluster-replicas" => "5",
-            "cluster-when-cut-off" => "serve",
-            key if key.starts_with("cluster-tls") => "/a/b",
-            "cluster-credentials" | "cluster-nkey" | "cluster-secret" | "peers-secret" => "/a/b",
-            "peers-listen" => "10.0.0.1:6080",
-            "peers-address" => "web1.internal:6080",
-            "peers-members" => "web1=10.0.0.1:6080,web2=[::1]:9",
-            "peers-connections-max" | "peers-requests-max" => "7",
-            "server-name" => "night-1",
-            "max-connections" | "max-subscriptions" | "ping-max" => "7",
-            "max-payload"
-            | "max-control-line"
-            | "max-subscription-memory"
-            | "max-pending"
-            | "max-pending-total" => "5KiB",
-            "origin-stream-bytes-max" => "20KiB",
-            key if key.ends_with("bytes-max") || key == "memory" => "5KiB",
-            "origin-queue-max" | "origin-lasting-max" | "origin-streams-max" => "7",
-            "request-headers-max" | "requests-per-connection-max" | "handshakes-max" => "7",
-            "request-body-rate-min" | "send-rate-min" => "5KiB",
-            "tls-client-ca" => "/a/b",
-            "tls-client" => "asked",
-            "tls-client-header" => "X-Client",
-            "origin-protocol" => "http2",
-            "client-fin" => "end",
-            key if key.contains("-requests-") => "7",
-            key if key.contains("connections-") => "7",
-            _ => "1500ms",
-        };
-        for setting in SETTINGS {
-            for text in [setting.text(&Settings::default()), Some(others(setting.key).to_owned())] {
-                let Some(text) = text else { continue };
-                let mut settings = Settings::default();
-                setting.set(&mut settings, &text).unwrap_or_else(|e| panic!("{} {text}: {e}", setting.key));
-                assert_eq!(setting.text(&settings).as_deref(), Some(text.as_str()), "{}", setting.key);
-            }
-        }
-    }
-
-    #[test]
-    fn hosts_have_names() {
-        let local = parse_host_and_port("localhost:4222", 1).expect("it is there");
-        assert!(local.ip().is_loopback() && local.port() == 4222, "{local}");
-        assert_eq!(parse_host_and_port("[::1]:7", 1), Ok(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 7))));
-        for (wrong, says) in [
-            ("localhost:port", "`port` is no port, such as 4222"),
-            ("nowhere.invalid:1", "`nowhere.invalid` has no address"),
-            ("4222", "perhaps 127.0.0.1:4222"),
-            ("127.0.0.1", "perhaps 127.0.0.1:4222"),
-        ] {
-            let error = parse_host_and_port(wrong, 4222).expect_err(wrong);
-            assert!(error.contains(says), "{wrong}: {error}");
-        }
-    }
-
-    #[test]
-    fn addresses() {
-        assert!(parse_address("0.0.0.0:80", 1).is_ok());
-        for (wrong, says) in [
-            ("127.0.0.1", "perhaps 127.0.0.1:8080"),
-            (":8081", "perhaps 127.0.0.1:8081"),
-            ("8081", "perhaps 127.0.0.1:8081"),
-            ("localhost:8081", "perhaps 127.0.0.1:8081"),
-            ("localhost", "perhaps 127.0.0.1:8080"),
-            ("*:8081", "0.0.0.0:8081 or [::]:8081"),
-            ("www.example.org:8081", "`www.example.org` is a name"),
-            ("x", "`x` is a name"),
-            ("localhost:http", "an address is"),
-            ("", "an address is"),
-            ("127.0.0.1:99999", "an address is"),
-        ] {
-            let error = parse_address(wrong, 8080).expect_err(wrong);
-            assert!(error.contains(says), "{wrong}: {error}");
-        }
-    }
 }

@@ -18,14 +18,19 @@
 //! hurried exactly while its entry says so.
 
 mod chain;
+mod entry;
 mod expire_early;
 mod large;
 mod slab;
 mod table;
 #[cfg(test)]
 mod tests;
+mod walk;
 
+use entry::{BY_ALL, BY_DOMAIN, BY_INBOX, DomainSlot, Entry, InboxSlot};
+pub(crate) use entry::{NewEntry, Place, RemovedMail, Role};
 use std::{collections::HashMap, sync::Arc};
+pub(crate) use walk::{StepOutcome, WalkControl};
 
 use bheap::PageQueue;
 use engine::log::Location;
@@ -61,112 +66,6 @@ const STALE_WORDS_MAX: usize = 64 << 10;
 
 /// Room for names of mails whose first inbox is another, that is kept when the last of them has gone.
 const LETTERS_SPARE_MAX: usize = 1024;
-
-/// The three chains that an entry is in.
-const BY_INBOX: usize = 0;
-const BY_DOMAIN: usize = 1;
-/// Of all mails, or of those beside them.
-const BY_ALL: usize = 2;
-
-/// What an inbox's entry is to the mail.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// It came into this inbox alone.
-    #[default]
-    Only,
-    /// This is the first of several inboxes: by its name there the mail is known among all.
-    First,
-    /// It is another of several.
-    Other,
-}
-
-/// One mail in one inbox.
-#[derive(Debug, Clone, Copy, Default)]
-struct Entry {
-    /// 0: the slot is vacant.
-    id: u64,
-    location: u64,
-    arrived_ms: u64,
-    links: [Link; 3],
-    record_bytes: u32,
-    mail_bytes: u32,
-    /// [`NONE`] of one that is let go.
-    inbox: u32,
-    role: Role,
-    /// Its inbox has it no more; other inboxes have.
-    is_let_go: bool,
-    /// It goes before its age, as [`EarlyExpiry`] says.
-    is_hurried: bool,
-}
-
-const _: () = assert!(size_of::<Entry>() <= 64);
-
-#[derive(Debug, Default)]
-struct InboxSlot {
-    local: Box<str>,
-    domain: u32,
-    chain: Chain,
-}
-
-#[derive(Debug, Default)]
-struct DomainSlot {
-    name: Box<str>,
-    chain: Chain,
-    inboxes: u32,
-}
-
-/// A mail to be entered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NewEntry {
-    pub(crate) id: MailId,
-    /// Its name in its first inbox, and how many inboxes it came into.
-    pub(crate) letter: MailId,
-    pub(crate) inboxes: u16,
-    /// Of its record in the log.
-    pub(crate) location: u64,
-    pub(crate) record_bytes: u32,
-    pub(crate) mail_bytes: u32,
-    pub(crate) arrived_ms: u64,
-    /// Of a large mail: where what its record does not have is.
-    pub(crate) parts: Option<Arc<[Part]>>,
-}
-
-impl NewEntry {
-    pub(crate) fn role(&self) -> Role {
-        match () {
-            () if self.inboxes <= 1 => Role::Only,
-            () if self.id == self.letter => Role::First,
-            () => Role::Other,
-        }
-    }
-}
-
-/// Where a mail lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) id: MailId,
-    pub(crate) location: u64,
-    pub(crate) record_bytes: u32,
-    pub(crate) arrived_ms: u64,
-    /// When it is forgotten.
-    pub(crate) expires_ms: u64,
-    pub(crate) role: Role,
-    /// Its own inbox has it no more.
-    pub(crate) is_let_go: bool,
-}
-
-/// A mail that an inbox has no more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RemovedMail {
-    pub(crate) place: Place,
-    pub(crate) inbox: Inbox,
-    /// Its name in its first inbox.
-    pub(crate) letter: MailId,
-    /// Where it is written that it was to go before its age, if it was.
-    pub(crate) hurried_by: Option<u64>,
-    /// Of a large mail that nobody else has under this name: its parts.
-    pub(crate) parts: Option<Arc<[Part]>>,
-}
 
 /// What is kept and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -515,71 +414,6 @@ impl Index {
         }
     }
 
-    /// Begins a walk over the entries of mails whose first inbox is another.
-    pub(crate) fn walk_others(&self) -> Walk {
-        let at = self.others.newest;
-        let id = if at == NONE { 0 } else { self.entries[at].id };
-        Walk { chain: BY_ALL, at, id, prefix: Box::default() }
-    }
-
-    /// Begins a walk over a scope, newest first.
-    pub(crate) fn walk(&self, scope: &Scope) -> Walk {
-        let (chain, at) = match scope {
-            Scope::All => (BY_ALL, self.all.newest),
-            Scope::Inbox(inbox) => {
-                let slot = self.find_inbox(&inbox.local, &inbox.domain);
-                (BY_INBOX, slot.map_or(NONE, |slot| self.inboxes[slot].chain.newest))
-            }
-            Scope::Prefix { domain, .. } => {
-                let slot = self.find_domain(domain);
-                (BY_DOMAIN, slot.map_or(NONE, |slot| self.domains[slot].chain.newest))
-            }
-        };
-        let prefix = match scope {
-            Scope::Prefix { local, .. } => local.clone(),
-            _ => Box::default(),
-        };
-        let id = if at == NONE { 0 } else { self.entries[at].id };
-        Walk { chain, at, id, prefix }
-    }
-
-    /// Looks at up to `steps` mails of a walk, handing those of the scope that are not over age to `found` until it
-    /// says that it has enough.
-    pub(crate) fn step(
-        &self,
-        walk: &mut Walk,
-        steps: usize,
-        now_ms: u64,
-        mut found: impl FnMut(Place) -> WalkControl,
-    ) -> StepOutcome {
-        for _ in 0..steps {
-            if walk.at == NONE {
-                return StepOutcome::End;
-            }
-            // The slot may have gone with all others.
-            let Some(entry) = self.entries.get(walk.at).filter(|entry| entry.id == walk.id) else {
-                return StepOutcome::Lost;
-            };
-            walk.at = entry.links[walk.chain].older;
-            walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
-            let wanted = walk.prefix.is_empty() || self.inboxes[entry.inbox].local.starts_with(&*walk.prefix);
-            let expires_ms = match entry.role {
-                // Among all it stays for the others, when its first inbox lets it go.
-                Role::First if walk.chain == BY_ALL => self.of_age_ms(entry),
-                _ => self.expires_ms(entry),
-            };
-            if expires_ms <= now_ms {
-                if !entry.is_hurried {
-                    // Older ones are over age too.
-                    walk.at = NONE;
-                }
-            } else if wanted && found(self.place_of(entry)) == WalkControl::Yes {
-                return StepOutcome::End;
-            }
-        }
-        StepOutcome::More
-    }
-
     fn of_age_ms(&self, entry: &Entry) -> u64 {
         entry.arrived_ms.saturating_add(self.rules.age_ms)
     }
@@ -754,31 +588,4 @@ fn queue() -> PageQueue<u64> {
 /// The second in which what expires then is due.
 fn due_s(expires_ms: u64) -> u64 {
     expires_ms.div_ceil(1000).min(u32::MAX.into())
-}
-
-/// How far a walk has come: the next mail to look at, and its name to see that it is still there.
-#[derive(Debug)]
-pub(crate) struct Walk {
-    chain: usize,
-    at: u32,
-    id: u64,
-    prefix: Box<str>,
-}
-
-/// Whether a walk found all that was wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WalkControl {
-    Yes,
-    No,
-}
-
-/// How a step of a walk ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StepOutcome {
-    /// There is more to look at.
-    More,
-    /// All was looked at, or enough was found.
-    End,
-    /// The mail at which to go on was taken out meanwhile: begin anew.
-    Lost,
 }

@@ -1,27 +1,34 @@
 //! What can be set of the mail service.
 
+mod limits;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub(crate) use limits::{MAIL_LIMIT_SETTINGS, MAIL_LIMITS};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
 };
+use values::{domain, durability, host_name, http_host, narrow, store_size};
 
 use engine::{network::Network, tls::certificates::Certificates};
 use mail::{
     CertificateSource, Lists, Pair,
-    config::{Config, Durability, STORE_BYTES_MIN, Store},
+    config::{Config, Durability, Store},
     web::{self, IndexLocation},
 };
 
 use crate::{
     failure::Fault,
     settings::{
-        Section, Setting, ValueAccess, ValueShape, any_count, list, networks, one_or_more, optional,
-        parse_address, parse_path, path_text, plain, some_size, some_time,
+        Section, Setting, ValueAccess, ValueShape, list, networks, one_or_more, optional, parse_address,
+        parse_path, path_text, some_time,
         tls_settings::shared_or,
         truth, truth_text,
-        units::{duration_text, parse_duration, parse_size, size_text},
-        usize_size_text, value,
+        units::{duration_text, parse_size, size_text},
+        value,
     },
 };
 
@@ -225,8 +232,6 @@ pub(crate) fn state_directory() -> Option<PathBuf> {
 }
 
 const MAIL: &str = "Mail";
-/// The heading for limits; `-h` leaves them to `--help`.
-pub(crate) const MAIL_LIMITS: &str = "Limits on senders";
 
 /// Every setting of the mail service, in the order in which `--help` and `config --print` show them.
 pub(crate) const MAIL_SETTINGS: &[Setting] = &[
@@ -562,227 +567,4 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
             text: |settings| Some(settings.mail.warning.clone()),
         },
     },
-    Setting {
-        key: "mail-bytes-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "SIZE",
-        help: "Size of one mail, up to 256MiB and a quarter of the store; more is answered 552",
-        access: value!(mail.config.limits.mail_bytes_max, parse = parse_size, show = size_text),
-    },
-    Setting {
-        key: "recipients-max",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Recipients of one mail, up to 10000; more are answered 452",
-        access: value!(mail.config.limits.recipients_max, parse = recipients, show = plain),
-    },
-    Setting {
-        key: "connections-max",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Connections per core; more are answered 421",
-        access: value!(mail.config.limits.connections_max, parse = one_or_more, show = plain),
-    },
-    Setting {
-        key: "connections-per-address-max",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Connections of one address; more are answered 421; 0: no limit; unset: a sixteenth of connections-max",
-        access: optional!(
-            mail.config.limits.connections_per_address_max,
-            parse = any_count,
-            show = usize::to_string
-        ),
-    },
-    Setting {
-        key: "command-time-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long a sender may take from a reply to the end of its next command",
-        access: value!(mail.config.limits.command_time_max, parse = some_time, show = duration_text),
-    },
-    Setting {
-        key: "data-time-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long a sender may be silent within a mail",
-        access: value!(mail.config.limits.data_time_max, parse = some_time, show = duration_text),
-    },
-    Setting {
-        key: "receiving-bytes-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "SIZE",
-        help: "Memory for mails that are being received, half of it for one address; a mail beyond is answered 452",
-        access: value!(mail.config.limits.receiving_bytes_max, parse = some_size, show = usize_size_text),
-    },
-    Setting {
-        key: "mail-time-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long a sender may take over a whole mail",
-        access: value!(mail.config.limits.mail_time_max, parse = some_time, show = duration_text),
-    },
-    Setting {
-        key: "session-time-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long a session may last in all",
-        access: value!(mail.config.limits.session_time_max, parse = some_time, show = duration_text),
-    },
-    Setting {
-        key: "session-commands-max",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Commands of a session in all",
-        access: value!(
-            mail.config.limits.session_commands_max,
-            parse = one_or_more,
-            show = |count: usize| count.to_string()
-        ),
-    },
-    Setting {
-        key: "session-bytes-max",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "SIZE",
-        help: "What a session may bring in all",
-        access: value!(mail.config.limits.session_bytes_max, parse = some_size, show = usize_size_text),
-    },
-    Setting {
-        key: "connections-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "New connections of one address a minute, half of them at once; more are answered 421; 0: no limit",
-        access: value!(mail.config.rates.connections_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "mails-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Mails of one address a minute; more are answered 450; 0: no limit",
-        access: value!(mail.config.rates.mails_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "inbox-mails-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Mails to one inbox a minute; more are answered 450; 0: no limit",
-        access: value!(mail.config.rates.inbox_mails_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "subject-mails-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Mails with one subject a minute; more are answered 450; 0: no limit",
-        access: value!(mail.config.rates.subject_mails_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "campaign-mails-per-minute",
-        section: Section::Mail,
-        shape: ValueShape::Count,
-        heading: MAIL_LIMITS,
-        value_name: "N",
-        help: "Mails with nearly one text a minute; more are answered 450; 0: no limit",
-        access: value!(mail.config.rates.campaign_mails_per_minute, parse = rate, show = rate_text),
-    },
-    Setting {
-        key: "tarpit",
-        section: Section::Mail,
-        shape: ValueShape::Text,
-        heading: MAIL_LIMITS,
-        value_name: "TIME",
-        help: "How long replies to a sender are held back that comes near one of these rates",
-        access: value!(mail.config.rates.tarpit, parse = parse_duration, show = duration_text),
-    },
 ];
-
-/// So many a minute.
-fn rate(text: &str) -> Result<u32, String> {
-    any_count(text).and_then(narrow)
-}
-
-fn rate_text(rate: u32) -> String {
-    rate.to_string()
-}
-
-fn narrow(count: usize) -> Result<u32, String> {
-    u32::try_from(count).map_err(|_| "at most 4294967295".to_owned())
-}
-
-fn store_size(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
-    if bytes < STORE_BYTES_MIN {
-        return Err(format!("a store has at least {}", size_text(STORE_BYTES_MIN)));
-    }
-    Ok(bytes)
-}
-
-fn durability(text: &str) -> Result<Durability, String> {
-    match text {
-        "process" => Ok(Durability::Process),
-        "power" => Ok(Durability::Power),
-        _ => Err("it is process or power".to_owned()),
-    }
-}
-
-fn host_name(text: &str) -> Result<String, String> {
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
-    if text.is_empty() || text.len() > 255 || !text.bytes().all(is_name) {
-        return Err("a host name is wanted, such as mx.example.org".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
-/// A name as a browser says it in `Host`, or all of them.
-fn http_host(text: &str) -> Result<String, String> {
-    if text == "*" { Ok(text.to_owned()) } else { host_name(text).map(|name| name.to_ascii_lowercase()) }
-}
-
-fn domain(text: &str) -> Result<String, String> {
-    mail::address::fold_domain(text)
-        .map(String::from)
-        .map_err(|_| "a domain is wanted, such as example.org".to_owned())
-}
-
-/// How many recipients a mail may have: all of them stand before it in its record.
-fn recipients(text: &str) -> Result<usize, String> {
-    match one_or_more(text)? {
-        count if count > RECIPIENTS_MAX => Err(format!("at most {RECIPIENTS_MAX} can be")),
-        count => Ok(count),
-    }
-}
-
-/// See [`recipients`].
-const RECIPIENTS_MAX: usize = 10_000;
-
-#[cfg(test)]
-mod tests;

@@ -1,8 +1,13 @@
 //! The thread that obtains and renews: it looks at each certificate in turn, does what is due, and sleeps until something
 //! is.
 
+mod entry;
+mod start_error;
 mod together;
 
+use entry::Entry;
+pub use start_error::StartError;
+use start_error::bounded;
 use std::{
     any::Any,
     sync::{
@@ -15,25 +20,20 @@ use std::{
 
 use engine::{
     meter::{Family, Point, Source, Unit, Value},
-    tls::{
-        TlsError,
-        certificates::{Certificate, Certificates},
-        challenges::Challenges,
-    },
+    tls::{certificates::Certificates, challenges::Challenges},
 };
 use instant_acme::{Account, CertificateIdentifier, Error, Key};
 use rcgen::KeyPair;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use xxhash_rust::xxh3::xxh3_64;
 
 use self::together::ASK_OTHERS_AGAIN;
 use crate::{
-    ADDRESSES_MAX, Challenge, Config, NAMES_MAX, Name,
+    Challenge, Config, Name,
     files::{Files, FilesError, KeptAccount, RenewalState},
     http::{Http, now_s, unix_s},
-    name::{file_name, grouped},
-    order::{Failure, IssuedCertificate, OpenChallenge, Orders, looked_at},
-    schedule::{ASK_AGAIN_S, ASK_EVERY_S, Kind, OrderRate, RenewalAction, RenewalSchedule, wait_s},
+    name::grouped,
+    order::{Failure, IssuedCertificate, Orders},
+    schedule::{ASK_AGAIN_S, ASK_EVERY_S, Kind, OrderRate, RenewalAction, wait_s},
     share::{AuthorityShare, Share, ShareError},
 };
 
@@ -45,41 +45,6 @@ type Lock<T> = std::sync::Mutex<T>;
 
 /// It looks at least so often, so that a clock that was set does no harm.
 const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
-
-/// Why nothing can be obtained.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The state directory cannot be used.
-    #[error("{0}")]
-    Files(#[from] FilesError),
-    /// Nobody vouches for the CA's server.
-    #[error("{0}")]
-    Tls(#[from] TlsError),
-    /// More than [`NAMES_MAX`] names, or [`ADDRESSES_MAX`] addresses.
-    #[error(
-        "certificates for {names} names, {addresses} of which are addresses: at most {NAMES_MAX} and {ADDRESSES_MAX} are obtained"
-    )]
-    TooMany {
-        /// How many names.
-        names: usize,
-        /// How many of them are addresses.
-        addresses: usize,
-    },
-    /// What other instances have cannot be followed.
-    #[error("{0}")]
-    NotShared(#[from] ShareError),
-    /// There is no thread to be had.
-    #[error("no thread can be started: {0}")]
-    Thread(std::io::Error),
-}
-
-fn bounded(names: &[Name]) -> Result<(), StartError> {
-    let addresses = names.iter().filter(|name| matches!(name, Name::Address(_))).count();
-    if names.len() > NAMES_MAX || addresses > ADDRESSES_MAX {
-        return Err(StartError::TooMany { names: names.len(), addresses });
-    }
-    Ok(())
-}
 
 /// What is known of a certificate, for an operator. No secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,102 +184,6 @@ impl Source for ClientState {
             families.push(Family { name, help, unit: Unit::None, points });
         }
     }
-}
-
-/// A certificate, or one that is to be.
-struct Entry {
-    names: Vec<Name>,
-    file: String,
-    certificate: Option<Arc<Certificate>>,
-    kept: RenewalState,
-    standing: RenewalSchedule,
-    /// What the others have of it has to be looked at.
-    is_to_meet: bool,
-    /// Challenges of the pending order. They are answered until the order is over, because a CA may validate later than
-    /// we wait for it.
-    open: Vec<OpenChallenge>,
-}
-
-impl Entry {
-    fn read(names: Vec<Name>, files: &Files) -> Result<Self, FilesError> {
-        let file = file_name(&names);
-        let (kept, standing) = Default::default();
-        let mut entry =
-            Self { names, file, certificate: None, kept, standing, is_to_meet: true, open: Vec::new() };
-        entry.read_again(files)?;
-        Ok(entry)
-    }
-
-    /// Takes in what its files have.
-    fn read_again(&mut self, files: &Files) -> Result<(), FilesError> {
-        self.kept = files.kept(&self.file)?;
-        // One for other addresses than those that are wanted now is of no use.
-        let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
-        self.kept.order = self.kept.order.take().filter(|order| order.names == names);
-        if let Some(pem) = files.certificate(&self.file)? {
-            // One that has expired is shown on: whoever refuses it would refuse nothing better.
-            let pem = String::from_utf8_lossy(&pem).into_owned();
-            match Certificate::from_pem(pem.as_bytes()).map_err(|why| why.to_string()).and_then(|read| {
-                let within = read.until_s - 1;
-                looked_at(pem, &self.names, within.min(now_s())).map_err(|failure| failure.message)
-            }) {
-                Ok(issued) => self.certificate = Some(issued.certificate),
-                Err(why) => {
-                    let path = files.certificate_path(&self.file);
-                    tracing::warn!("{}: {why}; another is ordered", path.display());
-                }
-            }
-        }
-        self.stand();
-        Ok(())
-    }
-
-    /// Forgets a wait that was written down while the clock was ahead.
-    fn forget_impossible(&mut self) {
-        if self.standing.forget_impossible(now_s()) {
-            tracing::warn!(
-                "the clock was ahead when an attempt for a certificate for {} failed: it is tried now",
-                self.text()
-            );
-            self.kept.not_before_s = 0;
-        }
-    }
-
-    /// Takes in what has changed of the certificate and of what is kept.
-    fn stand(&mut self) {
-        let of_old = (self.standing.validity, self.standing.lot);
-        self.standing.validity =
-            self.certificate.as_ref().map(|certificate| (certificate.from_s, certificate.until_s));
-        self.standing.lot = self.certificate.as_ref().map_or(0.0, |certificate| lot(certificate));
-        // Two that were given within a second are valid for the same time.
-        if (self.standing.validity, self.standing.lot) != of_old {
-            (self.standing.window, self.standing.ask_at_s) = (None, 0);
-        }
-        self.standing.not_before_s = self.kept.not_before_s;
-        self.standing.is_ordered = self.kept.order.is_some();
-        self.standing.is_hastened = self.kept.is_hastened;
-    }
-
-    fn text(&self) -> String {
-        self.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-    }
-
-    fn said(&self) -> RenewalStatus {
-        RenewalStatus {
-            names: self.names.iter().map(ToString::to_string).collect(),
-            validity: self.standing.validity,
-            renew_at_s: self.standing.renew_at_s(),
-            error: self.kept.error.clone(),
-            retry_at_s: self.kept.error.as_ref().map(|_| self.kept.not_before_s),
-        }
-    }
-}
-
-/// Where in a window a certificate is renewed: drawn from itself, so that it is the same after a restart.
-fn lot(certificate: &Certificate) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a lot")]
-    let drawn = (xxh3_64(certificate.own()) >> 32) as f64;
-    drawn / f64::from(u32::MAX)
 }
 
 /// What the thread has.

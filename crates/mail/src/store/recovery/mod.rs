@@ -4,8 +4,13 @@
 //! of the file. Then mails are entered in the order of their arrival. What is over age is not entered; what inboxes had
 //! deleted of a record that others still have stays deleted.
 
+mod newest;
+#[cfg(test)]
+mod tests;
+
+use newest::{ByAge, NewestRecords, OF_INBOX_BYTES, READ_TIMES_MAX, RECORD_BYTES};
 use std::{
-    collections::{BinaryHeap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     io,
     sync::{
         Arc, PoisonError,
@@ -297,62 +302,6 @@ pub(crate) fn read_body(reader: &Reader, body: &SharedBody) -> Result<Vec<u8>, R
     Ok(bytes)
 }
 
-/// Bytes of memory of a record during recovery, without names of inboxes; and bytes of each of its inboxes beside the
-/// name.
-const RECORD_BYTES: usize = 96;
-const OF_INBOX_BYTES: usize = 160;
-/// Records that are read may take this many times the index's memory. Among them are dead records, and records that
-/// their inboxes have no room for.
-const READ_TIMES_MAX: usize = 2;
-
-/// The newest records with the oldest on top of the heap, and the bytes of memory that they take.
-#[derive(Default)]
-struct NewestRecords {
-    records: BinaryHeap<ByAge>,
-    bytes: usize,
-    /// Records that were dropped for newer ones: location and payload bytes.
-    older: Vec<(Location, u32)>,
-}
-
-/// Orders records by arrival: the oldest is the greatest.
-struct ByAge(Record);
-
-impl PartialEq for ByAge {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.arrival() == other.0.arrival()
-    }
-}
-
-impl Eq for ByAge {}
-
-impl PartialOrd for ByAge {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ByAge {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        other.0.arrival().cmp(&self.0.arrival())
-    }
-}
-
-impl NewestRecords {
-    fn take(&mut self, records: impl Iterator<Item = Record>, most: usize) {
-        for record in records {
-            self.bytes += record.bytes();
-            self.records.push(ByAge(record));
-            // The parts of a large mail that is dropped here belong to no mail in the end, and are freed with those.
-            while self.bytes > most
-                && let Some(ByAge(oldest)) = self.records.pop()
-            {
-                self.bytes -= oldest.bytes();
-                self.older.push((oldest.location, oldest.payload_bytes));
-            }
-        }
-    }
-}
-
 /// Reads all records with `threads` threads and keeps the newest, which take `most` bytes of memory. Returns them, and
 /// the location and payload bytes of each dropped record.
 #[expect(clippy::disallowed_types, reason = "threads that read at the start, before any loop")]
@@ -602,50 +551,5 @@ pub(crate) fn parts_died(reader: &Reader, parts: &[Part]) {
         if let Some(location) = Location::from_bits(*location) {
             reader.died(location, *bytes as usize);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW_MS: u64 = 1_800_000_000_000;
-    const DAY_MS: u64 = 24 * 3_600_000;
-
-    fn record(name: u64, arrived_ms: u64) -> Record {
-        let id = MailId(name << 14);
-        let entry = NewEntry {
-            id,
-            letter: id,
-            inboxes: 1,
-            location: 0,
-            record_bytes: 100,
-            mail_bytes: 50,
-            arrived_ms,
-            parts: None,
-        };
-        let inbox = Inbox { local: "ann".into(), domain: "example.org".into() };
-        let parts = Arc::from([]);
-        Record {
-            location: Location::from_bits(1 << 20).expect("a location"),
-            payload_bytes: 100,
-            body_bytes: 0,
-            parts,
-            entries: vec![(entry, inbox)],
-        }
-    }
-
-    #[test]
-    fn ages_go_by_order_of_arrival() {
-        // A clock that was a day ahead dated the second mail; the clock was set right before the third.
-        let mut records = [
-            record(3, NOW_MS - 1000),
-            record(1, NOW_MS - 5000),
-            record(2, NOW_MS + DAY_MS),
-            record(4, NOW_MS + 1),
-        ];
-        order_arrivals(&mut records, NOW_MS);
-        let arrivals = records.iter().map(|record| record.arrival().0);
-        assert_eq!(arrivals.collect::<Vec<_>>(), [NOW_MS - 5000, NOW_MS - 1000, NOW_MS - 1000, NOW_MS]);
     }
 }

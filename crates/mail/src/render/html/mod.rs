@@ -13,6 +13,12 @@
 //! - the frame's Content-Security-Policy lets it fetch nothing but the mail's own pictures, or after the reader asked for
 //!   it pictures only.
 
+mod escape;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use escape::{escape, of_text};
+use escape::{escape_text, escape_value};
 use std::collections::HashMap;
 
 use html5ever::{Attribute, QualName, interface::QuirksMode, ns};
@@ -510,70 +516,6 @@ fn target(href: &str) -> Target<'_> {
     }
 }
 
-/// A text as a document that shows it as it stands.
-#[must_use]
-pub fn of_text(text: &str) -> String {
-    let mut html = String::with_capacity(HEAD.len() + text.len() + text.len() / 8 + 64);
-    html.push_str("<!doctype html><html><head>");
-    html.push_str(HEAD);
-    html.push_str("</head><body><pre style=\"white-space:pre-wrap\">");
-    escape(text, &mut html);
-    html.push_str("</pre></body></html>");
-    html
-}
-
-/// A text where HTML is: nothing in it is a tag, an entity or the end of a quoted value.
-pub(crate) fn escape(text: &str, html: &mut String) {
-    for character in text.chars() {
-        match character {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            '\0' => html.push('\u{fffd}'),
-            c => html.push(c),
-        }
-    }
-}
-
-/// Between tags.
-fn escape_text(text: &str, html: &mut String) {
-    let mut rest = text;
-    while let Some(at) = memchr::memchr3(b'&', b'<', b'>', rest.as_bytes()) {
-        html.push_str(&rest[..at]);
-        html.push_str(entity(rest.as_bytes()[at]));
-        rest = &rest[at + 1..];
-    }
-    html.push_str(rest);
-}
-
-/// Between double quotes. Angle brackets mean nothing there, and are escaped for who reads it with less care.
-fn escape_value(value: &str, html: &mut String) {
-    let special = |byte: &u8| matches!(byte, b'&' | b'<' | b'>' | b'"');
-    // Most have none. Looked for to the end, it is done with many bytes at a time.
-    if !value.as_bytes().iter().fold(false, |any, byte| any | special(byte)) {
-        html.push_str(value);
-        return;
-    }
-    let mut rest = value;
-    while let Some(at) = rest.as_bytes().iter().position(special) {
-        html.push_str(&rest[..at]);
-        html.push_str(entity(rest.as_bytes()[at]));
-        rest = &rest[at + 1..];
-    }
-    html.push_str(rest);
-}
-
-fn entity(byte: u8) -> &'static str {
-    match byte {
-        b'&' => "&amp;",
-        b'<' => "&lt;",
-        b'>' => "&gt;",
-        _ => "&quot;",
-    }
-}
-
 /// Types that a browser shows as a picture and never runs; SVG is none of them.
 #[must_use]
 pub fn is_image(content_type: &str) -> bool {
@@ -626,29 +568,4 @@ pub(super) fn pictures<'a>(
         }
     }
     pictures
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn values_and_texts_are_escaped_sign_by_sign(text in "[a-c&<>\"'é ]{0,80}") {
-            let escaped = |escaped: &[u8]| -> String {
-                let signs = text.chars().map(|sign| match u8::try_from(sign) {
-                    Ok(byte) if escaped.contains(&byte) => entity(byte).to_owned(),
-                    _ => sign.to_string(),
-                });
-                signs.collect()
-            };
-            let [mut value, mut between] = [String::new(), String::new()];
-            escape_value(&text, &mut value);
-            escape_text(&text, &mut between);
-            prop_assert_eq!(value, escaped(b"&<>\""));
-            prop_assert_eq!(between, escaped(b"&<>"));
-        }
-    }
 }

@@ -13,6 +13,16 @@
 //!
 //! All bounds hold for all sheets of a mail together.
 
+mod allowed;
+mod limits;
+
+use allowed::{
+    ALWAYS, FUNCTIONS, IDLE, KEYFRAMES, NEVER, OF_THE_DOCUMENT, PICTURES, RUNNING, SHAPES, WITH_RULES,
+};
+pub(crate) use limits::{
+    CSS_BYTES_MAX, CSS_DECLARATIONS_MAX, CSS_DEPTH_MAX, CSS_RULES_MAX, CSS_SELECTORS_MAX, CssLimit,
+};
+use limits::{WRITTEN_BYTES_MAX, WRITTEN_MAX};
 use std::{borrow::Cow, collections::HashMap, fmt::Write as _};
 
 use cssparser::{
@@ -26,192 +36,6 @@ use super::{
     html::RemovedCounts,
     sources::{RemoteHost, Source, Sources},
 };
-
-/// Bytes of a mail's style sheets that are read.
-pub const CSS_BYTES_MAX: usize = 256 * 1024;
-/// Rules of a mail's style sheets, those within others too.
-pub const CSS_RULES_MAX: usize = 5_000;
-/// Selectors of one rule.
-pub const CSS_SELECTORS_MAX: usize = 256;
-/// Declarations of a mail's style sheets.
-pub const CSS_DECLARATIONS_MAX: usize = 20_000;
-/// Blocks, brackets and functions within each other.
-pub const CSS_DEPTH_MAX: u8 = 32;
-
-/// `style` attributes that are remembered, and bytes of the longest of them.
-const WRITTEN_MAX: usize = 64;
-const WRITTEN_BYTES_MAX: usize = 512;
-
-/// A bound that style sheets are beyond; what is beyond it is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CssLimit {
-    /// [`CSS_BYTES_MAX`]
-    #[error("its style sheets have more than {CSS_BYTES_MAX} bytes")]
-    Bytes,
-    /// [`CSS_RULES_MAX`]
-    #[error("its style sheets have more than {CSS_RULES_MAX} rules")]
-    Rules,
-    /// [`CSS_SELECTORS_MAX`]
-    #[error("a rule of its style sheets has more than {CSS_SELECTORS_MAX} selectors")]
-    Selectors,
-    /// [`CSS_DECLARATIONS_MAX`]
-    #[error("its style sheets have more than {CSS_DECLARATIONS_MAX} declarations")]
-    Declarations,
-    /// [`CSS_DEPTH_MAX`]
-    #[error("its style sheets are nested more than {CSS_DEPTH_MAX} deep")]
-    Depth,
-}
-
-/// Functions that name pictures; but for `url` of the mail's own they are none.
-const PICTURES: &[&str] = &[
-    "url",
-    "src",
-    "image",
-    "image-set",
-    "-webkit-image-set",
-    "cross-fade",
-    "-webkit-cross-fade",
-    "element",
-    "-moz-element",
-    "paint",
-];
-/// Functions that a value may call. None of them fetches.
-const FUNCTIONS: &[&str] = &[
-    "rgb",
-    "rgba",
-    "hsl",
-    "hsla",
-    "hwb",
-    "lab",
-    "lch",
-    "oklab",
-    "oklch",
-    "color",
-    "color-mix",
-    "light-dark",
-    "calc",
-    "min",
-    "max",
-    "clamp",
-    "abs",
-    "sign",
-    "round",
-    "mod",
-    "rem",
-    "sin",
-    "cos",
-    "tan",
-    "pow",
-    "sqrt",
-    "hypot",
-    "exp",
-    "log",
-    "var",
-    "env",
-    "attr",
-    "counter",
-    "counters",
-    "linear-gradient",
-    "radial-gradient",
-    "conic-gradient",
-    "repeating-linear-gradient",
-    "repeating-radial-gradient",
-    "repeating-conic-gradient",
-    "-webkit-linear-gradient",
-    "-webkit-radial-gradient",
-    "-webkit-gradient",
-    "-moz-linear-gradient",
-    "-moz-radial-gradient",
-    "-o-linear-gradient",
-    "-ms-linear-gradient",
-    "from",
-    "to",
-    "color-stop",
-    "matrix",
-    "matrix3d",
-    "perspective",
-    "rotate",
-    "rotate3d",
-    "rotatex",
-    "rotatey",
-    "rotatez",
-    "scale",
-    "scale3d",
-    "scalex",
-    "scaley",
-    "scalez",
-    "skew",
-    "skewx",
-    "skewy",
-    "translate",
-    "translate3d",
-    "translatex",
-    "translatey",
-    "translatez",
-    "blur",
-    "brightness",
-    "contrast",
-    "drop-shadow",
-    "grayscale",
-    "hue-rotate",
-    "invert",
-    "opacity",
-    "saturate",
-    "sepia",
-    "cubic-bezier",
-    "steps",
-    "minmax",
-    "repeat",
-    "fit-content",
-];
-/// Shapes, which take lengths.
-const SHAPES: &[&str] = &["rect", "inset", "circle", "ellipse", "polygon", "path", "alpha"];
-
-/// Properties that ran something in a browser that once was.
-const RUNNING: &[&str] = &["behavior", "-ms-behavior", "-moz-binding"];
-
-/// AtRuleKind-rules that hold rules.
-const WITH_RULES: &[&str] = &["media", "supports", "layer", "container", "scope", "starting-style"];
-const KEYFRAMES: &[&str] = &["keyframes", "-webkit-keyframes", "-moz-keyframes", "-o-keyframes"];
-/// AtRuleKind-rules that change nothing in a frame, and go without a word.
-const IDLE: &[&str] =
-    &["charset", "namespace", "viewport", "-ms-viewport", "-o-viewport", "page", "-moz-document"];
-
-/// Pseudo-classes and pseudo-elements that match by the document alone, and not by what the reader does with it.
-const OF_THE_DOCUMENT: &[&str] = &[
-    "root",
-    "empty",
-    "first-child",
-    "last-child",
-    "only-child",
-    "nth-child",
-    "nth-last-child",
-    "first-of-type",
-    "last-of-type",
-    "only-of-type",
-    "nth-of-type",
-    "nth-last-of-type",
-    "not",
-    "is",
-    "where",
-    "has",
-    "matches",
-    "any",
-    "-webkit-any",
-    "-moz-any",
-    "any-link",
-    "lang",
-    "dir",
-    "before",
-    "after",
-    "marker",
-    "first-line",
-    "first-letter",
-];
-
-/// What is written for a condition that always holds, and for one that never does.
-const ALWAYS: &str = "(min-width:0)";
-const NEVER: &str = "(max-width:0)";
 
 /// Cleans the sheets and attributes of one mail.
 pub(super) struct Css<'a> {

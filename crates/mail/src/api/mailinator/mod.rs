@@ -4,27 +4,24 @@
 //! The domain `public` (and `private`, with the token) is the service's own; any other is called by its name. An inbox
 //! may be a whole address, and may end in `*`.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+mod deliver;
+
+use deliver::{inject, stream_of, webhook};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Extension, Json,
+    Json,
     extract::{FromRequestParts, RawPathParams, State},
     http::{HeaderMap, HeaderValue, header, request::Parts},
-    response::{
-        IntoResponse, Response,
-        sse::{self, KeepAlive, Sse},
-    },
+    response::{IntoResponse, Response},
 };
 use engine::cores::clock;
-use futures_util::stream;
-use mail_builder::MessageBuilder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
     duration,
     letter::{Entry, Letter, headers},
-    one_line,
     routes::{DELETE, GET, POST, Routes},
     wait::{self, WAIT_MAX, WaitQuery},
 };
@@ -42,7 +39,6 @@ use crate::{
             app::App,
             charged_buffer::ChargedBuffer,
             client::Client,
-            request_body::ChargedBody,
             scope::{PathParams, QueryParams},
         },
         source::source,
@@ -538,130 +534,6 @@ async fn wait_for<M: Mailboxes>(
     QueryParams(wanted): QueryParams<WaitQuery>,
 ) -> Result<Response, Fault> {
     Ok(Json(wait::wait(&app, client, scope, &wanted).await?).into_response())
-}
-
-/// A mail that comes by the API.
-#[derive(Deserialize)]
-struct InjectRequest {
-    #[serde(default)]
-    subject: String,
-    #[serde(default)]
-    from: String,
-    #[serde(default)]
-    text: String,
-    /// Of a webhook without an inbox in its path.
-    to: Option<String>,
-}
-
-async fn inject<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    PathScope(scope): PathScope,
-    Extension(httpd::Client(peer)): Extension<httpd::Client>,
-    body: ChargedBody,
-) -> Result<Json<Value>, Fault> {
-    let injected = read_injected(&body.bytes)?;
-    let Scope::Inbox(inbox) = scope else {
-        return Err(Fault::Bad("a mail goes to one inbox; name it without `*`".to_owned()));
-    };
-    let id = deliver(&app, peer, &injected, &inbox.to_string()).await?;
-    Ok(Json(json!({ "status": "ok", "id": id, "rules_fired": [] })))
-}
-
-async fn webhook<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    PathScope(scope): PathScope,
-    Extension(httpd::Client(peer)): Extension<httpd::Client>,
-    body: ChargedBody,
-) -> Result<Json<Value>, Fault> {
-    let injected = read_injected(&body.bytes)?;
-    let to = match (&scope, &injected.to) {
-        (Scope::Inbox(inbox), _) => inbox.to_string(),
-        (Scope::Prefix { domain, .. }, Some(to)) if !to.contains('@') => format!("{to}@{domain}"),
-        (_, Some(to)) => to.clone(),
-        (_, None) => return Err(Fault::Bad("the field `to` is missing".to_owned())),
-    };
-    let id = deliver(&app, peer, &injected, &to).await?;
-    Ok(Json(json!({ "status": "ok", "id": id })))
-}
-
-fn read_injected(body: &[u8]) -> Result<InjectRequest, Fault> {
-    let injected: InjectRequest = serde_json::from_slice(body)
-        .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))?;
-    let to = injected.to.as_deref().unwrap_or_default();
-    for (name, value) in [("subject", &*injected.subject), ("from", &injected.from), ("to", to)] {
-        one_line(name, value)?;
-    }
-    Ok(injected)
-}
-
-async fn deliver<M: Mailboxes>(
-    app: &Arc<App<M>>,
-    peer: IpAddr,
-    injected: &InjectRequest,
-    to: &str,
-) -> Result<String, Fault> {
-    let from = if injected.from.contains('@') {
-        injected.from.clone()
-    } else {
-        format!("{}@api.invalid", injected.from)
-    };
-    let now_ms = clock::unix_ms();
-    let raw = MessageBuilder::new()
-        .from(from.as_str())
-        .to(to)
-        .subject(injected.subject.as_str())
-        .date((now_ms / 1000).cast_signed())
-        .message_id(format!("{}@api.invalid", app.request_name()))
-        .text_body(injected.text.as_str())
-        .write_to_vec()
-        .map_err(|_| Fault::Broken)?;
-    let ids = app.mailboxes.deliver(peer, &from, &[to.to_owned()], &raw).await?;
-    Ok(ids.first().map(ToString::to_string).unwrap_or_default())
-}
-
-#[derive(Deserialize)]
-struct Throttle {
-    #[serde(default)]
-    full: Flag,
-}
-
-/// Each arrival as a server-sent event with the mail's entry, or the whole mail for `full=true`.
-async fn stream_of<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    PathScope(scope): PathScope,
-    client: Client,
-    QueryParams(Throttle { full }): QueryParams<Throttle>,
-) -> Result<Response, Fault> {
-    let arrivals = ScopeEvents::new(&app, client, scope, None).await?;
-    let events = stream::unfold((app, arrivals), move |(app, mut arrivals)| async move {
-        loop {
-            let summary = match arrivals.next().await? {
-                LiveEvent::Arrived(summary) => summary,
-                LiveEvent::Deleted(_) => continue,
-                // Mailinator's clients hear events without a name alone; who asks for these knows that it has to look.
-                LiveEvent::Missed => {
-                    let missed = sse::Event::default().event("missed").data("{}");
-                    return Some((Ok(missed), (app, arrivals)));
-                }
-            };
-            let now_ms = clock::unix_ms();
-            let json = if full.0 {
-                let read = app.mail_in(client, arrivals.scope(), summary.id).await;
-                let Ok(Some(mail)) = read else { continue };
-                let Ok(letter) =
-                    app.render(client, mail, move |mail, until| Letter::new(mail, now_ms, until)).await
-                else {
-                    continue;
-                };
-                serde_json::to_string(&letter)
-            } else {
-                serde_json::to_string(&Entry::new(&summary, true, now_ms))
-            };
-            let event = sse::Event::default().data(json.unwrap_or_default());
-            return Some((Ok::<_, Infallible>(event), (app, arrivals)));
-        }
-    });
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
 fn domain_json(name: &str) -> Value {

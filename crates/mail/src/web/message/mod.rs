@@ -1,18 +1,26 @@
 //! One mail: who and what first, then its views, each with a path of its own.
 
+mod attachments;
+#[cfg(test)]
+mod tests;
+mod text;
+mod view_choice;
+
+pub(super) use attachments::{attachment, raw};
+pub(crate) use attachments::{download, part_of, saved};
 use std::sync::Arc;
+pub(crate) use text::linked;
+use text::{from, joined, to};
+use view_choice::{HtmlView, Kind, ViewParams, Width};
 
 use askama::Template;
 use axum::{
-    body::Bytes,
     extract::{Query, State},
-    http::{HeaderMap, HeaderName, HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Redirect, Response},
 };
 use engine::cores::clock;
 use mail_parser::HeaderName as Field;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 
 use crate::web::{
     board::{Board, ListPage, ROW_BYTES},
@@ -26,15 +34,14 @@ use crate::web::{
         jobs::ChargedMail,
         scope::{PathParams, RequestScope, segment},
     },
-    source::source,
     when::{self, ShortText},
 };
 use crate::{
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{
-        Attachment, DecodedMail, Notice, ParsedMail, StepLimit, cut, fields,
+        Attachment, DecodedMail, Notice, ParsedMail, StepLimit, fields,
         findings::{self, Link},
-        html::{DisplayOptions, RemoteContent, SanitizedHtml, escape, is_image, picture_type},
+        html::{DisplayOptions, RemoteContent, SanitizedHtml, is_image},
     },
 };
 
@@ -171,94 +178,6 @@ struct Item {
     is_picture: bool,
     /// What a file is, in a few letters.
     sign: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Html,
-    Headers,
-    Source,
-    Attachments,
-}
-
-impl Kind {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "text" => Self::Text,
-            "html" => Self::Html,
-            "headers" => Self::Headers,
-            "source" => Self::Source,
-            "attachments" => Self::Attachments,
-            _ => return None,
-        })
-    }
-}
-
-/// How wide the frame is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Width {
-    Phone,
-    Tablet,
-    #[default]
-    Desk,
-}
-
-impl Width {
-    const ALL: [Self; 3] = [Self::Phone, Self::Tablet, Self::Desk];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Phone => "phone",
-            Self::Tablet => "tablet",
-            Self::Desk => "desk",
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Phone => "Phone",
-            Self::Tablet => "Tablet",
-            Self::Desk => "Desk",
-        }
-    }
-}
-
-/// What a page's query says about the HTML.
-#[derive(Deserialize)]
-pub(super) struct ViewParams {
-    /// `load`: the reader asked for remote content.
-    remote: Option<String>,
-    /// Anything: in the dark.
-    dark: Option<String>,
-    width: Option<String>,
-    /// The page of the list beside it.
-    #[serde(default)]
-    skip: usize,
-    /// `reading`: the mail alone.
-    part: Option<String>,
-}
-
-impl ViewParams {
-    fn seen(&self) -> HtmlView {
-        let width = Width::ALL.into_iter().find(|width| Some(width.name()) == self.width.as_deref());
-        HtmlView {
-            remote: if self.remote.as_deref() == Some("load") {
-                RemoteContent::Loaded
-            } else {
-                RemoteContent::Blocked
-            },
-            dark: self.dark.is_some(),
-            width: width.unwrap_or_default(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct HtmlView {
-    remote: RemoteContent,
-    dark: bool,
-    width: Width,
 }
 
 impl HtmlView {
@@ -568,40 +487,6 @@ fn tabs((base, seen): (&str, HtmlView), current: Kind, has_html: bool, attachmen
     tabs
 }
 
-fn from(reading: &DecodedMail<'_>, mail: &Mail) -> String {
-    let written = joined(reading, Field::From);
-    match (written.is_empty(), mail.summary.envelope_from.is_empty()) {
-        (false, _) => written,
-        (true, false) => fields::printable(&mail.summary.envelope_from).into_owned(),
-        (true, true) => "(no sender)".to_owned(),
-    }
-}
-
-fn to(reading: &DecodedMail<'_>, mail: &Mail) -> String {
-    let written = joined(reading, Field::To);
-    if written.is_empty() {
-        // A group without members (RFC 5322, 3.4) names nobody: it is shown as it is written.
-        let headers = reading.headers();
-        let group = headers.iter().find(|(name, value)| name.eq_ignore_ascii_case("to") && !value.is_empty());
-        if let Some((_, group)) = group {
-            return cut(group, GROUP_BYTES_MAX).to_owned();
-        }
-        let said: Vec<_> =
-            mail.recipients.iter().take(ADDRESSES_MAX).map(|said| fields::printable(said)).collect();
-        return said.join(", ");
-    }
-    written
-}
-
-fn joined(reading: &DecodedMail<'_>, field: Field<'static>) -> String {
-    let addresses = reading.addresses(field);
-    let shown: Vec<String> = addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect();
-    match addresses.len().checked_sub(ADDRESSES_MAX) {
-        Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
-        _ => shown.join(", "),
-    }
-}
-
 fn item(attachment: &Attachment, base: &str) -> Item {
     Item {
         href: format!("{base}/attachments/{}/{}", attachment.part, segment(&attachment.filename)),
@@ -623,43 +508,6 @@ fn sign(attachment: &Attachment) -> String {
 /// The path of a mail's attachments, as a page elsewhere names it.
 pub(crate) fn attachments_of(summary: &Summary) -> String {
     format!("/inbox/{}/{}/{ATTACHMENTS}", segment(&summary.inbox.to_string()), summary.id)
-}
-
-/// A text as HTML: everything escaped, and bare links made links that say where they go because they are what they say.
-pub(crate) fn linked(text: &str, until: &StepLimit) -> String {
-    let mut links = Vec::new();
-    findings::in_text(text, &mut links, until);
-    // The longest first, or a link would be found within a longer one.
-    links.sort_by_key(|link| std::cmp::Reverse(link.link.len()));
-    let mut html = String::with_capacity(text.len() + text.len() / 8);
-    let mut rest = text;
-    while let Some(at) = rest.find("http") {
-        // Each link is compared with the text that begins here. Text that is not paid for is shown without links.
-        if until.pay(at + LINK_STEPS * links.len()).is_err() {
-            break;
-        }
-        escape(&rest[..at], &mut html);
-        rest = &rest[at..];
-        match links.iter().find(|link| rest.starts_with(&link.link)) {
-            Some(link) => {
-                if until.pay(2 * link.link.len()).is_err() {
-                    break;
-                }
-                let mut target = String::new();
-                escape(&link.link, &mut target);
-                html.push_str(&format!(
-                    "<a href=\"{target}\" rel=\"noopener noreferrer nofollow\" target=\"_blank\">{target}</a>"
-                ));
-                rest = &rest[link.link.len()..];
-            }
-            None => {
-                html.push_str("http");
-                rest = &rest[4..];
-            }
-        }
-    }
-    escape(rest, &mut html);
-    html
 }
 
 /// What the sandboxed frame shows.
@@ -695,83 +543,6 @@ pub(super) async fn frame<M: Mailboxes>(
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 
-/// The mail as it came, to be saved.
-pub(super) async fn raw<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    RequestScope(scope): RequestScope,
-    client: Client,
-    PathParams((_, id)): PathParams<(String, String)>,
-) -> Result<Response, Fault> {
-    let id = named(&app, &scope, &id)?;
-    Ok(saved("message/rfc822", &format!("{id}.eml"), source(&app, client, &scope, id).await?))
-}
-
-/// How an attachment is asked for.
-#[derive(Deserialize)]
-pub(super) struct AttachmentQuery {
-    /// Set by a picture of the mail's HTML.
-    picture: Option<String>,
-}
-
-pub(super) async fn attachment<M: Mailboxes>(
-    State(app): State<Arc<App<M>>>,
-    RequestScope(scope): RequestScope,
-    client: Client,
-    PathParams((_, id, part, _)): PathParams<(String, String, u32, String)>,
-    Query(asked): Query<AttachmentQuery>,
-) -> Result<Response, Fault> {
-    let mail = fetch(&app, client, &scope, &id).await?;
-    let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;
-    let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
-    let mut response = download(&attachment.content_type, &attachment.filename, bytes);
-    // Still something to be saved, and nothing that runs, for who opens it by itself.
-    if asked.picture.is_some()
-        && let Some(kind) = picture_type(&attachment).and_then(|kind| HeaderValue::from_str(kind).ok())
-    {
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    }
-    Ok(response)
-}
-
-/// A part that is an attachment, with its bytes.
-pub(crate) fn part_of(mail: &Mail, part: u32, until: &StepLimit) -> Option<(Attachment, Vec<u8>)> {
-    let prepared = ParsedMail::within(&mail.raw, until);
-    let reading = prepared.read();
-    let attachment = reading.attachments().iter().find(|attachment| attachment.part == part)?;
-    Some((attachment.clone(), reading.attachment_bytes(attachment).into_owned()))
-}
-
-/// Something to be saved and never run: whatever its sender says that it is, a browser gets it as a file.
-pub(crate) fn download(content_type: &str, filename: &str, bytes: impl Into<Bytes>) -> Response {
-    saved(content_type, filename, bytes.into().into_response())
-}
-
-/// The same of an answer that has the bytes already.
-pub(crate) fn saved(content_type: &str, filename: &str, mut response: Response) -> Response {
-    let runs = ["html", "xml", "svg", "script", "pdf"].iter().any(|word| content_type.contains(word));
-    let kind = if runs { "application/octet-stream" } else { content_type };
-    let ascii: String = filename
-        .chars()
-        .map(|c| if c.is_ascii_graphic() && c != '"' && c != '\\' { c } else { '_' })
-        .collect();
-    let encoded = utf8_percent_encode(cut(filename, 400), NON_ALPHANUMERIC);
-    let headers = response.headers_mut();
-    let mut set = |name: HeaderName, value: &str| {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
-    };
-    set(header::CONTENT_TYPE, kind);
-    // RFC 6266: the plain name for old programs, the encoded one for all others.
-    set(
-        header::CONTENT_DISPOSITION,
-        &format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}"),
-    );
-    set(header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'");
-    set(header::CACHE_CONTROL, "private, no-store");
-    response
-}
-
 pub(super) async fn delete<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -781,20 +552,4 @@ pub(super) async fn delete<M: Mailboxes>(
     let mail = fetch(&app, client, &scope, &id).await?;
     app.mailboxes.delete(&scope, mail.summary.id).await?;
     Ok(Redirect::to(&format!("/inbox/{}", segment(&scope.name()))).into_response())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{StepLimit, linked};
-
-    #[test]
-    fn a_text_is_escaped_and_its_links_are_links() {
-        let html = linked(
-            "<b>see</b> https://a.test/?x=1&y=\"2 and https://a.test/?x=1 or javascript:alert(1), httpx",
-            &StepLimit::default(),
-        );
-        assert!(html.starts_with("&lt;b&gt;see&lt;/b&gt; <a href=\"https://a.test/?x=1&amp;y=\""), "{html}");
-        assert_eq!(html.matches("<a ").count(), 2);
-        assert!(html.ends_with("or javascript:alert(1), httpx"));
-    }
 }

@@ -3,9 +3,17 @@
 //! Plain memory of the core's thread, shared by its tasks through an `Rc`. Borrows are short and never held across an
 //! `.await`. What other cores own is reached by [`Message`]s.
 
+mod buffers;
+mod messages;
+mod owner;
+
+pub(crate) use messages::{
+    Arrival, HURRIED, InboxRemoval, ListEntry, MAIL, Message, NOTED, PART, Question, UNLINKED,
+};
+use owner::{CORE_BITS, EPOCH_MS, HASH_BITS, NS_A_MS, NUMBER_BITS, hash8};
+pub(crate) use owner::{CORES_MAX, name_without_inbox, owner, owner_of_mail};
 use std::{
     cell::{Cell, RefCell},
-    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -28,137 +36,25 @@ use engine::{
     share::CommonPart,
 };
 use smallvec::SmallVec;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::{
     abuse::Abuse,
     config::{Config, Durability},
     counters::Counter,
-    mailbox::mailboxes::{Event, Inbox, MailId, RemainingName, Scope, StoredPage, Summary, Unavailable},
-    smtp::{
-        ListenerKind as Listening, connection::SCRATCH_BYTES, receiving::ReceiveBudget, session::PendingReply,
-    },
+    mailbox::mailboxes::{Event, Inbox, MailId, RemainingName, Unavailable},
+    smtp::{connection::SCRATCH_BYTES, receiving::ReceiveBudget, session::PendingReply},
     store::{
         annotations::{Note, Notes},
         backlog::Backlog,
         delivery_refs::DeliveryRefs,
-        index::{EarlyExpiryOutcome, Index, NewEntry, Place, RemovedMail, Role, hash_of_inbox},
+        index::{EarlyExpiryOutcome, Index, Place, RemovedMail, Role},
         record::Part,
         recovery::parts_died,
         shared_bodies::RecentBodies,
         summary_cache::SummaryCache,
     },
 };
-
-/// A mail with its recipients.
-pub(crate) const MAIL: Kind = Kind(1);
-/// One inbox of several deleted the mail; the tag is the mail's name there.
-pub(crate) const UNLINKED: Kind = Kind(2);
-/// A mail goes before its age; the tag is its name, the hash the millisecond.
-pub(crate) const HURRIED: Kind = Kind(3);
-
-/// What is said about a mail; the tag is its name, the hash and the payload as [`crate::store::annotations::Note`] has them.
-pub(crate) const NOTED: Kind = Kind(4);
-
-/// A part of a large mail; the tag is the mail's name over all inboxes. Without a record that names it, it is nobody's.
-pub(crate) const PART: Kind = Kind(5);
-
-/// A mail that can be read from now on.
-pub(crate) struct Arrival {
-    pub(crate) entry: NewEntry,
-    pub(crate) summary: Arc<Summary>,
-}
-
-/// What cores and askers say to each other.
-pub(crate) enum Message {
-    /// To the owner of an inbox: these can be read.
-    Arrived(Vec<Arrival>),
-    /// To the owner of a mail's first inbox: another inbox has let it go.
-    LetGo(InboxRemoval),
-    /// Somebody asks.
-    Ask(Question),
-    /// Summaries that were read from the log, for the next who asks.
-    Remember(Vec<Arc<Summary>>),
-    /// To all: forget what lies in this segment of the log.
-    Reclaim(u32),
-    /// To the listeners.
-    Told(Event),
-    /// A connection that another core had too many of.
-    Accept(std::net::TcpStream, SocketAddr, Listening),
-    /// The lists were read again.
-    Lists(Arc<crate::abuse::Lists>),
-}
-
-/// An inbox of several has let a mail go.
-pub(crate) struct InboxRemoval {
-    /// The mail's name in its first inbox.
-    pub(crate) letter: MailId,
-    /// Where that is written, if it is.
-    pub(crate) marker: Option<u64>,
-    /// It must not come back after a crash.
-    pub(crate) for_good: bool,
-}
-
-/// Where a mail lies, and what lists show of it if that is in memory.
-pub(crate) struct ListEntry {
-    pub(crate) place: Place,
-    pub(crate) summary: Option<Arc<Summary>>,
-}
-
-/// What pages and APIs ask of a core.
-pub(crate) enum Question {
-    List {
-        scope: Scope,
-        skip: usize,
-        limit: usize,
-        answer: oneshot::Sender<Vec<ListEntry>>,
-    },
-    Count {
-        scope: Scope,
-        answer: oneshot::Sender<u64>,
-    },
-    Mail {
-        id: MailId,
-        answer: oneshot::Sender<Option<ListEntry>>,
-    },
-    /// Those of them that are there.
-    Mails {
-        ids: Vec<MailId>,
-        answer: oneshot::Sender<Vec<ListEntry>>,
-    },
-    Delete {
-        ids: Vec<MailId>,
-        answer: oneshot::Sender<Result<u64, String>>,
-    },
-    DeleteAll {
-        scope: Scope,
-        answer: oneshot::Sender<Result<u64, String>>,
-    },
-    Hurry {
-        ids: Vec<MailId>,
-        expires_ms: u64,
-        answer: oneshot::Sender<Result<(), Unavailable>>,
-    },
-    /// Mails over all inboxes, by their slots from one on; and where to go on.
-    Stored {
-        from: u32,
-        most: usize,
-        answer: oneshot::Sender<StoredPage<u32>>,
-    },
-    /// What is said about mails from now on.
-    Note {
-        notes: Vec<(MailId, Note)>,
-        answer: oneshot::Sender<Result<(), Unavailable>>,
-    },
-    Deliver {
-        /// Who handed it over.
-        peer: IpAddr,
-        from: String,
-        recipients: Vec<String>,
-        raw: Vec<u8>,
-        answer: oneshot::Sender<Result<Vec<MailId>, Unavailable>>,
-    },
-}
 
 /// What all cores share.
 pub(crate) struct SharedState {
@@ -232,41 +128,6 @@ pub(crate) struct Core {
     pub(crate) wants_room: Notify,
     /// By which it says what becomes of mails.
     pub(crate) scribe: Option<Scribe>,
-}
-
-/// Bits of a mail's name, from the highest: milliseconds since 2025, what part of one has passed (so that names grow as
-/// mails arrive), the core that received it, a hash of its inbox.
-const HASH_BITS: u32 = 8;
-const CORE_BITS: u32 = 6;
-const NUMBER_BITS: u32 = 9;
-const NS_A_MS: u64 = 1_000_000;
-/// 2025-01-01, in milliseconds since 1970.
-const EPOCH_MS: u64 = 1_735_689_600_000;
-/// Cores that names can tell apart.
-pub(crate) const CORES_MAX: usize = 1 << CORE_BITS;
-
-/// The core that owns an inbox, from the hash of either its name or one of its mails' names.
-pub(crate) fn owner_of_hash(hash8: u64, cores: usize) -> usize {
-    (hash8 as usize * cores) >> HASH_BITS
-}
-
-/// The core that owns an inbox.
-pub(crate) fn owner(inbox: &Inbox, cores: usize) -> usize {
-    owner_of_hash(hash8(inbox), cores)
-}
-
-/// The core that owns the inbox of a mail.
-pub(crate) fn owner_of_mail(id: MailId, cores: usize) -> usize {
-    owner_of_hash(id.0 & ((1 << HASH_BITS) - 1), cores)
-}
-
-fn hash8(inbox: &Inbox) -> u64 {
-    hash_of_inbox(&inbox.local, &inbox.domain) >> (64 - HASH_BITS)
-}
-
-/// The greatest part of a name that a core has given, for one that starts after it.
-pub(crate) fn name_without_inbox(id: MailId) -> u64 {
-    id.0 >> (HASH_BITS + CORE_BITS)
 }
 
 /// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, room ahead of
@@ -695,45 +556,6 @@ impl Core {
         if self.missed.get() {
             self.must_tell.set(true);
             self.told.notify_one();
-        }
-    }
-
-    /// The date of now, for Received.
-    pub(crate) fn write_date(&self, now_ms: u64, out: &mut Vec<u8>) {
-        let now_s = now_ms / 1000;
-        let mut date = self.date.borrow_mut();
-        if date.0 != now_s {
-            *date = (now_s, mail_builder::headers::date::Date::new(now_s.cast_signed()).to_rfc822());
-        }
-        out.extend_from_slice(date.1.as_bytes());
-    }
-
-    /// A buffer for a mail.
-    pub(crate) fn buffer(&self) -> Vec<u8> {
-        self.spare.borrow_mut().pop().unwrap_or_default()
-    }
-
-    /// Takes a buffer back; those that grew large are let go.
-    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
-        let mut spare = self.spare.borrow_mut();
-        if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
-            buffer.clear();
-            spare.push(buffer);
-        }
-    }
-
-    /// Connections or mails have come or gone: what they take now.
-    pub(crate) fn note_memory(&self) {
-        let connections = self.shared.balance.held(self.number) * CONNECTION_BYTES;
-        self.tide.borrow_mut().uses(connections + self.receiving.borrow().bytes(), clock::monotonic_ms());
-    }
-
-    /// Takes the list of a turn back; of one that grew long the memory is let go.
-    pub(crate) fn give_back_waiting(&self, mut waiting: Vec<PendingReply>) {
-        let mut spare = self.spare_waiting.borrow_mut();
-        if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {
-            waiting.clear();
-            spare.push(waiting);
         }
     }
 
