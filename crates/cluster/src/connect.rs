@@ -1,5 +1,6 @@
-//! A connection to the cluster, made anew by us and never by the library: so that each failure is said as what it is, and a
-//! connection that is silent is given up when *we* need it to speak, not when TCP does.
+//! Connection to the cluster. Reconnecting is done here and not by the library, so that each failure is
+//! reported as what it is, and a silent connection is given up when its answer is needed, not when TCP times
+//! out.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -13,16 +14,17 @@ use crate::{
     keeper::Fault,
 };
 
-/// The shortest and the longest time that an attempt has.
+/// Shortest and longest time limit of an attempt.
 const WITHIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 
-/// A connection, and when it is gone.
+/// A connection, and a signal for its end.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     pub(crate) gone: Arc<Notify>,
 }
 
-/// Connects to the first server that takes us, in an order of chance: so that of many instances not all ask one.
+/// Connects to the first server that accepts, beginning at a random one, so that many instances do not all
+/// use the same server.
 pub(crate) async fn connect(config: &Config) -> Result<Connection, Fault> {
     let first = engine::random::number().map_or(0, |number| number as usize % config.servers.len().max(1));
     let (before, behind) = config.servers.split_at(first);
@@ -40,7 +42,7 @@ pub(crate) async fn connect(config: &Config) -> Result<Connection, Fault> {
 async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> {
     let gone = Arc::new(Notify::new());
     let of_events = Arc::clone(&gone);
-    // The library has one attempt: what comes after it is ours.
+    // The library makes a single attempt; reconnecting is done here.
     let mut options = ConnectOptions::new()
         .name(format!("nighttrain {}", config.name))
         .connection_timeout((config.lease / 3).clamp(WITHIN.0, WITHIN.1))
@@ -71,7 +73,7 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
         Login::Credentials(path) => {
             let text = read(path)?;
             let wrong = |error: &dyn std::fmt::Display| Fault::Cannot(format!("{}: {error}", path.display()));
-            // A server refuses it without a word on why.
+            // A server refuses an expired JWT without giving the reason.
             let expired = parts(&text).next().and_then(expires).filter(|at| *at <= clock::now_system());
             if let Some(at) = expired {
                 let at = humantime::format_rfc3339_seconds(at);
@@ -104,7 +106,7 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
     Ok(Connection { client, gone })
 }
 
-/// An address as it may be shown.
+/// Hides the credentials in a server address for display.
 #[must_use]
 pub fn without_secret(server: &str) -> String {
     match server.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {

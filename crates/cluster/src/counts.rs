@@ -1,10 +1,10 @@
-//! What is counted.
+//! Counters of the cluster.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use engine::meter::{Family, Point, Source, Unit, Value};
 
-/// The counters, which one thread raises.
+/// The counters, incremented by one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) renewals: AtomicU64,

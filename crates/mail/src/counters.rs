@@ -1,4 +1,5 @@
-//! What receiving counts. Each bound has a counter for when it is hit, each refusal for abuse one of its own.
+//! Counters of receiving. Each limit has a counter of how often it is hit, and each kind of refusal for abuse
+//! its own.
 
 engine::counters! {
     /// Counters and gauges of receiving, one row a core.

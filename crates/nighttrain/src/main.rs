@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     match perform(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // If stderr is gone, the exit code still tells.
+            // An error is ignored: if stderr is gone, the exit code still reports the failure.
             _ = writeln!(std::io::stderr(), "{failure}");
             failure.exit_code()
         }

@@ -1,4 +1,4 @@
-//! Row A24 of the features: what is stored, listed and searched.
+//! Row A24 of the features: stored objects are listed and searched.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -21,7 +21,7 @@ fn start(origin: &ScriptedOrigin, cores: &str) -> Accelerator {
     Accelerator::before(&origin.url()).flag("--cores", cores).start()
 }
 
-/// What `nighttrain objects --json` says.
+/// Output of `nighttrain objects --json`.
 #[track_caller]
 fn objects(accelerator: &Accelerator, arguments: &[&str]) -> Value {
     let output = accelerator.ask(&[&["objects", "--json"], arguments].concat());
@@ -29,7 +29,7 @@ fn objects(accelerator: &Accelerator, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The paths of it, in order.
+/// Paths of the listed objects, sorted.
 #[track_caller]
 fn paths(said: &Value) -> Vec<&str> {
     let mut paths = Vec::new();
@@ -76,7 +76,7 @@ fn a24_what_is_stored_is_listed_with_what_is_known_of_it(cores: &str) {
     let gone = row("/gone");
     assert!(gone["age_s"].as_u64() >= Some(100) && gone["status"] == 404, "{gone}");
     assert_eq!(row("/varied")["variant"], true);
-    // It is no visit, and what was purged is not there any more, though it lies in memory.
+    // A listing counts as no request, and leaves out purged objects, though they are still in memory.
     assert_eq!(accelerator.stat().count("requests.received"), 5);
     assert!(accelerator.ask(&["purge", "--tag", "two"]).status.success());
     assert_eq!(paths(&objects(&accelerator, &[])), ["/gone", "/varied", "/varied"]);

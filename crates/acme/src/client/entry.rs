@@ -13,17 +13,17 @@ use engine::tls::certificates::Certificate;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A certificate, or one that is to be.
+/// A certificate, existing or still to be obtained.
 pub(super) struct Entry {
     pub(super) names: Vec<Name>,
     pub(super) file: String,
     pub(super) certificate: Option<Arc<Certificate>>,
     pub(super) kept: RenewalState,
     pub(super) standing: RenewalSchedule,
-    /// What the others have of it has to be looked at.
+    /// True if the files must be merged with those of the cluster.
     pub(super) is_to_meet: bool,
-    /// Challenges of the pending order. They are answered until the order is over, because a CA may validate later than
-    /// we wait for it.
+    /// Challenges of the pending order. They are answered until the order is over, because a CA may validate
+    /// later than we wait for it.
     pub(super) open: Vec<OpenChallenge>,
 }
 
@@ -37,14 +37,14 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Takes in what its files have.
+    /// Loads the entry's files.
     pub(super) fn read_again(&mut self, files: &Files) -> Result<(), FilesError> {
         self.kept = files.kept(&self.file)?;
-        // One for other addresses than those that are wanted now is of no use.
+        // A pending order for names other than the configured ones is dropped.
         let names: Vec<String> = self.names.iter().map(ToString::to_string).collect();
         self.kept.order = self.kept.order.take().filter(|order| order.names == names);
         if let Some(pem) = files.certificate(&self.file)? {
-            // One that has expired is shown on: whoever refuses it would refuse nothing better.
+            // An expired certificate is still served: a client that rejects it would not get a better one.
             let pem = String::from_utf8_lossy(&pem).into_owned();
             match Certificate::from_pem(pem.as_bytes()).map_err(|why| why.to_string()).and_then(|read| {
                 let within = read.until_s - 1;
@@ -61,7 +61,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Forgets a wait that was written down while the clock was ahead.
+    /// Drops a retry time that was set while the clock was ahead.
     pub(super) fn forget_impossible(&mut self) {
         if self.standing.forget_impossible(now_s()) {
             tracing::warn!(
@@ -72,13 +72,13 @@ impl Entry {
         }
     }
 
-    /// Takes in what has changed of the certificate and of what is kept.
+    /// Updates the schedule from the certificate and the saved state.
     pub(super) fn stand(&mut self) {
         let of_old = (self.standing.validity, self.standing.lot);
         self.standing.validity =
             self.certificate.as_ref().map(|certificate| (certificate.from_s, certificate.until_s));
         self.standing.lot = self.certificate.as_ref().map_or(0.0, |certificate| lot(certificate));
-        // Two that were given within a second are valid for the same time.
+        // Two certificates issued within a second have the same validity, so the lot is compared too.
         if (self.standing.validity, self.standing.lot) != of_old {
             (self.standing.window, self.standing.ask_at_s) = (None, 0);
         }
@@ -102,7 +102,8 @@ impl Entry {
     }
 }
 
-/// Where in a window a certificate is renewed: drawn from itself, so that it is the same after a restart.
+/// Returns the position within the renewal window, derived from the certificate so that it survives a
+/// restart.
 pub(super) fn lot(certificate: &Certificate) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a lot")]
     let drawn = (xxh3_64(certificate.own()) >> 32) as f64;

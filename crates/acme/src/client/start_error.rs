@@ -3,29 +3,29 @@
 use crate::{ADDRESSES_MAX, NAMES_MAX, Name, files::FilesError, share::ShareError};
 use engine::tls::TlsError;
 
-/// Why nothing can be obtained.
+/// Error that prevents the client from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The state directory cannot be used.
     #[error("{0}")]
     Files(#[from] FilesError),
-    /// Nobody vouches for the CA's server.
+    /// The certificates to trust for the CA's server cannot be used.
     #[error("{0}")]
     Tls(#[from] TlsError),
-    /// More than [`NAMES_MAX`] names, or [`ADDRESSES_MAX`] addresses.
+    /// The configuration has more than [`NAMES_MAX`] names, or [`ADDRESSES_MAX`] addresses.
     #[error(
         "certificates for {names} names, {addresses} of which are addresses: at most {NAMES_MAX} and {ADDRESSES_MAX} are obtained"
     )]
     TooMany {
-        /// How many names.
+        /// Number of names.
         names: usize,
-        /// How many of them are addresses.
+        /// Number of names that are addresses.
         addresses: usize,
     },
-    /// What other instances have cannot be followed.
+    /// The cluster's shared files cannot be watched.
     #[error("{0}")]
     NotShared(#[from] ShareError),
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! Wrong files and wrong wishes: each one clear error, and nothing is overwritten.
+//! Invalid files and arguments: each gives one clear error, and nothing is overwritten.
 #![cfg(feature = "std")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a test may fail")]
 
@@ -18,12 +18,12 @@ impl Folder {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
-    /// A file with `bytes`.
+    /// Creates a file with these bytes.
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         std::fs::write(self.path(name), bytes).unwrap();
         self.path(name)
     }
-    /// A queue of 2,000 items, closed after a checkpoint.
+    /// Creates a queue of 2,000 items and closes it after a checkpoint.
     fn queue(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         let mut queue = FileHeap::<u64, _>::create(&path, layout(), 10_000).unwrap();
@@ -39,7 +39,8 @@ fn layout() -> PageLayout {
     PageLayout::for_page_bytes::<u64>(4096).unwrap()
 }
 
-/// The error of opening `path`, which stays as it is and names its file.
+/// Opens `path`, which must fail, and returns the error; the file must be unchanged, and the error must name
+/// it.
 fn refused(path: &Path) -> FileError {
     refused_as::<u64, _>(path, layout())
 }
@@ -271,7 +272,7 @@ impl Ord for Touchy {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         COMPARISONS_LEFT.with(|left| {
             if left.get() == 0 {
-                // A panic without its message: there are hundreds.
+                // A panic without a message, since there are hundreds.
                 std::panic::resume_unwind(Box::new("enough compared"));
             }
             left.set(left.get() - 1);
@@ -324,7 +325,7 @@ fn a_comparison_that_panics_loses_and_doubles_nothing() {
     assert!(panics > 50, "{panics}");
     queue.checkpoint().unwrap();
     drop(queue);
-    // Opening puts it in order again.
+    // Opening restores the order.
     let mut queue = FileHeap::<Touchy, _>::open(&path, layout).unwrap();
     assert!(queue.heap().is_ordered());
     while let Some(item) = queue.pop() {

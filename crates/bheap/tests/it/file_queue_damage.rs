@@ -90,7 +90,8 @@ fn open_timers(disk: Memory) -> Result<Vec<u64>, FileError> {
     Ok(keys)
 }
 
-/// Half the strokes go where they hurt: the headers, the tables, the first pages. The rest goes where pages are.
+/// Damages a file. Half of the damage is to the most sensitive parts (the headers, the tables, the first
+/// pages), the rest to other used pages.
 fn damage(bytes: &mut [u8], random: &mut Random) {
     let used: Vec<usize> = (0..bytes.len() / BLOCK_BYTES)
         .filter(|block| bytes[block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES].iter().any(|byte| *byte != 0))

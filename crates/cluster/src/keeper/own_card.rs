@@ -1,4 +1,5 @@
-//! Our card in the bucket: whose the name is, each link of the lease, and what the watcher brings of ours and of others.
+//! This instance's heartbeat in the bucket: ownership of the name, renewals of the lease, and the entries
+//! that the watcher delivers.
 
 use std::{future::Future, time::Duration};
 
@@ -14,17 +15,17 @@ use crate::{
     view::with_margin,
 };
 
-/// Our own cards whose sending is remembered until the watcher brings them.
+/// Greatest number of own heartbeats whose send times are kept until the watcher delivers them.
 const SENT_MAX: usize = 64;
 
-/// A card that is known to be taken.
+/// A heartbeat that the bucket has accepted.
 pub(super) struct AcceptedHeartbeat {
     pub(super) revision: u64,
     sent_boot_ms: u64,
 }
 
 impl ClusterTask {
-    /// Makes the name ours: nobody has it, or who had it is gone.
+    /// Claims the name: nobody has it, or its former holder is gone.
     pub(super) async fn take_name(&mut self, bucket: &kv::Store) -> Result<(), Fault> {
         let name = self.common.config.name.to_string();
         let asked = async || {
@@ -45,7 +46,7 @@ impl ClusterTask {
         if is_free {
             return Ok(());
         }
-        // Perhaps it is a process that was killed: then its card does not change any more.
+        // The holder may be a process that was killed: its heartbeat then no longer changes.
         self.say(&Fault::Cannot("it waits whether another instance has its name".to_owned()));
         let lease_ms = card.map_or(longest, |card| card.lease_ms());
         sleep(Duration::from_millis(with_margin(lease_ms))).await;
@@ -55,7 +56,7 @@ impl ClusterTask {
         }
     }
 
-    /// Writes our card; it is sent when the answer is first waited for.
+    /// Prepares a write of our heartbeat; it is sent when the returned future is first polled.
     pub(super) fn put(
         &mut self,
         bucket: &kv::Store,
@@ -64,7 +65,7 @@ impl ClusterTask {
             (self.card.generation, self.card.applied) = (position.generation, position.applied);
         }
         self.card.written += 1;
-        // Before it is sent: the lease counts from here.
+        // The times are taken before sending, because the lease counts from here.
         let (sent_boot_ms, sent_ms) = (clock::boot_ms(), self.common.now_ms());
         if self.sent.len() == SENT_MAX {
             return Err(Fault::Cannot(
@@ -86,7 +87,7 @@ impl ClusterTask {
         })
     }
 
-    /// Our card is in the bucket.
+    /// Records that the bucket has accepted our heartbeat, which renews the lease.
     pub(super) fn taken(&mut self, taken: &AcceptedHeartbeat) -> Result<(), Fault> {
         count(&self.common.counts.renewals);
         self.revision = self.revision.max(taken.revision);
@@ -101,7 +102,7 @@ impl ClusterTask {
         }
     }
 
-    /// The watcher has brought something.
+    /// Processes an entry from the watcher.
     pub(super) fn see(&mut self, entry: Option<Result<kv::Entry, kv::WatcherError>>) -> Result<(), Fault> {
         let cannot = || Fault::Cannot("the bucket cannot be watched".to_owned());
         let entry =
@@ -139,12 +140,12 @@ impl ClusterTask {
         Ok(())
     }
 
-    /// Says in the bucket that we have stopped.
+    /// Announces in the bucket that this instance has stopped.
     pub(super) async fn leave(&mut self) {
         let Some(bucket) = self.bucket.take() else { return };
         self.card.left = true;
         if let Ok(put) = self.put(&bucket) {
-            // Then our lease is waited for.
+            // If the write fails, the others wait until our lease expires.
             let _ = put.await;
         }
     }

@@ -1,7 +1,7 @@
-//! What reading from the disk counts.
+//! Counters of disk reads.
 
 crate::counters! {
-    /// A row for each core.
+    /// Counters, one row for each core.
     pub enum ReadCounter {
         Begun => Counter, "store_reads", None, "Reads of the disk that were handed to a helper.";
         Joined => Counter, "store_reads_joined", None, "Requests that waited for a read which was under way already.";

@@ -1,4 +1,4 @@
-//! What a log counts.
+//! Counters of a log.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,35 +16,35 @@ macro_rules! counts {
             $(pub(super) $name: AtomicU64,)*
         }
 
-        /// A log's gauges as of now and its counters since it was opened.
+        /// A log's current amounts, and its counters since it was opened.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct LogUsage {
             $($(#[$doc])* pub $name: u64,)*
             /// Bytes of all segments.
             pub capacity_bytes: u64,
-            /// Bytes of records that are live.
+            /// Bytes of live records.
             pub live_bytes: u64,
             /// Segments that may be claimed.
             pub segments_free: u64,
             /// Segments being filled or written.
             pub segments_open: u64,
-            /// Segments whole on the file.
+            /// Segments that are completely on the file.
             pub segments_sealed: u64,
             /// Segments about to be freed.
             pub segments_dying: u64,
             /// Segments set aside because their start is damaged.
             pub segments_damaged: u64,
-            /// Segments that somebody pins.
+            /// Pinned segments.
             pub segments_pinned: u64,
-            /// Bytes of these segments.
+            /// Bytes of pinned segments.
             pub pinned_bytes: u64,
-            /// Bytes of blocks that have changed and are not yet on the file.
+            /// Bytes of changed blocks that are not on the file yet.
             pub dirty_bytes: u64,
             /// Buffers that are being filled or written.
             pub buffers_taken: u64,
             /// All buffers.
             pub buffers: u64,
-            /// Records appended and not yet written.
+            /// Records that are appended and not written yet.
             pub records_waiting: u64,
         }
 
@@ -63,9 +63,9 @@ counts! {
     refused_full,
     /// Appends refused because they were longer than a segment.
     refused_too_large,
-    /// Bytes written to the file, blocks that were written again included.
+    /// Bytes written to the file, including blocks that were written again.
     written_bytes,
-    /// Times that a helper wrote something.
+    /// Writes by helpers.
     writes,
     /// Writes that the disk refused.
     write_errors,
@@ -75,15 +75,15 @@ counts! {
     sync_errors,
     /// Reads that the disk failed.
     read_errors,
-    /// Records that were found damaged when read.
+    /// Records that were damaged when read.
     damaged_records,
     /// Segments freed.
     frees,
-    /// Segments given up with what lived in them, because they were the oldest.
+    /// Segments given up with their live records, because they were the oldest.
     given_up,
-    /// Segments given up because nothing in them was good any more.
+    /// Segments given up because all their records had expired.
     given_up_over,
-    /// Ends of records written anew because the record was still on the file.
+    /// Deletions rewritten because their target was still on the file.
     ends_carried,
 }
 

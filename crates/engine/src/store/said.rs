@@ -1,4 +1,4 @@
-//! What a store says of itself, in the words of the meters.
+//! Metrics of a store.
 
 use super::{Store, Usage};
 use crate::meter::{

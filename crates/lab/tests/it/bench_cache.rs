@@ -1,6 +1,7 @@
-//! The bench itself, tiny, so that it does not rot: whoever is installed takes part, is filled, and hits.
+//! A tiny run of the benchmark, so that it does not rot: every installed server takes part, is filled, and
+//! answers hits.
 //!
-//! Nothing here looks at a figure: that is for a quiet machine and `make bench-cache`.
+//! The figures are not checked: they need a quiet machine and `make bench-cache`.
 
 use std::env;
 use std::error::Error;
@@ -23,7 +24,7 @@ const PEERS: [(&str, &str); 5] = [
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The program, when it is built and knows how to be an accelerator.
+/// Returns whether the program is built and has the accelerator.
 fn ours_can_serve() -> bool {
     ours_can(BENCH, "cache", "--origin")
 }
@@ -71,7 +72,7 @@ fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
             assert_eq!(from_origin, None, "{name} in {scenario}");
         }
     }
-    // The floors have no origin, and of the peers three are proxies that others compare.
+    // The floor programs have no origin, and only some of the peers are proxies that are compared.
     let proxies = ["varnish", "nginx", "haproxy", "ours"];
     let with = |names: &[&'static str]| [&proxies[..], names].concat();
     for (scenario, takes_part) in [
@@ -94,7 +95,7 @@ fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
             assert_eq!(stayed, None, "{} in {scenario}", series.name);
         }
     }
-    // One round says nothing, and the record must not pretend that it does.
+    // A single round proves nothing, and the record must not claim otherwise.
     let verdicts: Vec<Verdict> = record.figures.iter().map(|figure| figure.verdict).collect();
     assert!(!verdicts.is_empty());
     assert!(
@@ -110,7 +111,7 @@ fn what_is_missing_is_said_with_the_command_that_installs_it() -> Outcome {
     let directory = tempfile::tempdir()?;
     let output = Command::new(BENCH).arg("--quick").env("PATH", directory.path()).output()?;
     let said = said(&output);
-    // Servers live in /usr/sbin, tools do not: with an empty PATH all of them are missing.
+    // Servers are in /usr/sbin, tools are not: with an empty PATH all tools are missing.
     assert!(!output.status.success(), "{said}");
     for part in ["wrk", "gcc", "util-linux", "apt-get install", "bench/install-peers.sh"] {
         assert!(said.contains(part), "{part} is not in: {said}");

@@ -1,6 +1,7 @@
-//! The bench itself, tiny, so that it does not rot: whoever is installed takes part, and relays every message intact.
+//! A tiny run of the benchmark, so that it does not rot: every installed server takes part, and relays every
+//! message intact.
 //!
-//! Nothing here looks at a figure: that is for a quiet machine and `make bench-feed`.
+//! The figures are not checked: they need a quiet machine and `make bench-feed`.
 
 use std::env;
 use std::error::Error;
@@ -23,12 +24,12 @@ const PEERS: [(&str, &str); 4] = [
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The program, when it is built and knows how to be a feed.
+/// Returns whether the program is built and has the feed.
 fn ours_can_serve() -> bool {
     ours_can(BENCH, "feed", "--monitor")
 }
 
-/// The record as a page, made when it is asked for.
+/// Returns the record as a page, which is made on demand.
 fn page_of(record: &Path) -> Result<String, Box<dyn Error>> {
     let made = Command::new(env!("CARGO_BIN_EXE_records")).arg("html").arg(record).output()?;
     if made.status.success() { Ok(String::from_utf8(made.stdout)?) } else { Err(said(&made).into()) }
@@ -77,7 +78,7 @@ fn a_quick_run_relays_through_everybody_who_is_here() -> Outcome {
             assert_eq!(sample.units % consumers, 0, "{name}: every message reaches every consumer");
         }
     }
-    // Those in which only some take part.
+    // Scenarios in which only some servers take part.
     for scenario in ["one-64k", "one-1m", "fan-out", "ask-one", "ask-fifty", "many-slow"] {
         let comparison = record.comparisons.iter().find(|comparison| comparison.scenario == scenario);
         let series = comparison.ok_or_else(|| format!("{scenario} is missing: {said}"))?.series.iter();
@@ -85,7 +86,7 @@ fn a_quick_run_relays_through_everybody_who_is_here() -> Outcome {
             assert!(sample.units > 0 && sample.doubts.is_empty(), "{scenario}: {said}");
         }
     }
-    // One round says nothing, and the record must not pretend that it does.
+    // A single round proves nothing, and the record must not claim otherwise.
     let verdicts = record.figures.iter().map(|figure| figure.verdict);
     assert!(
         verdicts.into_iter().all(|verdict| matches!(verdict, Verdict::TooNoisy | Verdict::NotMeasured)),

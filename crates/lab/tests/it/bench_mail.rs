@@ -1,6 +1,7 @@
-//! The bench itself, tiny, so that it does not rot: whoever is installed takes part, and each scenario measures something.
+//! A tiny run of the benchmark, so that it does not rot: every installed server takes part, and each scenario
+//! measures something.
 //!
-//! Nothing here looks at a figure: that is for a quiet machine and `make bench-mail`.
+//! The figures are not checked: they need a quiet machine and `make bench-mail`.
 
 use std::error::Error;
 use std::fs;
@@ -14,7 +15,7 @@ const BENCH: &str = env!("CARGO_BIN_EXE_bench-mail");
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The program, when it is built and knows how to take mail.
+/// Returns whether the program is built and has the mail service.
 fn ours_can_serve() -> bool {
     ours_can(BENCH, "mail", "--search-index")
 }
@@ -42,7 +43,7 @@ fn a_quick_run_measures_taking_pages_lists_searches_and_what_is_made_to_be_slow(
         }
     }
     let [record] = &records[..] else { return Err(format!("{} records: {said}", records.len()).into()) };
-    // Mailpit takes part wherever it is installed.
+    // Mailpit takes part if it is installed.
     for scenario in [
         "reused",
         "connections",

@@ -1,7 +1,7 @@
-//! The bench under pressure itself, tiny, so that it does not rot: one who is installed is limited, filled and
-//! measured.
+//! A tiny run of the benchmark under memory pressure, so that it does not rot: an installed server is
+//! limited, filled and measured.
 //!
-//! Nothing here looks at a figure: that is for a quiet machine and `make bench-pressure`.
+//! The figures are not checked: they need a quiet machine and `make bench-pressure`.
 
 use std::env;
 use std::error::Error;
@@ -28,7 +28,8 @@ fn bench(arguments: &[&str], records: &Path) -> Result<(bool, String), Box<dyn E
     Ok((output.status.success(), said))
 }
 
-/// What a quick run recorded; `None` where there is no memory cgroup or no disk, which it must have said.
+/// Returns the record of a quick run; `None` if there is no memory cgroup or no disk, which the run must have
+/// reported.
 fn recorded(arguments: &[&str]) -> Result<Option<serde_json::Value>, Box<dyn Error>> {
     let records = tempfile::tempdir()?;
     let (done, said) = bench(&[&["--quick"], arguments].concat(), records.path())?;
@@ -76,7 +77,8 @@ fn a_quick_run_of_the_store_alone_has_a_figure_for_each_scenario() -> Outcome {
             cold["cold_per_s"][0].as_f64() > Some(0.0) && cold["raw_per_s"][0].as_f64() > Some(0.0),
             "{cold}"
         );
-        // Two may ask for one object at once, and one may be on its way to the file still.
+        // Two requests may read one object at the same time, and an object may still be on its way to the
+        // file.
         let reads = cold["reads_an_object"].as_f64();
         assert!(reads > Some(0.0) && reads <= Some(1.1), "{cold}");
     }

@@ -1,6 +1,8 @@
-//! The bench itself, tiny, so that it does not rot: whoever is installed takes part, shakes hands, and hits.
+//! A tiny run of the benchmark, so that it does not rot: every installed server takes part, shakes hands, and
+//! answers hits.
 //!
-//! Nothing here looks at a time: that is for a quiet machine and `make bench-tls`. Memory is no matter of a quiet machine.
+//! The times are not checked: they need a quiet machine and `make bench-tls`. Memory does not depend on a
+//! quiet machine.
 
 use std::env;
 use std::error::Error;
@@ -13,14 +15,14 @@ use lab::paired::spread::Verdict;
 use crate::quick::{installed, ours_can, said};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_bench-tls");
-/// Each peer, and the programs that it is.
+/// Peers, each with its programs.
 const PEERS: [(&str, &[&str]); 3] =
     [("nginx", &["nginx"]), ("haproxy", &["haproxy"]), ("hitch+varnish", &["hitch", "varnishd"])];
 const TOOLS: [&str; 6] = ["wrk", "h2load", "openssl", "cc", "taskset", "setpriv"];
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// The program, when it is built and speaks TLS.
+/// Returns whether the program is built and has TLS.
 fn ours_can_serve() -> bool {
     ours_can(BENCH, "cache", "--tls-listen")
 }
@@ -68,7 +70,8 @@ fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
                 return Err(format!("one round, not: {series:?}").into());
             };
             assert!(sample.units > 0, "{name} in {scenario}: {said}");
-            // Hits that were misses, handshakes of the other kind, failures; a busy machine makes none of these.
+            // Doubts would be hits that were misses, handshakes of the other kind, or failures; a busy
+            // machine causes none of these.
             assert_eq!(sample.doubts, [""; 0], "{name} in {scenario}: {said}");
             assert_eq!(
                 sample.latency.is_some(),
@@ -76,7 +79,7 @@ fn a_quick_run_measures_everybody_who_is_here() -> Outcome {
             );
         }
     }
-    // One round says nothing of times, and the record must not pretend that it does.
+    // A single round proves nothing about times, and the record must not claim otherwise.
     let (memory, times): (Vec<_>, Vec<_>) =
         record.figures.iter().partition(|figure| figure.what.contains("(idle)"));
     let is_silent = |verdict| matches!(verdict, Verdict::TooNoisy | Verdict::NotMeasured);

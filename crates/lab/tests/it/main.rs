@@ -1,6 +1,6 @@
-//! The lab from outside: its program, its benchmarks run tiny, its instruments.
+//! Tests of the lab from outside: its program, tiny runs of its benchmarks, its instruments.
 //!
-//! One program, because each is linked by itself; a file is one subject.
+//! All tests are one program, because each program is linked separately; each file has one subject.
 
 mod bench_cache;
 mod bench_feed;

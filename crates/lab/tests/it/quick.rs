@@ -1,4 +1,4 @@
-//! What the quick runs of all benches need: who is installed, and what a program has said.
+//! Common code of the benchmarks' quick runs: installed programs, and a program's output.
 
 use std::{
     env,
@@ -6,18 +6,18 @@ use std::{
     process::{Command, Output},
 };
 
-/// Whether a peer's program is here.
+/// Returns whether a peer's program is installed.
 pub(crate) fn installed(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).chain(["/usr/sbin".into()]).any(|directory| directory.join(program).is_file())
 }
 
-/// All that a program has said.
+/// Returns all output of a program.
 pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether the program beside a bench is built, and has this command with this flag.
+/// Returns whether the program beside a benchmark is built, and has this command with this flag.
 pub(crate) fn ours_can(bench: &str, command: &str, flag: &str) -> bool {
     let Some(program) = Path::new(bench).parent().map(|directory| directory.join("nighttrain")) else {
         return false;

@@ -1,4 +1,4 @@
-//! Who and what is banned: a text file, a line each.
+//! Ban lists: a text file of banned addresses, senders and subject words, one entry a line.
 //!
 //! ```text
 //! # comment
@@ -11,33 +11,33 @@
 
 use std::net::IpAddr;
 
-/// What the file says.
+/// The banned addresses, senders and subject words of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lists {
     addresses: Vec<(IpAddr, u8)>,
-    /// In lower case; those that begin with @ are domains.
+    /// Senders in lower case; an entry that begins with @ bans a whole domain.
     senders: Vec<Box<str>>,
-    /// In lower case.
+    /// Subject words in lower case.
     words: Vec<Box<str>>,
 }
 
-/// What is wrong with the file, and where.
+/// Syntax error in the list file, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "line {line}: {what}; a line is: address IP[/BITS], sender ADDRESS or @DOMAIN, word WORD, or # and a comment"
 )]
 pub struct ListFault {
-    /// From 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
 }
 
 impl Lists {
-    /// Reads the text of the file.
+    /// Parses the text of the list file.
     ///
     /// # Errors
-    /// The first line that is none of these.
+    /// Returns a [`ListFault`] for the first line that has none of the known forms.
     pub fn parse(text: &str) -> Result<Self, ListFault> {
         let mut lists = Self::default();
         for (number, line) in text.lines().enumerate() {
@@ -61,7 +61,7 @@ impl Lists {
         Ok(lists)
     }
 
-    /// Whether an address is banned.
+    /// Returns whether an address is banned.
     #[must_use]
     pub fn bans_address(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|(network, bits)| match (network.to_canonical(), address.to_canonical()) {
@@ -73,7 +73,7 @@ impl Lists {
         })
     }
 
-    /// Whether a sender, or its domain, is banned.
+    /// Returns whether a sender, or its domain, is banned.
     #[must_use]
     pub fn bans_sender(&self, sender: &str) -> bool {
         if self.senders.is_empty() {
@@ -85,7 +85,7 @@ impl Lists {
         })
     }
 
-    /// Whether a subject, as it stands in the head, has a banned word.
+    /// Returns whether a raw subject field contains a banned word.
     #[must_use]
     pub fn bans_subject(&self, subject: &[u8]) -> bool {
         if self.words.is_empty() {
@@ -97,13 +97,13 @@ impl Lists {
             .any(|word| subject.split(|c: char| !c.is_alphanumeric()).any(|part| part == &**word))
     }
 
-    /// How many lines ban something.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.addresses.len() + self.senders.len() + self.words.len()
     }
 
-    /// Whether nothing is banned.
+    /// Returns whether nothing is banned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

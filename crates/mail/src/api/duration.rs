@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::web::serve::answer::Fault;
 
-/// Reads one. One longer than `most` is refused: to wait for less than was asked for would be a failure that nobody
-/// understands.
+/// Parses a duration. One longer than `most` is refused, as a shorter wait than requested would be a
+/// confusing failure.
 pub(crate) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms: u64 = match &text[digits.len()..] {
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str, most: Duration) -> Result<Duration, Fault> {
     Ok(duration)
 }
 
-/// As [`parse`] reads it.
+/// Formats a duration in the form that [`parse`] reads.
 fn span(duration: Duration) -> String {
     match duration.as_secs() {
         seconds if seconds >= 60 && seconds.is_multiple_of(60) => format!("{}m", seconds / 60),

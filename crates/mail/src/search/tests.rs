@@ -20,7 +20,7 @@ impl FlagLookup for NoFlags {
     }
 }
 
-/// Opens them one after the other, on the spot.
+/// Backend that opens mails one after the other, in the same task.
 struct LocalBackend<'a>(&'a Twin);
 
 impl SearchBackend for LocalBackend<'_> {
@@ -45,7 +45,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Far enough in the future that the twin forgets nothing while a test runs.
+/// Time far enough in the future that the twin drops nothing while a test runs.
 const BASE_MS: u64 = 4_000_000_000_000;
 
 fn twin() -> Twin {
@@ -145,7 +145,7 @@ fn a_cursor_goes_on_where_it_stopped_though_mail_came_and_went() {
         if cursor.is_none() {
             break;
         }
-        // Newer mails push everything down; they are for the next search.
+        // Newer mails shift all others down; the running search need not find them.
         (1000..1007).for_each(deliver);
         if page == 2 {
             block_on(twin.delete(&Scope::All, MailId(*seen.last().unwrap()))).unwrap();
@@ -153,7 +153,7 @@ fn a_cursor_goes_on_where_it_stopped_though_mail_came_and_went() {
     }
     let expected: Vec<u64> =
         (0..450u64).rev().filter(|n| n.to_string().contains('1')).map(|n| n + 1).collect();
-    // Where the mail of the cursor was deleted, the seven that came meanwhile are seen again at most.
+    // After the deletion of the cursor's mail at most the seven new mails are seen again.
     seen.dedup();
     let missing: Vec<&u64> = expected.iter().filter(|id| !seen.contains(id)).collect();
     assert!(missing.is_empty(), "{missing:?}");

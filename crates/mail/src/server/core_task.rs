@@ -29,7 +29,7 @@ pub(super) async fn run_core(
     shared: Weak<SharedState>,
     ready: Arc<AtomicUsize>,
 ) -> io::Result<()> {
-    // The server went before its loops had begun.
+    // The server was dropped before its loops began.
     let Some(shared) = shared.upgrade() else { return Ok(()) };
     let Seed { listeners, index, letters, notes, writer, sender, receiver, counters, last_name, scribe } =
         seed;
@@ -52,7 +52,8 @@ pub(super) async fn run_core(
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     ready.fetch_sub(1, Ordering::AcqRel);
     core.draining.set(true);
-    // Another core's mails may yet come to our inboxes: a loop stays until the last session of all is gone.
+    // Mails of other cores' sessions may still arrive for inboxes here: a loop runs until the last session of
+    // all cores has ended.
     loop {
         core.watches.borrow().end_idle();
         if core.shared.balance.total() == 0 && core.backlog.borrow().is_empty() {
@@ -70,7 +71,7 @@ pub(super) async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, ki
             Ok((stream, address)) => {
                 core.count(Counter::Accepted);
                 let to = core.shared.balance.hand_off_to(core.number);
-                // A core that does not take what it is sent is handed no connection.
+                // A core that does not read its messages is given no connections.
                 match to.filter(|to| !core.backlog.borrow().has(*to)) {
                     Some(to) => hand_off(&core, to, stream, address, kind),
                     None => {
@@ -84,7 +85,7 @@ pub(super) async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, ki
                 }
             }
             Err(error) => {
-                // Out of files or memory, or a peer that was gone at once: the loop must live on.
+                // Out of file descriptors or memory, or the peer is already gone: accepting must continue.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -92,7 +93,7 @@ pub(super) async fn accept(core: Rc<Core>, listener: tokio::net::TcpListener, ki
     }
 }
 
-/// Gives a fresh connection to a core that has fewer.
+/// Passes a new connection to a core that has fewer.
 fn hand_off(core: &Core, to: usize, stream: TcpStream, address: SocketAddr, kind: ListenerKind) {
     let Ok(stream) = stream.into_std() else { return };
     core.count(Counter::HandedOff);
@@ -129,7 +130,8 @@ async fn receive_messages(core: Rc<Core>, mut receiver: Receiver<Message>) {
     }
 }
 
-/// Deadlines, expiries, gauges, what other cores had no room for; for as long as there is anything of that.
+/// Housekeeping of a core: deadlines, expiry, gauges, and the backlog of other cores' full rings. Pauses
+/// while there is nothing to do.
 async fn keep_house(core: Rc<Core>) {
     loop {
         core.watches.borrow_mut().sweep(clock::monotonic_ms());
@@ -139,7 +141,7 @@ async fn keep_house(core: Rc<Core>) {
             if forgotten < FORGOTTEN_A_ROUND {
                 break;
             }
-            // Between two rounds the loop serves its peers.
+            // The loop serves its peers between two rounds.
             tokio::task::yield_now().await;
         }
         core.gauges();
@@ -151,7 +153,7 @@ async fn keep_house(core: Rc<Core>) {
     }
 }
 
-/// Wakes the listeners of events, at most once in a while.
+/// Wakes the listeners of events, at most once every [`TELL_EVERY`].
 async fn tell_listeners(core: Rc<Core>) {
     loop {
         core.told.notified().await;
@@ -160,11 +162,12 @@ async fn tell_listeners(core: Rc<Core>) {
     }
 }
 
-/// Forgets the oldest segment's mails when the store gets full.
+/// Drops the mails of the oldest segment when the store gets full.
 async fn make_room(core: Rc<Core>) {
     loop {
         core.wants_room.notified().await;
-        // Those that die already will be free soon: counted in one look, so that none is missed on its way.
+        // Dying segments will be free soon; both counts come from one snapshot, so that a segment that
+        // changes state is not missed.
         let usage = core.shared.reader.usage();
         let coming = usize::try_from(usage.segments_free + usage.segments_dying).unwrap_or(usize::MAX);
         let missing = core.segments_ahead().saturating_sub(coming);
@@ -174,19 +177,20 @@ async fn make_room(core: Rc<Core>) {
         for _ in 0..missing {
             let Some(segment) = core.oldest_segment() else { break };
             for other in (0..core.cores).filter(|other| *other != core.number) {
-                // While the store is short of room a core is asked again: the question need not wait.
+                // While the store is short of room the request is repeated, so it need not wait in the
+                // backlog.
                 if !core.backlog.borrow().has(other) {
                     core.give(other, Message::Reclaim(segment));
                 }
             }
             reclaim(Rc::clone(&core), segment).await;
         }
-        // The reaper has to come by before the same segments are asked for again.
+        // The log's reaper must run before the same segments are reclaimed again.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Forgets what lies in a segment.
+/// Drops this core's mails in a segment.
 async fn reclaim(core: Rc<Core>, segment: u32) {
     loop {
         let gone = core.index.borrow_mut().drain_segment(segment, FORGOTTEN_A_ROUND);
@@ -201,17 +205,17 @@ async fn reclaim(core: Rc<Core>, segment: u32) {
 }
 
 impl Core {
-    /// Free segments that are kept ahead of need: one a core and some more, but at most a quarter of a small store, or
-    /// room would be made where mails have all they need.
+    /// Number of free segments kept in reserve: one a core and some more, but at most a quarter of a small
+    /// store, which would otherwise drop mails although there is room.
     fn segments_ahead(&self) -> usize {
         let segments = self.config().store_bytes / u64::from(recovery::SEGMENT_BYTES);
         let quarter = usize::try_from(segments / 4).unwrap_or(usize::MAX);
         (SEGMENTS_AHEAD + self.cores).min(quarter)
     }
 
-    /// When a core that nobody asks for anything has something to look after again.
+    /// Returns the time after which an idle core next has something to do.
     fn due_in(&self) -> Option<Duration> {
-        // A session has deadlines.
+        // Sessions have deadlines.
         if self.shared.balance.held(self.number) > 0 || !self.backlog.borrow().is_empty() {
             return Some(Duration::ZERO);
         }
@@ -219,8 +223,9 @@ impl Core {
         Some(Duration::from_millis(expires_ms.saturating_sub(self.now_ms())).min(EXPIRY_LOOK_MAX))
     }
 
-    /// The segment to give up next: where the oldest mail of this core lies, whose age is as good as any core's. If
-    /// that is still being filled, or this core has none, the one that was begun first.
+    /// Returns the segment to reclaim next: that of this core's oldest mail, which is about as old as that of
+    /// any core. If that segment is still being filled, or this core has no mail, the segment that was begun
+    /// first.
     fn oldest_segment(&self) -> Option<u32> {
         let sealed = self.shared.reader.sealed();
         let oldest = self.index.borrow().oldest_segment();
@@ -228,15 +233,15 @@ impl Core {
         oldest.filter(|oldest| sealed.iter().any(|sealed| sealed.segment == *oldest)).or_else(first)
     }
 
-    /// Forgets up to `most` mails that are over age; how many.
+    /// Drops up to `most` expired mails and returns how many.
     fn expire(&self, most: usize) -> usize {
         let now_ms = self.now_ms();
         for count in 0..most {
             let gone = self.index.borrow_mut().expire_one(now_ms);
             let Some(gone) = gone else { return count };
             self.count(Counter::Expired);
-            // After a crash its age is its end again: nothing needs to be written. Not so where its end was brought
-            // forward: what says so dies with the mail.
+            // After a crash the age expires the mail again, so nothing needs to be written. An early expiry
+            // must be written as a deletion, because its record is freed with the mail.
             let for_good = gone.hurried_by.is_some();
             self.end(gone, for_good);
         }

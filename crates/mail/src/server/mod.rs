@@ -1,4 +1,5 @@
-//! Starting and stopping: sockets, store, one loop per core, and what runs on each beside its sessions.
+//! Start and stop of the mail service: sockets, store, one loop per core, and the tasks that run on each
+//! beside its sessions.
 
 mod core_task;
 
@@ -46,59 +47,59 @@ use crate::{
     },
 };
 
-/// Messages from one core to another that may wait.
+/// Capacity of the ring from one core to another.
 const RING_MESSAGES: usize = 4096;
 /// Events that a listener may lag behind before it loses the oldest.
 const EVENTS_BEHIND_MAX: usize = 4096;
-/// The longest that an idle core with something to expire sleeps: somebody may set the clock meanwhile.
+/// Longest sleep of an idle core with a mail to expire, as the system's clock may be set meanwhile.
 const EXPIRY_LOOK_MAX: Duration = Duration::from_secs(10);
-/// How long an event may lie in the ring before its listeners are woken: one wake-up for all of that time.
+/// Delay between an event and waking its listeners, so that one wake-up serves all events of that time.
 const TELL_EVERY: Duration = Duration::from_millis(2);
-/// Mails that housekeeping forgets in one go.
+/// Mails that housekeeping drops before it yields.
 const FORGOTTEN_A_ROUND: usize = 256;
-/// Free segments that are kept ahead of need, besides one a core; see [`Core::segments_ahead`].
+/// Free segments kept in reserve, in addition to one a core; see [`Core::segments_ahead`].
 const SEGMENTS_AHEAD: usize = 2;
-/// The largest that the largest mail may be, and the part of the store that it may take: so much is left of others when
-/// one comes.
+/// Upper bounds of the largest mail: bytes, and 1/`MAIL_SHARE` of the store, so that one mail does not
+/// displace most others.
 const MAIL_BYTES_MAX: u64 = 256 << 20;
 const MAIL_SHARE: u64 = 4;
-/// Pause after an accept that failed for want of files or memory.
+/// Pause after an accept that failed for lack of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why mail could not start.
+/// Reason for which the mail service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be listened on.
+    /// Listening on an address failed.
     #[error("{0}")]
     Listen(io::Error),
     /// The store cannot be opened.
     #[error("the mail store: {0}")]
     Store(#[from] StoreError),
-    /// The store is too small to be one.
+    /// The configured store is smaller than [`STORE_BYTES_MIN`].
     #[error("the mail store must have at least {}, and {} were given", Size(STORE_BYTES_MIN), Size(*.0))]
     StoreTooSmall(u64),
-    /// The largest mail would be too large, or take too much of the store.
+    /// The configured largest mail is too large, or takes too much of the store.
     #[error(
         "the largest mail may have {} at most (256 MiB, and a quarter of the store), and {} were given",
         Size(*most),
         Size(*given)
     )]
     MailBytes {
-        /// The most.
+        /// Largest value allowed.
         most: u64,
-        /// What was asked for.
+        /// Configured value.
         given: u64,
     },
-    /// TLS cannot be offered.
+    /// The TLS configuration is invalid.
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
-    /// TLS is to be offered, and nothing says with what.
+    /// There is a listener for SMTP under TLS, but no certificate.
     #[error("TLS: there is an address for SMTP under TLS, but no certificate")]
     NoCertificate,
-    /// More loops than names can tell apart.
+    /// More loops than the core bits of mail IDs can number.
     #[error("mail runs on {CORES_MAX} cores at most, and {0} were given")]
     TooManyCores(usize),
-    /// The processors, or what wakes the loops, cannot be had.
+    /// The processors cannot be listed, or the channels between loops cannot be created.
     #[error("cannot prepare the loops: {0}")]
     Prepare(io::Error),
     /// The loops cannot be started.
@@ -106,7 +107,8 @@ pub enum StartError {
     Cores(#[from] cores::run::StartError),
 }
 
-/// A running mail service. Dropping it stops it at once; [`Server::drain`] lets mails under way end first.
+/// A running mail service. Dropping it stops it at once; [`Server::drain`] first lets mails being received
+/// complete.
 pub struct Server {
     addresses: Addresses,
     registry: Arc<Registry>,
@@ -119,22 +121,22 @@ pub struct Server {
     stop_telling: Arc<Notify>,
     header: Header,
     _shared: Arc<SharedState>,
-    /// Last: what was appended is written out when it goes.
+    /// Last field: dropping the log writes out what was appended.
     log: Log,
 }
 
-/// What was bound.
+/// Bound addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// SMTP.
+    /// Address of SMTP.
     pub smtp: SocketAddr,
-    /// SMTP under TLS.
+    /// Address of SMTP under implicit TLS.
     pub smtps: Option<SocketAddr>,
-    /// LMTP.
+    /// Address of LMTP.
     pub lmtp: Option<SocketAddr>,
 }
 
-/// What one core is started with.
+/// Parts from which a core is started.
 struct Seed {
     listeners: Vec<(TcpListener, ListenerKind)>,
     index: Index,
@@ -149,27 +151,29 @@ struct Seed {
 }
 
 impl Server {
-    /// Opens the store, reads what is in it, binds, and starts one loop per core. When it returns, mail is taken.
+    /// Opens the store, recovers its mails, binds, and starts one loop per core. On return mail is accepted.
     ///
     /// # Errors
-    /// [`StartError`]
+    /// Returns a [`StartError`] if the configuration is invalid, or the store, a socket, TLS or a loop cannot
+    /// be set up.
     pub fn start(config: Config) -> Result<Self, StartError> {
         Self::start_with(config, None, None)
     }
 
-    /// As [`Server::start`]; what becomes of mails is said in a journal that has a ring left for each loop.
+    /// Starts the service like [`Server::start`], with transaction records in a journal that has a free ring
+    /// for each loop.
     ///
     /// # Errors
-    /// [`StartError`]
+    /// Returns a [`StartError`], like [`Server::start`].
     pub fn start_logged(config: Config, journal: Option<&Arc<Journal>>) -> Result<Self, StartError> {
         Self::start_with(config, None, journal)
     }
 
-    /// As [`Server::start`], with the store on a disk that the caller has; `header` is what [`Server::store_header`]
-    /// said of the disk's store, `None` makes one. For tests that take the power away.
+    /// Starts the service like [`Server::start`], with the store on a disk of the caller; `header` is the
+    /// value of [`Server::store_header`] for that store, `None` creates a new one. For tests of power loss.
     ///
     /// # Errors
-    /// [`StartError`]
+    /// Returns a [`StartError`], like [`Server::start`].
     pub fn start_on(config: Config, disk: Arc<dyn Disk>, header: Option<Header>) -> Result<Self, StartError> {
         Self::start_with(config, Some((disk, header)), None)
     }
@@ -264,63 +268,65 @@ impl Server {
         })
     }
 
-    /// What was bound.
+    /// Returns the bound addresses.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// The stored mail, for pages and APIs.
+    /// Returns a handle on the stored mail, for pages and APIs.
     #[must_use]
     pub fn mailstore(&self) -> Mailstore {
         self.mailstore.clone()
     }
 
-    /// All counters, gauges and histograms.
+    /// Returns all counters, gauges and histograms.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry)
     }
 
-    /// What the log of the store has done.
+    /// Returns the usage of the store's log.
     #[must_use]
     pub fn log_usage(&self) -> engine::log::LogUsage {
         self.log.usage()
     }
 
-    /// The header of the store's log.
+    /// Returns the header of the store's log.
     #[must_use]
     pub fn store_header(&self) -> Header {
         self.header
     }
 
-    /// How many mails the store had at the start.
+    /// Returns the number of mails recovered at the start.
     #[must_use]
     pub fn recovered_mails(&self) -> usize {
         self.recovered_mails
     }
 
-    /// Whether every loop takes connections.
+    /// Returns whether every loop accepts connections.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire) == self.loops
     }
 
-    /// Takes other lists of what is banned, from the next command on. Whether every core was told.
+    /// Replaces the ban lists, effective from the next command on. Returns whether every core was told.
     pub fn set_lists(&self, lists: Lists) -> bool {
         let lists = Arc::new(lists);
         (0..self.loops).all(|core| self.mailstore.give(core, Message::Lists(Arc::clone(&lists))))
     }
 
-    /// Ready once a loop has ended, which it does by itself only when it fails. [`Server::drain`] then says why.
+    /// Returns a future that completes once a loop has ended, which only happens when it fails.
+    /// [`Server::drain`] then tells why.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.cores.ended()
     }
 
-    /// Takes no more connections, lets mails under way end, writes everything out and stops. Blocks.
+    /// Accepts no more connections, lets mails being received complete, writes everything out and stops.
+    /// Blocks.
     ///
     /// # Errors
-    /// A loop had failed, or fails now.
+    /// Returns a [`CoreFailure`] if a loop had failed, or fails now.
     pub fn drain(mut self, at_most: Duration) -> Result<DrainReport, CoreFailure> {
         let drained = self.cores.drain(at_most)?;
         self.mailstore.stop();
@@ -369,7 +375,7 @@ fn bind(config: &Config, loops: usize) -> Result<(Addresses, Listeners), StartEr
     Ok((Addresses { smtp, smtps, lmtp }, listeners))
 }
 
-/// The thread that hands events from the cores' rings to whoever listens.
+/// Starts the thread that passes events from the cores' rings to the listeners.
 fn tell(
     mut receiver: Receiver<Message>,
     shared: Arc<SharedState>,
@@ -390,7 +396,7 @@ fn tell(
                 }
                 for message in batch.drain(..) {
                     if let Message::Told(event) = message {
-                        // Nobody listens any more.
+                        // The send fails if there is no listener any more.
                         let _ = shared.events.send(event);
                     }
                 }

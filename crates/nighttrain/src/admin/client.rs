@@ -1,4 +1,5 @@
-//! The commands that ask a running server: `stat`, `purge`, `explain`, `objects`, `origins` and `log`, over its admin port.
+//! Commands that query a running server over its admin port: `stat`, `purge`, `explain`, `objects`, `origins`
+//! and `log`.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -24,12 +25,12 @@ use crate::{
     settings::Settings,
 };
 
-/// The server answers from its own memory; one that takes longer hangs.
+/// Timeout of an answer. The server answers from its own memory; if it takes longer, it hangs.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// A purge that is to hold everywhere may wait for two of the longest leases.
+/// Timeout of a cluster-wide purge, which may wait for two of the longest leases.
 const EVERYWHERE_TIME_MAX: Duration = Duration::from_secs(150);
 
-/// What the server has done: JSON as it says it, or the table.
+/// Fetches the server's counters: the server's JSON, or the table.
 pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let kind = if json { "application/json" } else { "text/plain" };
@@ -41,7 +42,7 @@ pub(crate) fn stat(settings: &Settings, json: bool) -> Result<String, Failure> {
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
-/// Where the server's log of transactions is.
+/// Fetches the address of the server's transaction log.
 pub(crate) fn journal(settings: &Settings) -> Result<JournalAddress, Failure> {
     let server = Server::new(settings)?;
     let (said, text) = server.said(server.authorized(server.agent.get(server.url("/log"))).call())?;
@@ -56,7 +57,7 @@ pub(crate) fn journal(settings: &Settings) -> Result<JournalAddress, Failure> {
     }
 }
 
-/// Purges a URL, tags or everything, and says what was done.
+/// Purges a URL, tags or everything, and returns a report.
 pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Failure> {
     let PurgeTask { url, tags, ban, all, soft, list, everywhere, local, .. } = task;
     let server = Server::new(settings)?;
@@ -108,7 +109,7 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
     Ok(done)
 }
 
-/// The bans that a server keeps, one a line: when, how far its lurker is, and the expression.
+/// Lists the server's bans, one per line: when it was added, how far the lurker is, and the expression.
 fn bans(server: &Server) -> Result<String, Failure> {
     let (said, text) = server.said(server.authorized(server.agent.get(server.url("/purge"))).call())?;
     let bans = said.as_array().ok_or_else(|| server.unexpected(200, &text))?;
@@ -123,7 +124,7 @@ fn bans(server: &Server) -> Result<String, Failure> {
     Ok(if bans.is_empty() { "No bans are kept\n".to_owned() } else { bans.iter().map(line).collect() })
 }
 
-/// What would become of a request, and why: JSON as the server says it, or lines for people.
+/// Explains how the server would handle a request, and why: the server's JSON, or lines for people.
 pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let headers = task.headers.iter().map(|line| ("header", line));
@@ -136,7 +137,7 @@ pub(crate) fn explain(settings: &Settings, task: &ExplainTask) -> Result<String,
     Ok(if task.json { text + "\n" } else { explained::text(&said) })
 }
 
-/// What is stored: JSON as the server says it, or a table.
+/// Lists the stored objects: the server's JSON, or a table.
 pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     let expression = task.expression.iter().map(|expression| ("match", expression));
@@ -148,7 +149,8 @@ pub(crate) fn objects(settings: &Settings, task: &ObjectsTask) -> Result<String,
     Ok(if task.json { text + "\n" } else { objects_table::text(&said) })
 }
 
-/// How the origins' servers are: JSON as the server says it, or a table; or what became of one.
+/// Lists the state of the origins' servers as the server's JSON or as a table, or sets the state of one
+/// server.
 pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String, Failure> {
     let server = Server::new(settings)?;
     if let Some((name, state)) = task.server.as_ref().zip(task.set.as_ref()) {
@@ -169,7 +171,7 @@ pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String,
 struct Server {
     agent: ureq::Agent,
     address: SocketAddr,
-    /// How it is asked, and by which name.
+    /// Scheme, and the name or address, that begin each request's URL.
     base: String,
     token: Option<admin::Token>,
 }
@@ -186,7 +188,8 @@ impl Server {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            // The admin port is this machine's or a tunnel's: a proxy for the web has no business with its token.
+            // The admin port belongs to this machine or is reached through a tunnel: a web proxy must not see
+            // its token.
             .proxy(None)
             .timeout_global(Some(ANSWER_TIME_MAX));
         if !settings.admin_tls {
@@ -217,7 +220,7 @@ impl Server {
     }
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        // By its address, whatever its certificate calls it: a name could be anybody's.
+        // The `Host` is the address, whatever name the certificate has: the server trusts no names.
         let request = request.header("host", self.address.to_string());
         match &self.token {
             Some(token) => request.header("authorization", token.as_bearer()),
@@ -251,7 +254,7 @@ impl Server {
         Ok((status, text))
     }
 
-    /// What it says in JSON, and the text of that. An error that it names is ours.
+    /// Parses a JSON answer and returns it with its text. An error that the JSON names becomes our failure.
     fn said(
         &self,
         answer: Result<axum::http::Response<ureq::Body>, ureq::Error>,
@@ -280,7 +283,7 @@ impl Server {
     }
 }
 
-/// Whatever the name, it is the server at this address that is meant.
+/// Resolver that returns the configured address for every name.
 #[derive(Debug)]
 struct FixedAddress(SocketAddr);
 
@@ -297,7 +300,7 @@ impl Resolver for FixedAddress {
     }
 }
 
-/// A server on every address is asked on loopback.
+/// Returns the address to connect to: loopback for a server that listens on every address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,11 +1,11 @@
-//! The accelerators of a cluster, as JSON and as people read them: a line for each, its name last.
+//! The accelerators of a cluster, as JSON and as a table for people: one line each, the name last.
 
 use cluster::{ClusterStatus, InstanceStatus};
 use serde_json::{Value, json};
 
 use crate::admin::{explained::plain, stat::thousands};
 
-/// What the admin server says.
+/// Returns the JSON that the admin server answers.
 pub(crate) fn said(look: &ClusterStatus, lease_left_ms: Option<u64>) -> Value {
     let instance = |seen: &InstanceStatus| {
         json!({
@@ -32,7 +32,7 @@ pub(crate) fn said(look: &ClusterStatus, lease_left_ms: Option<u64>) -> Value {
     })
 }
 
-/// The table for that.
+/// Returns that JSON as a table.
 pub(crate) fn text(said: &Value) -> String {
     let lease = match said["lease_left_ms"].as_u64() {
         Some(0) => "what is stored is shown once its origin has validated it".to_owned(),

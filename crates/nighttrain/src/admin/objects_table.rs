@@ -1,4 +1,4 @@
-//! What is stored, as people read it: a line for each answer, its numbers aligned, its address last.
+//! The stored objects as a table for people: one line each, numbers aligned, the address last.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::{
     settings::units::size_for_people,
 };
 
-/// The table for what the admin server said.
+/// Returns the admin server's JSON as a table.
 pub(crate) fn text(said: &Value) -> String {
     let rows = said["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
     let heading = ["age", "fresh for", "size", "status", "address"].map(str::to_owned);

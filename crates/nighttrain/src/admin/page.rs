@@ -1,10 +1,11 @@
-//! The page at `/`: the same numbers as `nighttrain stat`, for a browser. No script; reload shows the present.
+//! The page at `/`: the numbers of `nighttrain stat` for a browser. It has no script; a reload shows the
+//! current numbers.
 
 use std::fmt::Write;
 
 use crate::admin::stat::{Report, uptime_text};
 
-/// The page.
+/// Renders the page.
 pub(super) fn status(report: &Report) -> String {
     let received = report.count("requests", "received");
     let hits = report.count("requests", "hits");
@@ -45,7 +46,7 @@ pub(super) fn status(report: &Report) -> String {
     page
 }
 
-/// Names are our own, but a label's value may one day be somebody else's.
+/// Escapes HTML. All names are our own today, but a label's value may come from elsewhere one day.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -54,7 +54,7 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let origin_and_site = origin.as_ref().map(|origin| format!("{origin}{site}"));
     let in_front_of = [sites, origin_and_site].into_iter().flatten().collect::<Vec<_>>().join(", and of ");
     let certificates = Certificates::of(settings).map_err(|fault| Failure::Configuration(vec![fault]))?;
-    // A demonstration's is its own, whatever is said.
+    // With `--demo` the demonstration site is the origin, whatever the settings say.
     let origin_of: OriginChoice = match origin {
         Some(origin) if demo => Box::new(move |_| Some(origin.clone())),
         _ => Box::new(|settings| settings.origin.clone()),

@@ -1,4 +1,4 @@
-//! What can be set of certificates that are obtained by themselves (ACME).
+//! Settings of certificates that are obtained automatically (ACME).
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,10 +14,10 @@ use crate::{
 
 const ACME: &str = "Certificates by themselves (ACME)";
 
-/// How long the first failure waits. Let's Encrypt lets a name fail five times an hour.
+/// Wait after the first failure. Let's Encrypt allows a name five failures per hour.
 const RETRY: Duration = Duration::from_secs(120);
 
-/// What was said of ACME.
+/// Configured settings of ACME.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AcmeSettings {
     pub(crate) directory: Option<Directory>,
@@ -43,7 +43,7 @@ impl Default for AcmeSettings {
     }
 }
 
-/// The settings of ACME.
+/// Settings table of ACME.
 pub(crate) const ACME_SETTINGS: &[Setting] = &[
     Setting {
         key: "acme-directory",
@@ -142,7 +142,7 @@ fn texts(members: &[impl ToString]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(","))
 }
 
-/// An address as the URL that a CA wants (RFC 8555 §7.3).
+/// Returns an email address as the URL that a CA expects (RFC 8555 §7.3).
 fn contact(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("mailto:").unwrap_or(text);
     let is_address =
@@ -164,7 +164,8 @@ fn profile(text: &str) -> Result<String, String> {
     }
 }
 
-/// What is obtained: `None` where nobody asks for that. `hosts` are those of sites without a certificate.
+/// Returns the ACME configuration; `None` if none is configured. `hosts` are the hosts of sites without a
+/// certificate.
 pub(crate) fn acme(settings: &Settings, hosts: Vec<Name>) -> Result<Option<acme::Config>, Fault> {
     let fault = |key: &str, message: &str| Fault { place: key.to_owned(), message: message.to_owned() };
     let said = &settings.acme;

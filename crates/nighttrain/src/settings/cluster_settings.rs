@@ -1,4 +1,4 @@
-//! What can be set of the cluster that several accelerators share their purges by.
+//! Settings of the cluster through which several accelerators share their purges.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
 };
 
 const CLUSTER: &str = "Several accelerators (a NATS cluster with JetStream)";
-/// Servers that can be named.
+/// Maximum number of servers that can be named.
 const SERVERS_MAX: usize = 64;
-/// What JetStream allows.
+/// Maximum number of replicas that JetStream allows.
 const REPLICAS_MAX: usize = 5;
 
-/// What was said of the cluster.
+/// Configured settings of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ClusterSettings {
     pub(crate) servers: Vec<String>,
@@ -62,10 +62,10 @@ impl Default for ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// The configuration; `None`: the accelerator is alone.
+    /// Builds the cluster's configuration; `None` if no cluster is configured.
     ///
     /// # Errors
-    /// Settings that do not go together.
+    /// Returns a `Fault` for settings that contradict each other.
     pub(crate) fn config(&self, settings: &Settings) -> Result<Option<Config>, Fault> {
         let fault =
             |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
@@ -90,7 +90,7 @@ impl ClusterSettings {
             _ => return Err(fault("cluster-tls-cert", "it goes with cluster-tls-key")),
         };
         let name = self.name.clone().unwrap_or_else(|| {
-            // Where there is none it has the name of the program.
+            // The name of the program is the fallback if the host has no name.
             Name::of_host(&std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default())
         });
         let position = settings.cache.store.as_ref().map(|store| {
@@ -124,7 +124,7 @@ impl ClusterSettings {
     }
 }
 
-/// The settings of the cluster.
+/// Settings table of the cluster.
 pub(crate) const CLUSTER_SETTINGS: &[Setting] = &[
     Setting {
         key: "cluster",

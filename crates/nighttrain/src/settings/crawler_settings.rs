@@ -1,4 +1,4 @@
-//! What can be set of visitors who are programs; and the lists of networks that makers of crawlers publish.
+//! Settings of crawlers, and the lists of networks that their operators publish.
 
 use std::{
     fs::File,
@@ -18,9 +18,9 @@ use crate::{
 };
 
 const CRAWLERS: &str = "Crawlers, and strangers";
-/// Of one list; the largest that is published has some hundred kilobytes.
+/// Maximum size of a list; the largest that is published has a few hundred kilobytes.
 const LIST_BYTES_MAX: u64 = 4 << 20;
-/// Of all lists: each miss of a crawler is compared with all of them.
+/// Maximum number of networks in all lists: each miss of a crawler is compared with all of them.
 const NETWORKS_MAX: usize = 8192;
 
 const fn row(
@@ -33,7 +33,7 @@ const fn row(
     Setting { key, section: Section::Cache, shape, heading: CRAWLERS, value_name, help, access }
 }
 
-/// The settings of crawlers.
+/// Settings table of crawlers.
 pub(crate) const CRAWLER_SETTINGS: &[Setting] = &[
     row(
         "bots",
@@ -107,10 +107,10 @@ fn agents(text: &str) -> Result<Vec<Box<str>>, String> {
     Ok(agents)
 }
 
-/// The networks of all lists.
+/// Reads the networks of all lists.
 ///
 /// # Errors
-/// A file cannot be read, or has something else in it.
+/// Returns a `Fault` if a file cannot be read or is not a list of networks.
 pub(crate) fn approved(settings: &Settings) -> Result<Vec<Network>, Fault> {
     let mut all = Vec::new();
     for path in &settings.bots_approved {
@@ -146,7 +146,7 @@ fn networks_in(path: &Path) -> Result<Vec<Network>, String> {
     }
 }
 
-/// Prefixes as Google, Bing, OpenAI and others publish them, however deep they stand.
+/// Collects the prefixes of a list as Google, Bing, OpenAI and others publish them, at any depth of the JSON.
 fn collect(value: &Value, prefixes: &mut Vec<String>) {
     match value {
         Value::Array(parts) => parts.iter().for_each(|part| collect(part, prefixes)),

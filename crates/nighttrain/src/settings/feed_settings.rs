@@ -1,10 +1,11 @@
-//! What can be set of the feed, in NATS's words, and how a file of NATS's own joins in ([`crate::settings::nats_file`]).
+//! Settings of the feed under NATS's own names; a file in NATS's own format is merged in
+//! ([`crate::settings::nats_file`]).
 //!
 //! ```text
 //! default ──▶ --nats-config ──▶ [feed] ──▶ environment ──▶ flags       the later one wins
 //! ```
-//! Users, permissions and accounts are said in the NATS file alone: its words for them are what people know, and a
-//! password on a command line is everybody's to read.
+//! Users, permissions and accounts are only in the NATS file: operators know its syntax, and a password on a
+//! command line is readable by every user of the machine.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -24,16 +25,17 @@ use crate::{
     },
 };
 
-/// Where the admin server of a feed alone listens by default.
+/// Default address of the admin server when the feed runs alone.
 pub(crate) const FEED_ADMIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9181);
 
 /// The feed's settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FeedSettings {
-    /// What goes to the feed as it is. Its `tls` and `websocket` are blank: [`FeedSettings::config`] fills them.
+    /// Settings that are passed to the feed unchanged. Its `tls` and `websocket` are empty:
+    /// [`FeedSettings::config`] fills them.
     pub config: Config,
-    /// Where the monitoring pages are.
+    /// Address of the monitoring pages.
     pub monitor: SocketAddr,
     /// A file in NATS's own format.
     pub nats_config: Option<PathBuf>,
@@ -49,7 +51,7 @@ pub(crate) struct FeedSettings {
     leaf: Vec<Address>,
     leaf_credentials: Option<PathBuf>,
     leaf_tls_ca: Option<PathBuf>,
-    /// Further hubs, of the file.
+    /// Further hubs, from the configuration file.
     pub leaf_remotes: Vec<Remote>,
 }
 
@@ -77,10 +79,10 @@ impl Default for FeedSettings {
 }
 
 impl FeedSettings {
-    /// The feed's configuration. `shared`: the certificates of the process, if there are any.
+    /// Builds the feed's configuration. `shared` holds the certificates of the process, if there are any.
     ///
     /// # Errors
-    /// What does not go together.
+    /// Returns a `Fault` for settings that contradict each other.
     pub(crate) fn config(&self, shared: Option<&Arc<Certificates>>) -> Result<Config, Fault> {
         let fault =
             |place: &str, message: &str| Fault { place: place.to_owned(), message: message.to_owned() };
@@ -138,7 +140,7 @@ impl FeedSettings {
         Ok(config)
     }
 
-    /// The hubs that are joined: that of `leaf`, for the global account, and those of the file.
+    /// Returns the hubs to join: the one of `leaf`, for the global account, and those of the file.
     fn hubs(&self) -> Result<Vec<Remote>, Fault> {
         let mut hubs = Vec::new();
         if !self.leaf.is_empty() {
@@ -157,7 +159,7 @@ impl FeedSettings {
     }
 }
 
-/// Addresses of one hub, between commas.
+/// Parses the addresses of one hub, separated by commas.
 pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
     let addresses: Vec<Address> = list(text)
         .filter(|address| !address.is_empty())
@@ -172,7 +174,7 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
     Ok(addresses)
 }
 
-/// The same as a text, with stars for passwords and tokens.
+/// Formats the addresses, with stars for passwords and tokens.
 pub(crate) fn addresses_text(addresses: &[Address]) -> String {
     let text = |address: &Address| {
         let shown = address.to_string();
@@ -187,7 +189,7 @@ pub(crate) fn addresses_text(addresses: &[Address]) -> String {
 }
 
 const FEED: &str = "Feed";
-/// The heading for limits; `-h` leaves them to `--help`.
+/// Heading of limits in `--help`; `-h` omits them.
 pub(crate) const FEED_LIMITS: &str = "Limits on clients";
 
 /// Every setting of the feed, in the order in which `--help` and `config --print` show them.

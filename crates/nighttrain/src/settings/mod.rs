@@ -1,8 +1,9 @@
-//! What can be set, once: the flag, the key of the file and the environment variable of each come from this table.
+//! The settings: one table defines the flag, the key of the file and the environment variable of each.
 //!
 //! A setting with the key `default-ttl` in `[cache]` is the flag `--default-ttl`, the environment variable
-//! `NIGHTTRAIN_CACHE_DEFAULT_TTL`, and `default-ttl = "10s"` under `[cache]` in the file. All three are text that
-//! goes through the same `set`, so that they cannot disagree. [`crate::settings::precedence`] says which one wins.
+//! `NIGHTTRAIN_CACHE_DEFAULT_TTL`, and `default-ttl = "10s"` under `[cache]` in the file. All three are text
+//! that goes through the same `set`, so that they cannot disagree. [`crate::settings::precedence`] defines
+//! which one wins.
 
 pub(crate) mod acme_settings;
 pub(crate) mod cache_settings;
@@ -58,52 +59,52 @@ use crate::{
     },
 };
 
-/// What is in force: every setting with its value.
+/// Active settings, each with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
-    /// Where misses are fetched; none until somebody says.
+    /// Origin of misses; `None` if it is not configured.
     pub origin: Option<Origin>,
-    /// The accelerator's settings. Its `origin` and sites are blank: [`Settings::accelerator`] fills them.
+    /// The accelerator's settings. Its `origin` and sites are empty: [`Settings::accelerator`] fills them.
     pub cache: Config,
-    /// The sites of the file.
+    /// Sites of the file.
     pub sites: Vec<SiteSettings>,
-    /// The accelerator's TLS, for hosts whose site says nothing else.
+    /// TLS settings of the accelerator, for hosts whose site has none of its own.
     pub tls: TlsSettings,
-    /// Certificates that are obtained.
+    /// Settings of certificates that are obtained by ACME.
     pub acme: AcmeSettings,
-    /// The cluster that accelerators share purges by.
+    /// Settings of the cluster through which accelerators share purges.
     pub cluster: ClusterSettings,
-    /// The accelerators that share keys with this one.
+    /// Settings of the accelerators that share keys with this one.
     pub peers: PeersSettings,
     /// The feed's settings.
     pub feed: FeedSettings,
     /// The mail service's settings.
     pub mail: MailSettings,
-    /// Files with the networks of crawlers that are welcome.
+    /// Files with the networks of approved crawlers.
     pub bots_approved: Vec<PathBuf>,
-    /// Where the admin server listens.
+    /// Address on which the admin server listens.
     pub admin: SocketAddr,
-    /// It is asked by https.
+    /// True if the admin server uses https.
     pub admin_tls: bool,
-    /// The name that its certificate is for, as our commands ask for it.
+    /// Name in the admin server's certificate, which our commands verify.
     pub admin_name: Option<String>,
-    /// Who vouches for it, to our commands.
+    /// CA certificates that our commands trust for the admin server.
     pub admin_ca_file: Option<PathBuf>,
-    /// A file with the token that the admin server demands.
+    /// File with the token that the admin server demands.
     pub admin_token_file: Option<PathBuf>,
-    /// A file with the token by which anybody may purge.
+    /// File with the token that lets any client purge.
     pub purge_token_file: Option<PathBuf>,
-    /// Which messages are logged, in tracing-subscriber's words.
+    /// Log filter, in tracing-subscriber's syntax.
     pub log: String,
-    /// Where messages are logged, instead of stderr.
+    /// File of the log, instead of stderr.
     pub log_file: Option<PathBuf>,
-    /// Where the process says which one it is.
+    /// File to which the process writes its process id.
     pub pid_file: Option<PathBuf>,
-    /// How long a stop waits for responses that are under way.
+    /// Maximum time that a stop waits for responses under way.
     pub drain_time_max: Duration,
-    /// Bytes that clients may make all servers hold; by the servers that run where nobody says.
+    /// Bytes that clients may make all servers hold; if unset it depends on the servers that run.
     pub client_memory_bytes: Option<u64>,
-    /// The log of transactions.
+    /// Settings of the transaction log.
     pub log_rules: LogRules,
 }
 
@@ -137,11 +138,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The accelerator's configuration in front of its sites, and of `origin` for all other hosts; but for TLS, which the process
-    /// has for all its servers.
+    /// Builds the accelerator's configuration for its sites, and for `origin` on all other hosts. TLS is not
+    /// included, because the process has one configuration of it for all servers.
     ///
     /// # Errors
-    /// The file with the token for purges cannot be read, or has none; a site has no origin.
+    /// Returns `Failure::Configuration` if the purge token cannot be read or is missing from its file, or if
+    /// a site has no origin.
     pub(crate) fn accelerator(&self, origin: Option<Origin>) -> Result<Config, Failure> {
         const KEY: &str = "purge-token-file";
         let token = self.purge_token_file.as_deref().map(|path| read_token(KEY, path)).transpose();
@@ -168,10 +170,10 @@ impl Settings {
     }
 }
 
-/// Which part of the file a setting belongs to.
+/// Section of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
-    /// The top of the file, before any `[section]`: what all servers share.
+    /// The top of the file, before any `[section]`: settings that all servers share.
     Common,
     /// `[cache]`.
     Cache,
@@ -182,10 +184,10 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    /// Those with a name.
+    /// Sections that have a name.
     pub(crate) const NAMED: [Self; 3] = [Self::Cache, Self::Feed, Self::Mail];
 
-    /// What stands in brackets; none for the top of the file.
+    /// Returns the name in brackets; `None` for the top of the file.
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::Common => None,
@@ -196,7 +198,7 @@ impl Section {
     }
 }
 
-/// How a value is written in the file.
+/// TOML type of a value in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueShape {
     /// A string.
@@ -207,39 +209,40 @@ pub(crate) enum ValueShape {
     Counts,
     /// An array of strings.
     Texts,
-    /// A boolean; as a flag it stands alone.
+    /// A boolean; as a command line flag it takes no value.
     Flag,
 }
 
-/// One thing that can be set.
+/// A setting.
 #[derive(Clone, Copy)]
 pub(crate) struct Setting {
-    /// Its key in the file and its flag without the dashes.
+    /// Key in the file, and flag without the dashes.
     pub key: &'static str,
-    /// Its part of the file.
+    /// Section of the file.
     pub section: Section,
-    /// How its value is written in the file.
+    /// TOML type in the file.
     pub shape: ValueShape,
-    /// The heading that `--help` lists it under.
+    /// Heading in `--help`.
     pub heading: &'static str,
-    /// What stands for the value in `--help`.
+    /// Placeholder of the value in `--help`.
     pub value_name: &'static str,
-    /// One line on what it does.
+    /// Help text.
     pub help: &'static str,
-    /// How its value is taken and shown.
+    /// Functions that parse and format the value.
     pub access: ValueAccess,
 }
 
-/// How a value is taken from its text and shown as text.
+/// Functions that parse and format a value.
 #[derive(Clone, Copy)]
 pub(crate) struct ValueAccess {
-    /// Takes a value from its text, or says what would be right.
+    /// Parses a value and stores it, or returns a message with a correct example.
     pub set: fn(&mut Settings, &str) -> Result<(), String>,
-    /// The text of the value in force, which `set` accepts; none if it is not set.
+    /// Formats the active value so that `set` accepts it; `None` if it is not set.
     pub text: fn(&Settings) -> Option<String>,
 }
 
-/// ValueAccess to a value that is always there: where it lies in [`Settings`], who reads its text, who writes it.
+/// Builds the access to a value that always exists, from its place in [`Settings`], its parser and its
+/// formatter.
 macro_rules! value {
     ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
         $crate::settings::ValueAccess {
@@ -252,7 +255,7 @@ macro_rules! value {
     };
 }
 
-/// ValueAccess to a value that may be absent.
+/// Builds the access to a value that may be absent.
 macro_rules! optional {
     ($($place:ident).+, parse = $parse:expr, show = $show:expr) => {
         $crate::settings::ValueAccess {
@@ -265,7 +268,7 @@ macro_rules! optional {
     };
 }
 
-/// ValueAccess to a list of networks, which may be empty.
+/// Builds the access to a list of networks, which may be empty.
 macro_rules! networks {
     ($($place:ident).+) => {
         $crate::settings::ValueAccess {
@@ -279,32 +282,32 @@ macro_rules! networks {
 }
 pub(crate) use {networks, optional, value};
 
-/// Networks between commas.
+/// Parses networks separated by commas.
 pub(crate) fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
     list(text).map(|network| network.parse().map_err(|error: InvalidNetwork| error.to_string())).collect()
 }
 
-/// The same as a text; `None`: there is none.
+/// Formats networks separated by commas; `None` for an empty list.
 pub(crate) fn networks_text(networks: &[Network]) -> Option<String> {
     let texts: Vec<_> = networks.iter().map(Network::to_string).collect();
     (!texts.is_empty()).then(|| texts.join(","))
 }
 
 impl Setting {
-    /// Takes a value from its text.
+    /// Parses a value and stores it.
     ///
     /// # Errors
-    /// What would be right.
+    /// Returns a message with a correct example.
     pub(crate) fn set(&self, settings: &mut Settings, text: &str) -> Result<(), String> {
         (self.access.set)(settings, text)
     }
 
-    /// The text of the value in force, which [`Setting::set`] accepts; none if it is not set.
+    /// Formats the active value so that [`Setting::set`] accepts it; `None` if it is not set.
     pub(crate) fn text(&self, settings: &Settings) -> Option<String> {
         (self.access.text)(settings)
     }
 
-    /// The environment variable: `NIGHTTRAIN_CACHE_LISTEN`, `NIGHTTRAIN_ADMIN`.
+    /// Returns the environment variable, such as `NIGHTTRAIN_CACHE_LISTEN` or `NIGHTTRAIN_ADMIN`.
     pub(crate) fn variable(&self) -> String {
         let section =
             self.section.name().map_or_else(String::new, |name| format!("{}_", name.to_ascii_uppercase()));
@@ -312,7 +315,7 @@ impl Setting {
     }
 }
 
-/// The heading for settings that every server shares.
+/// Heading of settings that every server shares.
 pub(crate) const COMMON: &str = "Common";
 
 /// Every setting, in the order in which `--help` and `config --print` show them.
@@ -350,7 +353,7 @@ const COUNT: usize = COMMON_SETTINGS.len()
     + MAIL_SETTINGS.len()
     + MAIL_LIMIT_SETTINGS.len();
 
-/// The tables of all parts, one behind the other.
+/// Concatenates the tables.
 const fn joined<const N: usize, const TABLES: usize>(tables: [&[Setting]; TABLES]) -> [Setting; N] {
     let mut all = [COMMON_SETTINGS[0]; N];
     let (mut i, mut table, mut row) = (0, 0, 0);
@@ -365,7 +368,7 @@ const fn joined<const N: usize, const TABLES: usize>(tables: [&[Setting]; TABLES
     all
 }
 
-/// The least memory that clients can be given: with less a part is too small for a mail or a page.
+/// Minimum memory for clients; with less, a server's share would be too small for a mail or a page.
 const CLIENT_MEMORY_MIN: u64 = 16 << 20;
 
 fn parse_client_memory(text: &str) -> Result<u64, String> {
@@ -375,7 +378,7 @@ fn parse_client_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// What all servers share.
+/// Settings that all servers share.
 const COMMON_SETTINGS: &[Setting] = &[
     Setting {
         key: "cores",
@@ -516,12 +519,12 @@ const COMMON_SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The setting with this key in this section, and its place in [`SETTINGS`].
+/// Returns the setting with this key in this section, and its position in [`SETTINGS`].
 pub(crate) fn in_section(section: Section, key: &str) -> Option<(usize, &'static Setting)> {
     SETTINGS.iter().enumerate().find(|(_, setting)| setting.section == section && setting.key == key)
 }
 
-/// The first setting with this key, in whatever section.
+/// Returns the first setting with this key, in any section, and its position in [`SETTINGS`].
 pub(crate) fn by_key(key: &str) -> Option<(usize, &'static Setting)> {
     SETTINGS.iter().enumerate().find(|(_, setting)| setting.key == key)
 }

@@ -1,6 +1,7 @@
-//! Flags as nats-server has them, so that the command lines and units of those who come from there work here.
+//! Flags of nats-server, so that its users' command lines and units work here.
 //!
-//! They say again what settings say (`-p` and `-a` are two halves of `--listen`), and as there they win over the file.
+//! They duplicate settings (`-p` and `-a` are two halves of `--listen`), and like other flags they override
+//! the file.
 
 use std::{fs, net::IpAddr, str::FromStr};
 
@@ -17,7 +18,7 @@ use crate::{
     },
 };
 
-/// nats-server's own flags of `nighttrain feed`.
+/// Flags of nats-server that `nighttrain feed` has.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "As nats-server has them")]
 pub(crate) struct NatsFlags {
@@ -30,23 +31,23 @@ pub(crate) struct NatsFlags {
     /// The port of --monitor; -1 takes a free one
     #[arg(short = 'm', long = "http_port", value_name = "PORT", value_parser = port, allow_negative_numbers = true)]
     http_port: Option<u16>,
-    /// Logs more, unless --log says what
+    /// Logs more, unless --log is given
     #[arg(short = 'D', long = "debug", action = clap::ArgAction::Count)]
     debug: u8,
-    /// Logs what clients say and are told, unless --log says what
+    /// Logs the protocol lines of clients, unless --log is given
     #[arg(short = 'V', long = "trace", action = clap::ArgAction::Count)]
     trace: u8,
-    /// Sends a signal to a feed that runs, and ends: stop, quit, term, reopen, reload, ldm
+    /// Sends a signal to a running feed, and ends: stop, quit, term, reopen, reload, ldm
     #[arg(long = "signal", value_name = "SIGNAL[=PID|FILE]")]
     pub signal: Option<SignalTarget>,
 }
 
 impl NatsFlags {
-    /// Letters that nats-server has for what is a setting here.
+    /// Short flags of nats-server for settings that exist here.
     pub(crate) const SHORT: [(&str, char); 4] =
         [("nats-config", 'c'), ("log-file", 'l'), ("pid-file", 'P'), ("server-name", 'n')];
 
-    /// Takes them into force.
+    /// Applies the flags to the settings.
     pub(crate) fn join(&self, in_force: &mut ActiveSettings) {
         let mut said = |section, key| {
             if let Some((place, _)) = in_section(section, key) {
@@ -86,11 +87,11 @@ fn host(text: &str) -> Result<IpAddr, String> {
     text.trim_matches(['[', ']']).parse().or_else(|_| resolve(text))
 }
 
-/// A signal, and who gets it.
+/// A signal and its target.
 #[derive(Debug, Clone)]
 pub(crate) struct SignalTarget {
     signal: Signal,
-    /// A process's number, or a file with it; none: the one feed that runs.
+    /// Process id, or a file that holds it; `None` stands for the only feed that runs.
     to: Option<String>,
 }
 
@@ -116,10 +117,10 @@ impl FromStr for SignalTarget {
 }
 
 impl SignalTarget {
-    /// Sends it.
+    /// Sends the signal.
     ///
     /// # Errors
-    /// Nobody is to be found, or more than one.
+    /// Returns `Failure::Failed` if no feed is found, or more than one.
     pub(crate) fn send(&self) -> Result<(), Failure> {
         let failed = |message: String| Failure::Failed(format!("signal: {message}"));
         let id = match &self.to {
@@ -151,7 +152,7 @@ fn id_of(text: &str) -> Result<i32, String> {
     number(&read).ok_or_else(|| format!("{text} holds no process's number"))
 }
 
-/// The processes of this program, other than this one, that are feeds.
+/// Returns the other processes of this program that are feeds.
 fn feeds() -> Vec<i32> {
     let own = std::env::current_exe().ok().and_then(|path| path.file_name().map(ToOwned::to_owned));
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! What can be set of how an origin is asked: which of its servers, when one is left alone, and TLS with them.
+//! Settings of the connections to an origin: load balancing, ejection of failing servers, and TLS.
 
 use cache::{
     Origin,
@@ -12,10 +12,10 @@ use crate::settings::{
     value,
 };
 
-/// The heading; each site may say all of it for itself.
+/// Heading of these settings, which each site may override.
 pub(crate) const ORIGINS: &str = "Origins (each site may have its own)";
 
-/// A row of the table: all are of the accelerator, and of a site.
+/// Returns a row of the table; every row is a setting of the accelerator, and of a site.
 const fn row(
     key: &'static str,
     shape: ValueShape,
@@ -26,7 +26,7 @@ const fn row(
     Setting { key, section: Section::Cache, shape, heading: ORIGINS, value_name, help, access }
 }
 
-/// The settings of origins.
+/// Settings table of origins.
 pub(crate) const ORIGIN_SETTINGS: &[Setting] = &[
     row(
         "balance",
@@ -181,7 +181,7 @@ pub(crate) const ORIGIN_SETTINGS: &[Setting] = &[
     ),
 ];
 
-/// An origin's servers.
+/// Parses an origin's servers.
 pub(crate) fn parse_origin(text: &str) -> Result<Origin, String> {
     text.parse().map_err(|error: InvalidOrigin| error.to_string())
 }
@@ -214,7 +214,7 @@ fn probe_path(text: &str) -> Result<Box<str>, String> {
     if is_path { Ok(text.into()) } else { Err(format!("`{text}` is no path, such as /healthz")) }
 }
 
-/// `200`, or `200-399`.
+/// Parses a status or a range of statuses: `200`, or `200-399`.
 fn statuses(text: &str) -> Result<(u16, u16), String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     match (from.parse(), to.parse()) {

@@ -1,4 +1,4 @@
-//! What can be set of the accelerators that share keys with this one.
+//! Settings of the accelerators that share keys with this one.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -15,14 +15,14 @@ use crate::{
 };
 
 const PEERS: &str = "Several accelerators, one fetch";
-/// Where peers are asked where no port is said.
+/// Default port of peers.
 const PORT: u16 = 6080;
-/// The shortest patience.
+/// Minimum time to wait for a peer's answer.
 const PATIENCE_MIN: Duration = Duration::from_millis(300);
-/// Characters of a name, as a cluster's.
+/// Maximum length of a name in characters, as in a cluster.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What was said of them.
+/// Configured settings of peers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PeersSettings {
     pub(crate) listen: Option<SocketAddr>,
@@ -49,16 +49,17 @@ impl Default for PeersSettings {
 }
 
 impl PeersSettings {
-    /// Where others are told that they find this one; empty: there can be none.
+    /// Returns the address under which other accelerators reach this one; empty if there is none.
     pub(crate) fn told_address(&self) -> String {
         let of_listen = || self.listen.map(|listen| listen.to_string()).unwrap_or_default();
         self.address.clone().filter(|_| self.listen.is_some()).unwrap_or_else(of_listen)
     }
 
-    /// The rules; `None`: it shares no keys. `cluster` is the one that it is of, which knows who else is there.
+    /// Builds the rules of peers; `None` if this accelerator shares no keys. `cluster` is its cluster, which
+    /// knows the other members.
     ///
     /// # Errors
-    /// Settings that do not go together, or a secret that cannot be read.
+    /// Returns a `Fault` for settings that contradict each other, or a secret that cannot be read.
     pub(crate) fn rules(&self, cluster: Option<&ClusterConfig>) -> Result<Option<PeerRules>, Fault> {
         let fault = |place: &str, message: String| Fault { place: place.to_owned(), message };
         let Some(listen) = self.listen else {
@@ -113,7 +114,7 @@ impl PeersSettings {
     }
 }
 
-/// The settings of peers.
+/// Settings table of peers.
 pub(crate) const PEERS_SETTINGS: &[Setting] = &[
     Setting {
         key: "peers-listen",
@@ -201,7 +202,7 @@ fn patience(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// A host and a port.
+/// Checks that the text is a host and a port.
 fn address(text: &str) -> Result<String, String> {
     let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
     match text.rsplit_once(':') {

@@ -1,4 +1,4 @@
-//! What can be set of how much each client may ask for, and each network.
+//! Settings of the request rates of each client, and of each network.
 
 use crate::settings::{
     Section, Setting, ValueAccess, ValueShape, any_count, cache_settings::LIMITS, one_or_more, plain, value,
@@ -16,7 +16,7 @@ const fn row(key: &'static str, help: &'static str, access: ValueAccess) -> Sett
     }
 }
 
-/// The settings of rates.
+/// Settings table of rates.
 pub(crate) const RATE_SETTINGS: &[Setting] = &[
     row(
         "connections-per-network-max",

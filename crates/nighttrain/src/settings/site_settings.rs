@@ -1,5 +1,5 @@
-//! What can be set of a site: in `[cache]`, for hosts that no site names and for what a site does not say itself, and in
-//! a `[[cache.site]]` of the file, for its hosts.
+//! Settings of a site. `[cache]` has them for hosts that no site names and as defaults; a `[[cache.site]]` of
+//! the file overrides them for its hosts.
 
 use std::{
     fmt,
@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// The heading for rules of a site.
+/// Heading of a site's rules.
 const RULES: &str = "Rules for requests (each site may have its own)";
 
-/// Settings beside [`SITE_SETTINGS`] that a site may say for itself.
+/// Settings outside [`SITE_SETTINGS`] that a site may override.
 const OF_CACHE: [&str; 11] = [
     "origin",
     "default-ttl",
@@ -43,7 +43,7 @@ const OF_CACHE: [&str; 11] = [
     "request-body-bytes-max",
 ];
 
-/// The rules that are settings of `[cache]`, too.
+/// Settings table of the rules that `[cache]` and sites have.
 pub(crate) const SITE_SETTINGS: &[Setting] = &[
     Setting {
         key: "host",
@@ -219,7 +219,7 @@ pub(crate) const SITE_SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The page in a file.
+/// Reads the error page in a file.
 fn page(path: &str) -> Result<Arc<OwnPage>, String> {
     let cannot = |why: io::Error| format!("{path}: {why}");
     let mut text = Vec::new();
@@ -229,7 +229,7 @@ fn page(path: &str) -> Result<Arc<OwnPage>, String> {
     OwnPage::parse(path, &text).map(Arc::new).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Members of a list in one text; none where the text is empty.
+/// Parses the members of a list; an empty text is an empty list.
 fn bounded<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     let members: Vec<T> = list(text).filter(|_| !text.is_empty()).map(read).collect::<Result<_, String>>()?;
     if members.len() > LIST_MAX { Err(InvalidRule::TooMany.to_string()) } else { Ok(members) }
@@ -244,7 +244,7 @@ fn shown(members: &[impl fmt::Display]) -> Option<String> {
     (!members.is_empty()).then(|| members.join(","))
 }
 
-/// Methods in one text; all where it is empty.
+/// Parses a list of methods; `None` stands for all of them if the text is empty.
 pub(crate) fn methods(text: &str) -> Result<Option<Methods>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -256,7 +256,7 @@ fn methods_text(methods: Methods) -> String {
     methods.names().collect::<Vec<_>>().join(",")
 }
 
-/// The settings that a site may say for itself, with their places in [`SETTINGS`].
+/// Returns the settings that a site may override, with their positions in [`SETTINGS`].
 pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
     SETTINGS.iter().enumerate().filter(|(_, setting)| {
         setting.section == Section::Cache
@@ -267,21 +267,22 @@ pub(crate) fn of_a_site() -> impl Iterator<Item = (usize, &'static Setting)> {
 /// A `[[cache.site]]` of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SiteSettings {
-    /// Which hosts it is for.
+    /// Hosts of the site.
     pub hosts: Vec<HostPattern>,
-    /// What it says for itself: the place in [`SETTINGS`], and the text, which has been found to be right.
+    /// Settings that the site overrides: the position in [`SETTINGS`], and the validated text.
     pub own: Vec<(usize, String)>,
-    /// Its rules for paths; `None`: those of `[cache]`.
+    /// Rules for paths; `None` stands for those of `[cache]`.
     pub paths: Option<Vec<PathRule>>,
     /// `FILE:LINE:COLUMN`.
     pub place: String,
 }
 
 impl SiteSettings {
-    /// The site, with what `[cache]` says where it says nothing itself. `origin` is the one for all other hosts.
+    /// Builds the site; settings that it does not override come from `[cache]`. `origin` is the one for all
+    /// other hosts.
     ///
     /// # Errors
-    /// It has no origin, or a file that it names has gone.
+    /// Returns a `Fault` if the site has no origin, or if a file that it names has gone.
     pub(crate) fn site(&self, settings: &Settings, origin: Option<&Origin>) -> Result<Site, Fault> {
         let fault = |message| Fault { place: self.place.clone(), message };
         let own = self.own(&Settings { origin: origin.cloned(), ..settings.clone() })?;
@@ -298,10 +299,10 @@ impl SiteSettings {
         Ok(Site { hosts: self.hosts.clone(), origin: own.origin.ok_or_else(none)?, rules })
     }
 
-    /// The settings as they are for this site.
+    /// Returns the settings with the site's overrides.
     ///
     /// # Errors
-    /// A file that it names has gone.
+    /// Returns a `Fault` if a file that the site names has gone.
     pub(crate) fn own(&self, settings: &Settings) -> Result<Settings, Fault> {
         let mut own = settings.clone();
         for (setting, text) in &self.own {
@@ -314,7 +315,7 @@ impl SiteSettings {
         Ok(own)
     }
 
-    /// It as a section of a file: heading, keys and texts.
+    /// Returns the site as rows of a file's section: keys, texts and types.
     pub(crate) fn rows(&self) -> Vec<(&'static str, String, ValueShape)> {
         let own = self.own.iter().map(|(setting, text)| {
             let Setting { key, shape, .. } = SETTINGS[*setting];
@@ -327,7 +328,7 @@ impl SiteSettings {
     }
 }
 
-/// A rule for a path as rows of a file's section.
+/// Returns a rule for a path as rows of a file's section.
 pub(crate) fn rows_of_path(rule: &PathRule) -> Vec<(&'static str, String, ValueShape)> {
     let PathRule { path, pass, ttl, methods, join } = rule;
     let mut rows = vec![("path", path.to_string(), ValueShape::Text)];

@@ -19,7 +19,7 @@ fn variables_are_named_after_keys() {
     assert_eq!(variable("admin"), "NIGHTTRAIN_ADMIN");
 }
 
-/// What is printed is what would be accepted, for every setting: the defaults, and one other value each.
+/// The printed text of every setting is accepted again: the defaults, and one other value each.
 #[test]
 fn text_sets_the_same_value() {
     let others = |key: &str| match key {

@@ -1,4 +1,5 @@
-//! What can be set of the accelerator's TLS: where it listens, and the certificates, of which each site may have its own.
+//! Settings of the accelerator's TLS: the listening address, and the certificates, which each site may
+//! override.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -17,10 +18,10 @@ use crate::{
 
 const TLS: &str = "TLS for clients (each site may have its own certificate)";
 
-/// Where the port is when only a certificate is given.
+/// Default listening address if only a certificate is configured.
 const LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8443);
 
-/// What was said of TLS.
+/// Configured settings of TLS.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct TlsSettings {
     pub(crate) listen: Option<SocketAddr>,
@@ -32,7 +33,7 @@ pub(crate) struct TlsSettings {
     pub(crate) client_header: Option<Box<str>>,
 }
 
-/// Whether clients are asked for a certificate.
+/// Policy of client certificates: not requested, requested, or required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientCertPolicy {
     Nothing,
@@ -45,7 +46,7 @@ impl ClientCertPolicy {
         [(Self::Nothing, "none"), (Self::WhatTheyHave, "asked"), (Self::ACertificate, "required")];
 }
 
-/// The settings of TLS.
+/// Settings table of TLS.
 pub(crate) const TLS_SETTINGS: &[Setting] = &[
     Setting {
         key: "tls-listen",
@@ -134,7 +135,7 @@ pub(crate) const TLS_SETTINGS: &[Setting] = &[
 ];
 
 impl TlsSettings {
-    /// The files of the certificate that was named, if one was.
+    /// Returns the files of the configured certificate, if there is one.
     pub(crate) fn pair(&self) -> Result<Option<Pair>, Fault> {
         let fault = |key: &str, message: &str| Fault { place: key.to_owned(), message: message.to_owned() };
         match (&self.cert, &self.key) {
@@ -154,7 +155,7 @@ impl TlsSettings {
 }
 
 impl TlsSettings {
-    /// Which certificates clients are asked for.
+    /// Returns the rules for client certificates; `None` if none are requested.
     pub(crate) fn client_certificates(&self) -> Result<Option<ClientCertificates>, Fault> {
         let is_required = match (self.client, &self.client_ca) {
             (Some(ClientCertPolicy::Nothing), _) | (None, None) => return Ok(None),
@@ -173,10 +174,11 @@ impl TlsSettings {
     }
 }
 
-/// What a server shows that may show the certificates of the process.
+/// Returns the certificate source of a server that may use the certificates of the process.
 ///
 /// # Errors
-/// It is to, and there are none; or it has its own.
+/// Returns a `Fault` if the server is to use the shared certificates and there are none, or if it has its own
+/// as well.
 pub(crate) fn shared_or(
     is_shared: bool,
     of_files: Option<CertificateSource>,
@@ -193,14 +195,14 @@ pub(crate) fn shared_or(
     }
 }
 
-/// Where clients come by TLS, and the files of certificates.
+/// TLS listening address, and the certificate files.
 pub(crate) struct TlsListener {
     pub(crate) listen: SocketAddr,
     pub(crate) pairs: Vec<Pair>,
 }
 
-/// The accelerator's TLS: the certificate of `[cache]` first, then those of the sites. There may be none where certificates are
-/// obtained.
+/// Returns the accelerator's TLS listener: the certificate of `[cache]` first, then those of the sites. The
+/// list may be empty if certificates are obtained by ACME.
 pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsListener>, Fault> {
     let mut pairs = Vec::from_iter(settings.tls.pair()?);
     for site in &settings.sites {
@@ -229,7 +231,7 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsListener>, Fault> {
     }
 }
 
-/// Whether a site asks its clients for certificates.
+/// Returns whether any site requests client certificates.
 fn asks_clients(settings: &Settings) -> Result<bool, Fault> {
     let of_sites = settings.sites.iter().map(|site| site.own(settings).map(|own| own.tls));
     let all = [Ok(settings.tls.clone())].into_iter().chain(of_sites);

@@ -1,8 +1,9 @@
 //! Sizes and durations as people write them.
 //!
-//! Strict on purpose: `10` may mean bytes or MiB, seconds or milliseconds, so a unit is demanded rather than
-//! guessed, and the error says what would be right. What [`size_text`] and [`duration_text`] print parses back to
-//! the same value (a test holds them to it), so that `config --print` is a file that can be used.
+//! The parsers are strict on purpose: `10` may mean bytes or MiB, seconds or milliseconds, so a unit is
+//! required rather than guessed, and the error shows a correct example. The output of [`size_text`] and
+//! [`duration_text`] parses back to the same value (a test checks this), so that `config --print` prints a
+//! usable file.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB"
 const DURATION_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// A whole number of bytes from text such as `256MiB`.
+/// Parses a whole number of bytes such as `256MiB`.
 ///
 /// # Errors
-/// A sentence that says what is wrong and what would be right.
+/// Returns a sentence that says what is wrong, with a correct example.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     const RIGHT: &str = "a size is a whole number and B, KiB, MiB or GiB, for instance 256MiB";
     let (number, unit) = number_and_unit(text, RIGHT)?;
@@ -33,10 +34,10 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(*bytes).ok_or_else(|| "that is more than 2^64 bytes".to_owned())
 }
 
-/// A time from text such as `250ms`.
+/// Parses a duration such as `250ms`.
 ///
 /// # Errors
-/// A sentence that says what is wrong and what would be right.
+/// Returns a sentence that says what is wrong, with a correct example.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     const RIGHT: &str = "a duration is a whole number and ms, s, m, h or d, for instance 10s";
     let (number, unit) = number_and_unit(text, RIGHT)?;
@@ -61,16 +62,16 @@ fn number_and_unit<'t>(text: &'t str, right: &str) -> Result<(u64, &'t str), Str
         return Err(format!("not a whole number: {right}"));
     }
     let number = number.parse().map_err(|_| format!("number too large: {right}"))?;
-    // A space between number and unit is how people set them in print.
+    // A space between number and unit is allowed, as in print.
     Ok((number, unit.strip_prefix(' ').unwrap_or(unit)))
 }
 
-/// The shortest exact text for a size: `256MiB`, `1025B`.
+/// Returns the shortest exact text of a size: `256MiB`, `1025B`.
 pub(crate) fn size_text(bytes: u64) -> String {
     exact(bytes, &SIZE_UNITS, "B")
 }
 
-/// The shortest exact text for a duration, to the millisecond: `10s`, `1500ms`.
+/// Returns the shortest exact text of a duration, to the millisecond: `10s`, `1500ms`.
 pub(crate) fn duration_text(time: Duration) -> String {
     exact(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), &DURATION_UNITS, "s")
 }
@@ -82,7 +83,8 @@ fn exact(value: u64, units: &[(&str, u64)], zero_unit: &str) -> String {
         .map_or_else(|| format!("0{zero_unit}"), |(name, size)| format!("{}{name}", value / size))
 }
 
-/// A size for reading, in the largest unit that leaves at least 1, to three figures: `1.23 MiB`, `41 B`.
+/// Formats a size for people, in the largest unit that leaves at least 1, to three figures: `1.23 MiB`, `41
+/// B`.
 pub(crate) fn size_for_people(bytes: u64) -> String {
     for (name, size) in SIZE_UNITS {
         if bytes >= size && size > 1 {

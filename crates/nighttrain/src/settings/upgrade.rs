@@ -1,7 +1,7 @@
-//! Remarks of `check` on a configuration that is right: each line whose meaning changed with this version.
+//! Remarks of `check` on a valid configuration: each line whose meaning changed with this version.
 //!
-//! A remark is about a line that somebody wrote; what defaults changed is in the change log. Each server's remarks are a
-//! function of the values and the settings that they come to.
+//! A remark is about a line of the file; changed defaults are in the change log. Each server's remarks are a
+//! function of the file's values and of the resulting settings.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,8 @@ use crate::{
     settings::{SETTINGS, Section, Settings, file::FileValue},
 };
 
-/// Returns the remarks on a file from the top down; `values` are the file's, and `settings` what these come to.
+/// Returns the remarks on a file from top to bottom; `values` are the file's, and `settings` the resulting
+/// settings.
 pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
     values
         .iter()
@@ -29,7 +30,7 @@ pub(crate) fn remarks(values: &[FileValue], settings: &Settings) -> Vec<Fault> {
         .collect()
 }
 
-/// Remarks on lines about who shares stored answers, and about what a purge reaches.
+/// Returns the remark on a line about the sharing of stored answers, or about the reach of a purge.
 fn of_cache(key: &str, settings: &Settings) -> Option<&'static str> {
     match key {
         "cookies" if settings.cache.cookies == CookieRule::Rfc => Some(
@@ -50,7 +51,7 @@ fn of_cache(key: &str, settings: &Settings) -> Option<&'static str> {
     }
 }
 
-/// Remarks on lines about who sees all mail together.
+/// Returns the remark on a line about who may see the mail of all inboxes.
 fn of_mail(key: &str, settings: &Settings) -> Option<&'static str> {
     let mail = &settings.mail;
     let is_beyond = |address: SocketAddr| !address.ip().to_canonical().is_loopback();
@@ -72,7 +73,7 @@ fn of_mail(key: &str, settings: &Settings) -> Option<&'static str> {
     }
 }
 
-/// Remarks on lines about what crosses to a hub, and about where the users are.
+/// Returns the remark on a line about the subjects that cross to a hub, or about where users are configured.
 fn of_feed(key: &str) -> Option<&'static str> {
     match key {
         "leaf" => Some(

@@ -51,7 +51,7 @@ fn is_host_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
 }
 
-/// The address of a host's name. Of several, the first of the older kind counts, as for nats-server (Go listens so).
+/// Resolves a host's name. The first IPv4 address is preferred, as in nats-server (Go's listener does so).
 pub(crate) fn resolve(name: &str) -> Result<IpAddr, String> {
     let found: Vec<SocketAddr> =
         (name, 0).to_socket_addrs().map_err(|why| format!("`{name}` has no address: {why}"))?.collect();
@@ -59,7 +59,7 @@ pub(crate) fn resolve(name: &str) -> Result<IpAddr, String> {
     first.map(SocketAddr::ip).ok_or_else(|| format!("`{name}` has no address"))
 }
 
-/// [`parse_address`], or a host's name and a port.
+/// Parses an address as [`parse_address`] does, or a host's name and a port.
 pub(crate) fn parse_host_and_port(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
     match text.rsplit_once(':') {
         Some((name, port)) if is_host_name(name) => {
@@ -78,7 +78,7 @@ pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim)
 }
 
-/// The name of a header's field (RFC 9110 §5.6.2).
+/// Parses a field name (RFC 9110 §5.6.2).
 pub(crate) fn field_name(text: &str) -> Result<Box<str>, String> {
     let is_token = !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
@@ -96,7 +96,7 @@ pub(crate) fn one_or_more(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A size that is not zero.
+/// Parses a size that is not zero.
 pub(crate) fn some_size(text: &str) -> Result<usize, String> {
     match usize::try_from(parse_size(text)?) {
         Ok(0) | Err(_) => Err("a size above zero is wanted, for instance 1MiB".to_owned()),

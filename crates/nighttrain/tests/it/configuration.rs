@@ -1,4 +1,4 @@
-//! The configuration: who wins, what is printed, and what each mistake is told.
+//! The configuration: precedence of its sources, the printed form, and the error for each mistake.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -8,7 +8,7 @@
 
 use crate::support::{configuration, program, run};
 
-/// The line of a key in what `config --print` says, without the alignment.
+/// A key's line in the output of `config --print`, without the alignment.
 fn line(printed: &str, key: &str) -> String {
     let line = printed.lines().find(|line| line.starts_with(&format!("{key} = "))).expect(key);
     line.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -47,7 +47,8 @@ fn what_is_printed_is_right_as_a_file() {
     assert_eq!(line(&again.stdout, "cores"), "cores = [0] # file");
 }
 
-/// One mistake, one line, exit code 3: with the place and what would be right. `check` and `cache` say the same.
+/// Each mistake in a file gives one line, with its place and what would be right, and exit code 3. `check`
+/// and `cache` print the same.
 #[test]
 fn each_mistake_in_a_file_is_one_clear_line() {
     for (text, place, says) in [
@@ -140,7 +141,7 @@ fn an_admin_server_for_everybody_needs_a_token() {
     );
 }
 
-/// Each row has one mistake that only a start found before, in a file that the configuration names.
+/// Each row has one mistake in a file that the configuration names; before, only a start found it.
 #[test]
 fn check_finds_what_a_start_refuses() {
     for (text, says) in [
@@ -205,7 +206,8 @@ fn check_reads_a_nats_configuration() {
     assert!(wrong.code == 3 && wrong.stderr.contains("nats.conf:2:"), "{}", wrong.stderr);
 }
 
-/// A store that is larger than the process's memory limit is refused at the start, with the limit that would do.
+/// A store larger than the process's memory limit is refused at the start, with the limit that would be
+/// enough.
 #[test]
 fn memory_that_is_not_there_is_refused() {
     for (arguments, variable, says) in [

@@ -1,4 +1,4 @@
-//! `nighttrain feed` as a program: its flags, what it refuses, and its own client's side against it.
+//! `nighttrain feed` as a program: its flags, its errors, and its own client commands against it.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! `nighttrain feed` by nats-server's own flags, and what a file for nats-server makes it do.
+//! `nighttrain feed` with nats-server's own flags and configuration files.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -23,7 +23,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// Says something, and gives what comes until the answer to a ping, or until the end.
+    /// Sends operations and a PING; returns everything received until the PONG, or until the end.
     fn say(&self, words: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         stream.write_all(format!("{words}PING\r\n").as_bytes()).expect("sent");
@@ -110,7 +110,7 @@ fn a_command_line_for_nats_server_starts_the_feed() {
     assert!(traced.contains("<<- [SUB a") && traced.contains("<<- [PUB a"), "{traced}");
     assert!(!traced.contains("from-outside"), "a password in the log: {traced}");
 
-    // The log's file is moved away, and written anew.
+    // The log file is renamed, and a new one is written.
     fs::rename(&log, path_of(directory, "old.log")).expect("moved");
     let sent = run(&mut program(&["feed", "--signal", &format!("reopen={}", pid.display())]));
     assert_eq!(sent.code, 0, "{}", sent.stderr);

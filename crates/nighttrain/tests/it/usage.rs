@@ -1,4 +1,4 @@
-//! The command line: what it says, and how it refuses.
+//! The command line: its output and its errors.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -21,7 +21,7 @@ fn help_and_version_are_on_stdout() {
     assert_eq!(ended.stdout, format!("nighttrain {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// What the design promises by name.
+/// Flags that the design names.
 #[test]
 fn the_promised_flags_are_there_with_their_defaults() {
     let help = run(&mut program(&["cache", "--help"])).stdout;
@@ -91,7 +91,7 @@ fn completions_for_every_shell() {
 
 #[test]
 fn asking_where_nothing_listens_is_1_and_one_line() {
-    // Bound without listening: connections are refused, and nobody else gets the port in the meantime.
+    // Bound without listening: connections are refused, and no other program gets the port in the meantime.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
     let address = socket.local_addr().expect("an address").as_socket().expect("an IP address").to_string();

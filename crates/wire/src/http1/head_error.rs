@@ -1,14 +1,14 @@
-//! What can be wrong with a head: which rule, at which byte.
+//! Errors of a head: the broken rule and the offset of the byte.
 
 use std::fmt;
 
-/// A head that was refused.
+/// Error for a head that was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{rule} (byte {at}; {})", rule.section())]
 pub struct HeadError {
     /// The rule that the head breaks.
     pub rule: HeadRule,
-    /// Offset in the given bytes of the byte that breaks it, or where that became certain.
+    /// Offset of the byte that breaks the rule, or at which that became certain.
     pub at: u32,
 }
 
@@ -25,7 +25,7 @@ macro_rules! rules {
             /// Every rule.
             pub const ALL: &[HeadRule] = &[$(HeadRule::$variant,)*];
 
-            /// Where the rule is written.
+            /// Returns the RFC section that states the rule.
             pub const fn section(self) -> &'static str {
                 match self { $(HeadRule::$variant => $section,)* }
             }

@@ -1,61 +1,61 @@
-//! Error codes (RFC 9113 §7), and what a peer did wrong: which rule, and whether it ends a stream or the connection
-//! (RFC 9113 §5.4).
+//! Error codes (RFC 9113 §7), and faults of a peer: the rule that was broken, and whether it ends a stream or
+//! the connection (RFC 9113 §5.4).
 
-/// Why a stream or a connection ends (RFC 9113 §7). Codes that nobody knows mean nothing special; so they are kept as
-/// numbers.
+/// Error code of a stream's or a connection's end (RFC 9113 §7). Unknown codes have no special meaning, so
+/// codes are kept as numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
 
 impl ErrorCode {
-    /// Nothing went wrong.
+    /// The end is not due to an error.
     pub const NO_ERROR: Self = Self(0x0);
-    /// A rule of the protocol is broken, and no other code says which.
+    /// A protocol rule is broken, and no other code is more specific.
     pub const PROTOCOL_ERROR: Self = Self(0x1);
-    /// Our own fault.
+    /// An internal error on our side.
     pub const INTERNAL_ERROR: Self = Self(0x2);
-    /// More was sent than the window allowed, or a window is larger than can be.
+    /// The peer sent more than the window allowed, or a window exceeds the maximum.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
     /// SETTINGS were not acknowledged in time.
     pub const SETTINGS_TIMEOUT: Self = Self(0x4);
-    /// A frame came after the stream's end.
+    /// A frame arrived after the stream's end.
     pub const STREAM_CLOSED: Self = Self(0x5);
-    /// A frame has not the size that its type has.
+    /// A frame does not have the size of its type.
     pub const FRAME_SIZE_ERROR: Self = Self(0x6);
-    /// The stream was not looked at: the request may be sent again (RFC 9113 §8.7).
+    /// The stream was not processed: the request may be sent again (RFC 9113 §8.7).
     pub const REFUSED_STREAM: Self = Self(0x7);
-    /// The stream is not needed any more.
+    /// The stream is no longer needed.
     pub const CANCEL: Self = Self(0x8);
     /// A field block cannot be decoded.
     pub const COMPRESSION_ERROR: Self = Self(0x9);
-    /// The connection that CONNECT made was reset.
+    /// The connection that CONNECT opened was reset.
     pub const CONNECT_ERROR: Self = Self(0xa);
-    /// The peer makes more work than is good.
+    /// The peer causes excessive load.
     pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
-    /// The TLS below is not good enough.
+    /// The underlying TLS does not meet the requirements.
     pub const INADEQUATE_SECURITY: Self = Self(0xc);
     /// The request must be made over HTTP/1.1.
     pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
 }
 
-/// What a peer broke, and how far the damage reaches.
+/// A rule that a peer broke, and whether the stream or the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{rule} ({})", rule.section())]
 pub struct Fault {
-    /// The rule.
+    /// The rule that was broken.
     pub rule: Rule,
-    /// The code that the peer is to be told.
+    /// The error code to send to the peer.
     pub code: ErrorCode,
-    /// The stream that ends by it; `None`: the connection does.
+    /// The stream that ends because of the fault; `None` if the connection ends.
     pub stream: Option<u32>,
 }
 
 impl Fault {
-    /// One that ends the connection.
+    /// Creates a fault that ends the connection.
     pub const fn of_connection(rule: Rule, code: ErrorCode) -> Self {
         Self { rule, code, stream: None }
     }
 
-    /// One that ends a stream.
+    /// Creates a fault that ends a stream.
     pub const fn of_stream(stream: u32, rule: Rule, code: ErrorCode) -> Self {
         Self { rule, code, stream: Some(stream) }
     }

@@ -27,7 +27,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
-/// A mail that comes by the API.
+/// A mail submitted by the API.
 #[derive(Deserialize)]
 struct InjectRequest {
     #[serde(default)]
@@ -36,7 +36,7 @@ struct InjectRequest {
     from: String,
     #[serde(default)]
     text: String,
-    /// Of a webhook without an inbox in its path.
+    /// Recipient of a webhook without an inbox in its path.
     to: Option<String>,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Throttle {
     full: Flag,
 }
 
-/// Each arrival as a server-sent event with the mail's entry, or the whole mail for `full=true`.
+/// Streams each arrival as a server-sent event with the mail's entry, or with the whole mail for `full=true`.
 pub(super) async fn stream_of<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     PathScope(scope): PathScope,
@@ -125,7 +125,8 @@ pub(super) async fn stream_of<M: Mailboxes>(
             let summary = match arrivals.next().await? {
                 LiveEvent::Arrived(summary) => summary,
                 LiveEvent::Deleted(_) => continue,
-                // Mailinator's clients hear events without a name alone; who asks for these knows that it has to look.
+                // Mailinator's clients receive only events without a name; a client that handles this one
+                // knows that it must list again.
                 LiveEvent::Missed => {
                     let missed = sse::Event::default().event("missed").data("{}");
                     return Some((Ok(missed), (app, arrivals)));

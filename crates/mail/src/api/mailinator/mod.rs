@@ -1,8 +1,8 @@
-//! Mailinator's API v2, as its official clients use it (their paths and fields; the published text disagrees in
-//! places).
+//! Mailinator's API v2, with the paths and fields that its official clients use (the published documentation
+//! differs in places).
 //!
-//! The domain `public` (and `private`, with the token) is the service's own; any other is called by its name. An inbox
-//! may be a whole address, and may end in `*`.
+//! The domain `public` (and `private`, with the token) is the service's own; any other is given by its name.
+//! An inbox may be a full address, and may end in `*`.
 
 mod deliver;
 
@@ -46,15 +46,15 @@ use crate::{
     },
 };
 
-/// As Mailinator has it.
+/// Largest page size, as in Mailinator.
 const LIMIT: usize = 50;
-/// As Mailinator has it.
+/// Default page size, as in Mailinator.
 const LIMIT_MAX: usize = 99;
-/// What a mail in a list has in JSON, give or take: the list is written into memory that need not grow.
+/// Approximate size of a mail in a list as JSON, used to preallocate the list.
 const ENTRY_BYTES: usize = 512;
-/// Mails of `messages/*`.
+/// Number of mails that `messages/*` returns.
 const LATEST: usize = 5;
-/// The longest time after which a mail is deleted on request (`delete=`).
+/// Longest delay of a requested deletion (`delete=`).
 pub(super) const DELETE_AFTER_MAX: Duration = Duration::from_secs(300);
 
 pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
@@ -154,11 +154,11 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get(&of_domain("/rules"), rules, ("The rules of a domain; there are none.", ""))
         .get("/api/v2/team", team::<M>, ("Who runs this, in Mailinator's words.", ""))
         .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
-        // What only the owner of a domain would do.
+        // Operations for the owner of a domain.
         .unlisted(POST, DOMAIN, not_done)
         .unlisted(DELETE, DOMAIN, not_done)
         .unlisted(POST, &of_domain("/rules"), not_done)
-        // Where Mailinator's clients put a slash behind, or another word.
+        // Paths that Mailinator's clients write with a slash at the end, or with another word.
         .unlisted(POST, INBOX, inject::<M>)
         .unlisted(GET, &of_domain("/"), domain::<M>)
         .unlisted(GET, &of_domain("/rules/"), rules)
@@ -169,7 +169,7 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .unlisted(GET, "/api/v2/teaminfo", team::<M>)
 }
 
-/// The domain and perhaps the inbox of a path, if who asks may see them.
+/// The domain, and the inbox if given, of a path; requests that may not see them are refused.
 struct PathScope(Scope);
 
 impl<M: Mailboxes> FromRequestParts<Arc<App<M>>> for PathScope {
@@ -200,7 +200,7 @@ struct Listing {
     #[serde(default)]
     skip: usize,
     limit: Option<usize>,
-    /// `ascending` is the oldest first; everything else the newest.
+    /// `ascending` sorts oldest first; any other value newest first.
     sort: Option<String>,
     #[serde(default)]
     decode_subject: Flag,
@@ -209,11 +209,11 @@ struct Listing {
     full: Flag,
     wait: Option<String>,
     delete: Option<String>,
-    /// Of a list over a domain: an inbox or a prefix within it.
+    /// Inbox, or prefix of inboxes, within a list of a domain.
     inbox: Option<String>,
 }
 
-/// `true`, as JavaScript and as Python write it.
+/// A boolean parameter: `true` as JavaScript and Python write it.
 #[derive(Debug, Default, Clone, Copy)]
 struct Flag(bool);
 
@@ -229,7 +229,7 @@ struct List<T> {
     domain: String,
     to: String,
     msgs: Vec<T>,
-    /// Where to go on; empty at the end.
+    /// Position of the next page; empty at the end.
     cursor: String,
 }
 
@@ -272,7 +272,7 @@ async fn list<M: Mailboxes>(
             }
             Ok::<_, Fault>(Vec::new())
         };
-        // Empty after the time is an answer.
+        // After the timeout an empty list is a valid response.
         found = tokio::time::timeout(wait, looked).await.unwrap_or_else(|_| Ok(Vec::new()))?;
     }
     let now_ms = clock::unix_ms();
@@ -321,12 +321,12 @@ fn letter_json(mail: &Mail, until: &StepLimit, _: Extent, out: &mut ChargedBuffe
     serde_json::to_writer(out, &Letter::new(mail, clock::unix_ms(), until))
 }
 
-/// What `delete=` says, before anything is done for it.
+/// Parses `delete=`, before anything is done.
 fn deletion(said: Option<&str>) -> Result<Option<Duration>, Fault> {
     said.map(|said| duration::parse(said, DELETE_AFTER_MAX)).transpose()
 }
 
-/// `delete=1m`: the mails go a minute after they were asked for.
+/// Schedules deletions: with `delete=1m` the mails expire a minute after the request.
 pub(super) async fn delete_later<M: Mailboxes>(
     app: &App<M>,
     ids: &[MailId],
@@ -336,12 +336,12 @@ pub(super) async fn delete_later<M: Mailboxes>(
     Ok(app.mailboxes.hurry(ids, clock::unix_ms().saturating_add(after_ms)).await?)
 }
 
-/// The last parameters of a path: which mail, and what of it.
+/// Last parameters of a path: the mail, and the part of it that is requested.
 #[derive(Deserialize)]
 struct MessageParams {
     id: String,
     what: Option<String>,
-    /// An attachment: its `attachment-id`, or its name.
+    /// Attachment, by its `attachment-id` or its name.
     part: Option<String>,
 }
 
@@ -382,7 +382,7 @@ async fn aspect<M: Mailboxes>(
 ) -> Result<Response, Fault> {
     let what = named.what.clone().unwrap_or_default();
     if what == "raw" && !wants_json(&headers) {
-        // Text that no browser takes for a page: nosniff is on every answer.
+        // Plain text that no browser treats as a page: every response has nosniff.
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
         let id = named.id.parse().map_err(|_| Fault::NoSuchMail)?;
         return Ok((kind, source(&app, client, &scope, id).await?).into_response());
@@ -390,8 +390,8 @@ async fn aspect<M: Mailboxes>(
     Ok(shown(&app, client, &scope, &named, what).await?.into_response())
 }
 
-/// Mailinator answers the source as text, which its client for Python hands on. The one for JavaScript asks for JSON, and
-/// makes nothing of an answer that is none.
+/// Returns whether the client wants JSON. Mailinator serves the source as text, which its Python client
+/// passes on. Its JavaScript client asks for JSON and cannot handle any other response.
 fn wants_json(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("application/json"))
@@ -454,7 +454,7 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &StepLimit) -> Result<
             });
             json!({ "attachments": attachments.collect::<Vec<_>>() })
         }
-        // As JSON, under the names that the clients for JavaScript and for Python know.
+        // JSON with the field names that the JavaScript and Python clients know.
         "raw" if !mail.is_whole() => {
             return Err(Fault::NotDone(
                 "so large a mail is not told as JSON; the page of the mail has its source",
@@ -472,7 +472,7 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &StepLimit) -> Result<
     })
 }
 
-/// What is known of the conversation; the words themselves are not kept.
+/// Reconstructs the SMTP dialog from the stored data; the original lines are not kept.
 fn smtp_log(mail: &Mail) -> Vec<Value> {
     let time = when::iso(mail.summary.arrived_ms);
     let entry = |event: &str, log: String| json!({ "log": log, "time": time, "event": event });
@@ -495,7 +495,7 @@ async fn attachment<M: Mailboxes>(
     Ok(download(&attachment.content_type, &attachment.filename, bytes))
 }
 
-/// The attachment of this name, or of this `attachment-id` if none is called so.
+/// Returns the attachment with this name, or with this `attachment-id` if no attachment has the name.
 fn part_called(mail: &Mail, called: &str, until: &StepLimit) -> Option<(Attachment, Vec<u8>)> {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();

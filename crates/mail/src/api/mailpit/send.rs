@@ -1,4 +1,4 @@
-//! A mail that comes by Mailpit's `/send`.
+//! Submission of mails by Mailpit's `/send`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,9 +18,9 @@ use crate::{
     web::serve::{answer::Fault, app::App, client::Client, request_body::ChargedBody, scope::RequestScope},
 };
 
-/// A mail that is sent by the API, base64 and all.
+/// Largest request of a submitted mail, base64 included.
 const SEND_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Recipients of one mail.
+/// Most recipients of one mail.
 const RECIPIENTS_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -76,7 +76,7 @@ pub(super) async fn send<M: Mailboxes>(
     Extension(httpd::Client(peer)): Extension<httpd::Client>,
     ChargedBody { bytes, mut held }: ChargedBody<SEND_BYTES_MAX>,
 ) -> Result<Json<Value>, Fault> {
-    // What is made of the body is as large, and for a while there twice.
+    // The mail built from the body is as large, and for a while exists twice.
     held.grow(2 * bytes.len() as u64)?;
     let name = app.request_name();
     let made = app.large(client, bytes.len(), move |_| letter(&bytes, &scope, &name)).await?;
@@ -84,13 +84,13 @@ pub(super) async fn send<M: Mailboxes>(
     let names = app.marks.names(&tags)?;
     let ids = app.mailboxes.deliver(peer, &from, &recipients, &raw).await?;
     if !names.is_empty() {
-        // Each inbox has its own; what is gone again is passed over.
+        // Each inbox has its own entry; mails that are gone again are skipped.
         app.set_tags(client, &app.mailboxes.find(&Scope::All, &ids).await?, &names).await?;
     }
     Ok(Json(json!({ "ID": ids.first().map(ToString::to_string).unwrap_or_default() })))
 }
 
-/// A mail that can be delivered.
+/// A mail that is ready to be delivered.
 struct Letter {
     from: String,
     recipients: Vec<String>,
@@ -105,7 +105,7 @@ fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
         sent.to.iter().chain(&sent.cc).map(|person| person.email.clone()).collect();
     recipients.extend(sent.bcc.iter().cloned());
     if recipients.is_empty() {
-        // Over one inbox it is clear whom a mail is for.
+        // With a single inbox as the scope, that inbox is the recipient.
         match scope {
             Scope::Inbox(inbox) => recipients.push(inbox.to_string()),
             _ => return Err(Fault::Bad("a mail needs a recipient in `To`, `Cc` or `Bcc`".to_owned())),
@@ -120,7 +120,7 @@ fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
 }
 
 impl SendRequest {
-    /// Refuses what would be more than one line of the mail's head, or of a part's.
+    /// Refuses values that would span more than one line in the head of the mail or of a part.
     fn check_lines(&self) -> Result<(), Fault> {
         one_line("Subject", &self.subject)?;
         let named = [

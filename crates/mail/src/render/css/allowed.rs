@@ -1,6 +1,6 @@
 //! The CSS functions, properties and at-rules that are let through, and those that are not.
 
-/// Functions that name pictures; but for `url` of the mail's own they are none.
+/// Functions that name pictures; all but `url` become `none`.
 pub(super) const PICTURES: &[&str] = &[
     "url",
     "src",
@@ -13,7 +13,7 @@ pub(super) const PICTURES: &[&str] = &[
     "-moz-element",
     "paint",
 ];
-/// Functions that a value may call. None of them fetches.
+/// Functions that a value may call. None of them fetches anything.
 pub(super) const FUNCTIONS: &[&str] = &[
     "rgb",
     "rgba",
@@ -102,21 +102,21 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "repeat",
     "fit-content",
 ];
-/// Shapes, which take lengths.
+/// Shape functions, which take lengths.
 pub(super) const SHAPES: &[&str] = &["rect", "inset", "circle", "ellipse", "polygon", "path", "alpha"];
 
-/// Properties that ran something in a browser that once was.
+/// Properties that ran code in some older browser.
 pub(super) const RUNNING: &[&str] = &["behavior", "-ms-behavior", "-moz-binding"];
 
-/// AtRuleKind-rules that hold rules.
+/// At-rules that contain rules.
 pub(super) const WITH_RULES: &[&str] =
     &["media", "supports", "layer", "container", "scope", "starting-style"];
 pub(super) const KEYFRAMES: &[&str] = &["keyframes", "-webkit-keyframes", "-moz-keyframes", "-o-keyframes"];
-/// AtRuleKind-rules that change nothing in a frame, and go without a word.
+/// At-rules that have no effect in a frame, and are removed without being counted.
 pub(super) const IDLE: &[&str] =
     &["charset", "namespace", "viewport", "-ms-viewport", "-o-viewport", "page", "-moz-document"];
 
-/// Pseudo-classes and pseudo-elements that match by the document alone, and not by what the reader does with it.
+/// Pseudo-classes and pseudo-elements that match by the document alone, not by the reader's actions.
 pub(super) const OF_THE_DOCUMENT: &[&str] = &[
     "root",
     "empty",
@@ -148,6 +148,6 @@ pub(super) const OF_THE_DOCUMENT: &[&str] = &[
     "first-letter",
 ];
 
-/// What is written for a condition that always holds, and for one that never does.
+/// Replacements for a condition that always holds, and for one that never does.
 pub(super) const ALWAYS: &str = "(min-width:0)";
 pub(super) const NEVER: &str = "(max-width:0)";

@@ -2,7 +2,7 @@
 
 use super::HEAD;
 
-/// A text as a document that shows it as it stands.
+/// Returns a document that shows a plain text.
 #[must_use]
 pub(crate) fn of_text(text: &str) -> String {
     let mut html = String::with_capacity(HEAD.len() + text.len() + text.len() / 8 + 64);
@@ -14,7 +14,7 @@ pub(crate) fn of_text(text: &str) -> String {
     html
 }
 
-/// A text where HTML is: nothing in it is a tag, an entity or the end of a quoted value.
+/// Escapes a text for HTML, so that nothing in it is a tag, an entity or the end of a quoted value.
 pub(crate) fn escape(text: &str, html: &mut String) {
     for character in text.chars() {
         match character {
@@ -29,7 +29,7 @@ pub(crate) fn escape(text: &str, html: &mut String) {
     }
 }
 
-/// Between tags.
+/// Escapes a text between tags.
 pub(super) fn escape_text(text: &str, html: &mut String) {
     let mut rest = text;
     while let Some(at) = memchr::memchr3(b'&', b'<', b'>', rest.as_bytes()) {
@@ -40,10 +40,10 @@ pub(super) fn escape_text(text: &str, html: &mut String) {
     html.push_str(rest);
 }
 
-/// Between double quotes. Angle brackets mean nothing there, and are escaped for who reads it with less care.
+/// Escapes a value in double quotes. Angle brackets are harmless there, and escaped for less careful parsers.
 pub(super) fn escape_value(value: &str, html: &mut String) {
     let special = |byte: &u8| matches!(byte, b'&' | b'<' | b'>' | b'"');
-    // Most have none. Looked for to the end, it is done with many bytes at a time.
+    // Most values need no escapes. A fold without an early exit is vectorised.
     if !value.as_bytes().iter().fold(false, |any, byte| any | special(byte)) {
         html.push_str(value);
         return;

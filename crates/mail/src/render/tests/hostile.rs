@@ -9,10 +9,10 @@ use super::super::{
 use super::{body, clean, with};
 use std::{collections::HashMap, fmt::Write as _};
 
-/// Each would be a page that does not come; the test's own time limit is what fails.
+/// Hostile mails are processed quickly; otherwise the test's time limit fails.
 #[test]
 fn bombs_are_defused() {
-    // A mail within a mail is not opened, so that no number of levels costs anything.
+    // A mail within a mail is not parsed, so any number of levels is cheap.
     let nested = "Content-Type: message/rfc822\r\n\r\n".repeat(10_000) + "Subject: deep\r\n\r\nend";
     with(nested.as_bytes(), |r| assert_eq!((r.notices(), r.attachments().len()), (&[][..], 1)));
 
@@ -71,7 +71,7 @@ fn bombs_are_defused() {
 
 #[test]
 fn html_bombs_are_defused() {
-    // Below html and body.
+    // Levels below html and body.
     let levels = cost::DEPTH_MAX - 2;
     let deep = clean(&"<div>".repeat(levels), RemoteContent::Blocked);
     assert_eq!((deep.over, body(&deep.html).len()), (None, levels * "<div></div>".len()));
@@ -84,7 +84,8 @@ fn html_bombs_are_defused() {
         ("<div>".repeat(cost::TAGS_MAX + 1), HtmlLimit::Tags),
         ("<div>".repeat(cost::DEPTH_MAX + 1), HtmlLimit::Depth),
         (attributes(60_000), HtmlLimit::TagAttributes),
-        // Without a blank, in quotes, in an end tag, behind what looks like a comment or a value that does not end.
+        // Attributes without blanks, in quotes, in an end tag, after something like a comment or an unclosed
+        // value.
         (
             format!("<p{}>", (0..60_000).map(|n| format!("/a{n}")).collect::<String>()),
             HtmlLimit::TagAttributes,
@@ -99,19 +100,19 @@ fn html_bombs_are_defused() {
         ("<a".repeat(10_000), HtmlLimit::TagAttributes),
         (attributes(200).repeat(1_100), HtmlLimit::Attributes),
         (attributes(150).replace("<p", "<html").repeat(1_000), HtmlLimit::Looks),
-        // Each of 10,000 paragraphs opens 500 elements again.
+        // Each of 10,000 paragraphs reconstructs 500 elements.
         (format!("<p>{}{}", unclosed(500), "<p>x".repeat(10_000)), HtmlLimit::Elements),
         (format!("<p>{}{}", unclosed(10_000), "<p>x".repeat(9_000)), HtmlLimit::Depth),
     ] {
         let said = clean(&source, RemoteContent::Blocked);
         assert_eq!((said.over, said.html.len()), (Some(over), 0), "{}", cut(&source, 40));
     }
-    // What may not stand in a table is put before it: its place is at hand.
+    // Content that is not allowed in a table is inserted before it, at a place that is found at once.
     let before = clean(&format!("<table>{}", "<b></b>".repeat(9_000)), RemoteContent::Blocked);
     assert_eq!((before.over, before.html.matches("<b>").count()), (None, 9_000));
 }
 
-/// Whoever asked has gone: what is under way ends, and what was not begun is not.
+/// When the client is gone, running work ends, and no further work begins.
 #[test]
 fn a_render_ends_when_it_is_enough() {
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -131,22 +132,24 @@ fn a_render_ends_when_it_is_enough() {
     assert!(text.over == Some(HtmlLimit::Time) && body(&text.html).starts_with("<pre"), "its text is shown");
 }
 
-/// From the XSS filter evasion sheet of OWASP, and from newsletters' own tricks; the browser test has the same ones.
+/// Hostile HTML of OWASP's XSS filter evasion cheat sheet and of real newsletters; the browser test uses the
+/// same.
 pub(super) fn tricks() -> Vec<String> {
     serde_json::from_str(include_str!("../../../../../tests/browser/tricks.json")).unwrap()
 }
 
-/// No element, attribute or URL that runs or fetches is in there; judged by a reading of the output on its own.
+/// Asserts that HTML contains no element, attribute or URL that runs or fetches, by an independent reading of
+/// the output.
 pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
     let lower = html.to_ascii_lowercase();
     let mut rest = &*lower;
     while let Some(at) = rest.find('<') {
         rest = &rest[at + 1..];
-        // Of a style sheet: it ends at its end tag alone.
+        // A `<` in a style sheet, which ends only at its end tag.
         if rest.starts_with(' ') {
             continue;
         }
-        // A bracket within quotes does not end the tag.
+        // A `>` within quotes does not end the tag.
         let mut quoted = false;
         let end = rest.find(|c| {
             quoted ^= c == '"';
@@ -156,7 +159,7 @@ pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
         rest = after;
         let name: String =
             tag.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
-        // What the document brings itself.
+        // Tags of our own head content.
         if ["meta", "base", ""].contains(&&*name) {
             let own = [
                 "meta charset=\"utf-8\"",
@@ -207,7 +210,7 @@ pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
                 "{source}\n=> {html}"
             );
             if attribute == "style" {
-                // Words that name nobody's server stay: `a:b//evil.test` fetches nothing.
+                // Words that are no URL may stay: `a:b//evil.test` fetches nothing.
                 assert_quiet(&value.replace("&quot;", "\"").replace("&amp;", "&"), source);
             }
             if matches!(attribute, "href" | "src" | "background" | "style") {
@@ -218,7 +221,7 @@ pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
                 assert!(!squeezed.starts_with("javascript:"), "{source}\n=> {html}");
                 assert!(!squeezed.starts_with("vbscript:"), "{source}\n=> {html}");
                 assert!(!squeezed.starts_with("data:text"), "{html}");
-                // But for the box that we draw ourselves, of our own shapes.
+                // The box that we draw ourselves is allowed.
                 let drawn = squeezed
                     .starts_with("data:image/svg+xml,%3csvgxmlns='http://www.w3.org/2000/svg'width='")
                     && tag.contains(" blocked=\"\"")
@@ -233,7 +236,7 @@ pub(in crate::render) fn assert_harmless(html: &str, source: &str) {
     }
 }
 
-/// No style fetches: read by the rules of CSS, not by looking for words, which may stand in texts.
+/// Asserts that no style fetches; parses the CSS, as a search for words would find them in texts.
 fn assert_quiet(css: &str, source: &str) {
     fn look(input: &mut cssparser::Parser<'_>, source: &str) {
         while let Ok(token) = input.next().cloned() {
@@ -298,10 +301,10 @@ fn no_trick_survives() {
     assert_harmless(&clean(&all, RemoteContent::Blocked).html, "all of them");
 }
 
-/// So nothing of it is read in another way than it was written.
+/// Sanitizing is idempotent, so the output is read the way it was written.
 #[test]
 fn cleaning_twice_changes_nothing() {
-    // The two attributes that every link gets change their places each time.
+    // The two attributes added to every link change their order each time.
     let without_added = |html: &str| {
         body(html).replace(" target=\"_blank\"", "").replace(" rel=\"noopener noreferrer nofollow\"", "")
     };

@@ -22,9 +22,9 @@ pub(super) fn clean(source: &str, remote: RemoteContent) -> SanitizedHtml {
     )
 }
 
-/// What is between the tags of the body.
+/// Returns the content of the body element.
 pub(super) fn body(html: &str) -> &str {
-    // One with frames has none.
+    // A document with frames has no body.
     let Some(begin) = html.find("<body") else { return "" };
     let begin = begin + html[begin..].find('>').expect("its tag ends") + 1;
     html[begin..].strip_suffix("</body></html>").expect("it ends")
@@ -147,7 +147,7 @@ fn broken_mails_are_shown_as_far_as_they_go() {
     assert!(with(broken, |r| r.text().0).contains("not base64"));
 }
 
-/// Each took the square of its length.
+/// Each of these searches once took quadratic time.
 #[test]
 fn long_texts_are_searched_once() {
     let brackets = format!("http://x.test/{}", ")".repeat(1 << 20));
@@ -251,7 +251,8 @@ fn a_soft_break_before_a_boundary_takes_no_letters_with_it() {
     }
 }
 
-/// Public reports of mails that others read right; each was read wrongly here, or no test stood for it.
+/// Mails of public bug reports that other programs read correctly; each was read wrongly here, or was
+/// untested.
 #[test]
 fn mails_are_read_as_others_read_them() {
     let text = |raw: &str| with(raw.as_bytes(), |r| r.text().0.trim().to_owned());
@@ -317,7 +318,7 @@ fn pictures_of_the_mail_are_shown() {
     );
 }
 
-/// A name is never a path, nothing in it ends a field, and the end that says what it is stays.
+/// File names contain no path and nothing that ends a header field, and keep their extension.
 #[test]
 fn file_names_are_names() {
     let long = format!("{}.txt", "l".repeat(130));
@@ -338,7 +339,7 @@ fn file_names_are_names() {
     }
 }
 
-/// A line of nothing but codes is as long as the text that is searched: each code costs the same, and the limit ends it.
+/// Codes on one line as long as the searched text cost the same each, and the limit ends the search.
 #[test]
 fn codes_of_one_long_line_are_paid_for() {
     let line = "your code is 482913 ".repeat(3_000);
@@ -383,7 +384,7 @@ proptest! {
 
     #[test]
     fn no_mixture_of_tricks_survives(picks in proptest::collection::vec((any::<prop::sample::Index>(), 0usize..60), 1..8)) {
-        // Tricks cut off in the middle and put together, as a filter would be taken by surprise.
+        // Truncated pieces of hostile HTML, joined as they might surprise a filter.
         let tricks = tricks();
         let mut source = String::new();
         for (trick, keep) in picks {

@@ -5,7 +5,7 @@ use crate::smtp::session::PendingReply;
 use engine::cores::clock;
 
 impl Core {
-    /// The date of now, for Received.
+    /// Writes the current date in the form of the Received field.
     pub(crate) fn write_date(&self, now_ms: u64, out: &mut Vec<u8>) {
         let now_s = now_ms / 1000;
         let mut date = self.date.borrow_mut();
@@ -15,12 +15,12 @@ impl Core {
         out.extend_from_slice(date.1.as_bytes());
     }
 
-    /// A buffer for a mail.
+    /// Returns an empty buffer for a mail.
     pub(crate) fn buffer(&self) -> Vec<u8> {
         self.spare.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes a buffer back; those that grew large are let go.
+    /// Takes a buffer back for reuse; a large one is freed.
     pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
         let mut spare = self.spare.borrow_mut();
         if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < SPARE_MAX {
@@ -29,13 +29,13 @@ impl Core {
         }
     }
 
-    /// Connections or mails have come or gone: what they take now.
+    /// Reports the memory of connections and received mails to the heap trimmer.
     pub(crate) fn note_memory(&self) {
         let connections = self.shared.balance.held(self.number) * CONNECTION_BYTES;
         self.tide.borrow_mut().uses(connections + self.receiving.borrow().bytes(), clock::monotonic_ms());
     }
 
-    /// Takes the list of a turn back; of one that grew long the memory is let go.
+    /// Takes the list of a turn back for reuse; a long one is freed.
     pub(crate) fn give_back_waiting(&self, mut waiting: Vec<PendingReply>) {
         let mut spare = self.spare_waiting.borrow_mut();
         if (1..=SPARE_WAITING_MAX).contains(&waiting.capacity()) && spare.len() < SPARE_MAX {

@@ -17,60 +17,62 @@ use tokio::sync::oneshot;
 
 /// A mail with its recipients.
 pub(crate) const MAIL: Kind = Kind(1);
-/// One inbox of several deleted the mail; the tag is the mail's name there.
+/// One of several inboxes deleted the mail; the tag is the mail's ID in that inbox.
 pub(crate) const UNLINKED: Kind = Kind(2);
-/// A mail goes before its age; the tag is its name, the hash the millisecond.
+/// A mail expires before its age; the tag is its ID, the hash the Unix millisecond.
 pub(crate) const HURRIED: Kind = Kind(3);
 
-/// What is said about a mail; the tag is its name, the hash and the payload as [`crate::store::annotations::Note`] has them.
+/// The note on a mail; the tag is the mail's ID, hash and payload are encoded by
+/// [`crate::store::annotations::Note`].
 pub(crate) const NOTED: Kind = Kind(4);
 
-/// A part of a large mail; the tag is the mail's name over all inboxes. Without a record that names it, it is nobody's.
+/// A part of a large mail; the tag is the mail's ID in its first inbox. A part that no mail record names is
+/// garbage.
 pub(crate) const PART: Kind = Kind(5);
 
-/// A mail that can be read from now on.
+/// A kept mail on its way into an inbox's index.
 pub(crate) struct Arrival {
     pub(crate) entry: NewEntry,
     pub(crate) summary: Arc<Summary>,
 }
 
-/// What cores and askers say to each other.
+/// Messages to cores and to the event listeners.
 pub(crate) enum Message {
-    /// To the owner of an inbox: these can be read.
+    /// To the owner of an inbox: mails that enter its index.
     Arrived(Vec<Arrival>),
-    /// To the owner of a mail's first inbox: another inbox has let it go.
+    /// To the owner of a mail's first inbox: another inbox has dropped the mail.
     LetGo(InboxRemoval),
-    /// Somebody asks.
+    /// A request of a page or an API.
     Ask(Question),
-    /// Summaries that were read from the log, for the next who asks.
+    /// Summaries that were read from the log, for the core's cache.
     Remember(Vec<Arc<Summary>>),
-    /// To all: forget what lies in this segment of the log.
+    /// To all cores: drop the index entries whose records are in this segment of the log.
     Reclaim(u32),
-    /// To the listeners.
+    /// To the listeners: an event.
     Told(Event),
-    /// A connection that another core had too many of.
+    /// A connection passed on by a core that has too many.
     Accept(std::net::TcpStream, SocketAddr, Listening),
-    /// The lists were read again.
+    /// The ban lists were reloaded.
     Lists(Arc<crate::abuse::Lists>),
 }
 
-/// An inbox of several has let a mail go.
+/// Removal of a mail from one of several inboxes.
 pub(crate) struct InboxRemoval {
-    /// The mail's name in its first inbox.
+    /// ID of the mail in its first inbox.
     pub(crate) letter: MailId,
-    /// Where that is written, if it is.
+    /// Location of the record of the removal, if one is written.
     pub(crate) marker: Option<u64>,
-    /// It must not come back after a crash.
+    /// True if the mail must not come back after a crash.
     pub(crate) for_good: bool,
 }
 
-/// Where a mail lies, and what lists show of it if that is in memory.
+/// Location of a mail, and its summary if that is in memory.
 pub(crate) struct ListEntry {
     pub(crate) place: Place,
     pub(crate) summary: Option<Arc<Summary>>,
 }
 
-/// What pages and APIs ask of a core.
+/// Requests of pages and APIs to a core.
 pub(crate) enum Question {
     List {
         scope: Scope,
@@ -86,7 +88,7 @@ pub(crate) enum Question {
         id: MailId,
         answer: oneshot::Sender<Option<ListEntry>>,
     },
-    /// Those of them that are there.
+    /// Answers with those of the mails that exist.
     Mails {
         ids: Vec<MailId>,
         answer: oneshot::Sender<Vec<ListEntry>>,
@@ -104,19 +106,19 @@ pub(crate) enum Question {
         expires_ms: u64,
         answer: oneshot::Sender<Result<(), Unavailable>>,
     },
-    /// Mails over all inboxes, by their slots from one on; and where to go on.
+    /// Lists mails over all inboxes by slot, from a given slot on; the answer has the slot to continue from.
     Stored {
         from: u32,
         most: usize,
         answer: oneshot::Sender<StoredPage<u32>>,
     },
-    /// What is said about mails from now on.
+    /// Sets the notes of mails.
     Note {
         notes: Vec<(MailId, Note)>,
         answer: oneshot::Sender<Result<(), Unavailable>>,
     },
     Deliver {
-        /// Who handed it over.
+        /// Address of the client that submitted the mail.
         peer: IpAddr,
         from: String,
         recipients: Vec<String>,

@@ -1,7 +1,7 @@
-//! What one core owns: its inboxes' index, its way into the log, its scratch.
+//! State of one core: the index of its inboxes, its log writer, its scratch buffers.
 //!
-//! Plain memory of the core's thread, shared by its tasks through an `Rc`. Borrows are short and never held across an
-//! `.await`. What other cores own is reached by [`Message`]s.
+//! The state is plain memory of the core's thread, shared by its tasks through an `Rc`. Borrows are short and
+//! never held across an `.await`. State of other cores is reached by [`Message`]s.
 
 mod buffers;
 mod messages;
@@ -56,27 +56,28 @@ use crate::{
     },
 };
 
-/// What all cores share.
+/// State that all cores share.
 pub(crate) struct SharedState {
     pub(crate) config: Config,
     pub(crate) reader: Reader,
     pub(crate) balance: Arc<Balance>,
-    /// Somebody has listened to events since the start, and may do so still. It is never taken back: a core that looked
-    /// between the end of one listener and the beginning of the next would lose that one's mail.
+    /// True once anybody has listened to events since the start. The flag is never cleared: a core that reads
+    /// it between the end of one listener and the beginning of the next would lose a mail's event for the
+    /// second.
     pub(crate) listening: Arc<AtomicBool>,
     pub(crate) events: tokio::sync::broadcast::Sender<Event>,
     pub(crate) tls: Option<tokio_rustls::TlsAcceptor>,
-    /// Memory of mails being received, beyond the cores' own parts.
+    /// Memory for mails being received, beyond each core's own part.
     pub(crate) receiving: Arc<CommonPart>,
-    /// The memory of connections beyond the cores' own parts.
+    /// Memory for connections, beyond each core's own part.
     pub(crate) connections: Arc<CommonPart>,
-    /// Bytes in the store of mails that are not whole.
+    /// Bytes that the store holds of incomplete mails.
     pub(crate) parts_bytes: AtomicU64,
-    /// Connections by address, over all cores.
+    /// Connections and rates by address, over all cores.
     pub(crate) peers: Arc<crate::abuse::PeerLimits>,
 }
 
-/// One core.
+/// State of one core.
 pub(crate) struct Core {
     pub(crate) number: usize,
     pub(crate) cores: usize,
@@ -92,49 +93,49 @@ pub(crate) struct Core {
     pub(crate) sender: Sender<Message>,
     pub(crate) counters: CoreCounters<Counter>,
     pub(crate) watches: RefCell<Watches>,
-    /// Who of those with much to do has a turn.
+    /// Fair scheduler for the turns of connections that send much at once.
     pub(crate) fair: Arc<TurnScheduler>,
     pub(crate) draining: Cell<bool>,
-    /// What is read from sockets before it is looked at.
+    /// Buffer into which sockets are read.
     pub(crate) scratch: RefCell<Vec<u8>>,
-    /// The begin of a record being put together.
+    /// Buffer in which the beginning of a record is built.
     pub(crate) meta: RefCell<Vec<u8>>,
-    /// RecentBodies of mails that the log has.
+    /// Bodies of recent mails that the log already has.
     pub(crate) bodies: RefCell<RecentBodies>,
-    /// Buffers of mails being received, not in use.
+    /// Spare buffers for mails being received.
     pub(crate) spare: RefCell<Vec<Vec<u8>>>,
-    /// What connections and mails being received take of memory.
+    /// Trims the heap after connections and received mails have freed much memory.
     pub(crate) tide: RefCell<HeapTrimmer>,
-    /// Lists of mails that wait until they are kept, not in use.
+    /// Spare lists of mails that wait to be kept.
     pub(crate) spare_waiting: RefCell<Vec<Vec<PendingReply>>>,
-    /// Memory of mails being received.
+    /// Memory budget of mails being received.
     pub(crate) receiving: RefCell<ReceiveBudget>,
-    /// The memory of its connections.
+    /// Memory budget of the core's connections.
     pub(crate) connection_memory: ClientMemoryBudget,
-    /// The greatest name given, without the bits that tell the inbox.
+    /// The greatest mail ID given so far, without the bits of core and inbox.
     pub(crate) last_name: Cell<u64>,
-    /// The date as Received has it, and its second.
+    /// Date text of the Received field, and the second for which it is valid.
     pub(crate) date: RefCell<(u64, String)>,
     /// Messages to other cores that wait for room in their rings.
     pub(crate) backlog: RefCell<Backlog>,
     pub(crate) must_tell: Cell<bool>,
-    /// Events were lost, and the listeners do not know it yet.
+    /// True while the listeners have not been told that events were lost.
     missed: Cell<bool>,
-    /// An event waits for its listeners to be woken.
+    /// Wakes the task that wakes the listeners after an event.
     pub(crate) told: Notify,
-    /// When housekeeping comes by.
+    /// Schedule of the core's housekeeping.
     pub(crate) rounds: Rounds,
-    /// The store gets full.
+    /// Wakes the task that makes room when the store gets full.
     pub(crate) wants_room: Notify,
-    /// By which it says what becomes of mails.
+    /// Writer of the transaction log, if there is one.
     pub(crate) scribe: Option<Scribe>,
 }
 
-/// How often a core's housekeeping runs while there is something to look after: deadlines, expiries, room ahead of
-/// need.
+/// Interval of a core's housekeeping while there is something to do: deadlines, expiry, making room in
+/// advance.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 
-/// What a core is given when it starts.
+/// Parts from which a core is built.
 pub(crate) struct CoreParts {
     pub(crate) index: Index,
     pub(crate) letters: DeliveryRefs,
@@ -206,9 +207,9 @@ impl Core {
         u64::try_from(self.config().retention.age.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A name that no mail has had: it grows with time, also where the clock is set back. Two cores name mails in the order
-    /// in which they came, to 2 µs: the coarse clock would call some milliseconds one moment, and lists would show those
-    /// mails in the order of the cores.
+    /// Returns a new, unique mail ID. IDs grow with time even if the clock is set back. IDs of two cores
+    /// follow the order of arrival to within 2 µs; the coarse clock has the same value for some milliseconds,
+    /// and lists would show the mails of that time in the order of the cores.
     pub(crate) fn name(&self, inbox: &Inbox) -> MailId {
         let now_ns = clock::unix_ns();
         let ms = (now_ns / NS_A_MS).saturating_sub(EPOCH_MS);
@@ -218,7 +219,7 @@ impl Core {
         MailId(next << (HASH_BITS + CORE_BITS) | (self.number as u64) << HASH_BITS | hash8(inbox))
     }
 
-    /// Appends to the log.
+    /// Appends a record to the log.
     pub(crate) fn append(
         &self,
         kind: Kind,
@@ -229,19 +230,22 @@ impl Core {
     }
 
     fn append_new(&self, new: NewRecord, parts: &[&[u8]]) -> Result<AppendedRecord, AppendRefusal> {
-        // Which may take a segment.
+        // The append may use up a segment, which housekeeping must replace.
         self.rounds.stir();
         self.writer.borrow_mut().append(new, parts)
     }
 
-    /// Waits until what was appended is as safe as 250 says. One write, or one sync, serves all who wait.
+    /// Waits until a record is as durable as a 250 promises. One write, or one sync, serves all waiting
+    /// sessions.
     pub(crate) async fn kept(&self, ticket: Ticket) -> Result<(), DurabilityError> {
         match self.config().durability {
             Durability::Process => {
-                // Whose mails are whole in this turn of the loop append first: one write for all of them.
+                // Sessions whose mails complete in this turn of the loop append first, so that one write
+                // serves them all.
                 tokio::task::yield_now().await;
                 if !self.progress.is_written(ticket) {
-                    // On this thread: a helper's wake-up costs more than the write into the page cache.
+                    // The write runs on this thread: waking a helper costs more than a write into the page
+                    // cache.
                     self.writer.borrow().write_here();
                 }
                 self.progress.written(ticket).await
@@ -253,8 +257,8 @@ impl Core {
         }
     }
 
-    /// Gives a message to another core, now or when its ring has room again. [`Backlog`] says what bounds the messages that
-    /// wait.
+    /// Sends a message to another core, now or when its ring has room again. [`Backlog`] bounds the waiting
+    /// messages.
     pub(crate) fn give(&self, to: usize, message: Message) {
         let mut backlog = self.backlog.borrow_mut();
         let message = if backlog.has(to) {
@@ -272,7 +276,7 @@ impl Core {
         self.rounds.stir();
     }
 
-    /// Tries again what rings have refused.
+    /// Retries the messages for which the rings had no room.
     pub(crate) fn give_backlog(&self) {
         let mut backlog = self.backlog.borrow_mut();
         if backlog.is_empty() {
@@ -282,12 +286,13 @@ impl Core {
         self.sender.flush();
     }
 
-    /// Returns whether as many messages wait for a core as may, because the core does not take what it is sent.
+    /// Returns whether the backlog of a core has reached its bound, because the core does not read its
+    /// messages.
     pub(crate) fn is_far_behind(&self, core: usize) -> bool {
         self.backlog.borrow().is_full(core)
     }
 
-    /// Makes mails readable whose record is kept: here, or at the cores that own their inboxes.
+    /// Enters kept mails into the indexes of the cores that own their inboxes.
     pub(crate) fn publish(&self, arrivals: SmallVec<[Arrival; 1]>) {
         if arrivals.iter().all(|arrival| owner(&arrival.summary.inbox, self.cores) == self.number) {
             return self.enter(arrivals);
@@ -330,7 +335,7 @@ impl Core {
         }
     }
 
-    /// Drops the oldest mails while the index takes more than it may.
+    /// Drops the oldest mails while the index is over its memory limit.
     fn fit_index(&self) {
         loop {
             let oldest = self.index.borrow().oldest_over();
@@ -340,11 +345,12 @@ impl Core {
         }
     }
 
-    /// Takes a mail out of the index. What lists show of it names its inbox, and is used up if nobody else has it.
+    /// Removes a mail from the index. The inbox name is taken out of the mail's summary if nobody else holds
+    /// the summary.
     pub(crate) fn remove(&self, id: MailId) -> Option<RemovedMail> {
         let mut recent = self.recent.borrow_mut();
         let inbox = match recent.remove(id) {
-            // It is shown among all for as long as another inbox has it.
+            // The list of all mails shows the summary as long as another inbox has the mail.
             Some(summary) if summary.inboxes > 1 && summary.is_letter() => {
                 recent.put_back(summary);
                 None
@@ -354,8 +360,9 @@ impl Core {
         self.index.borrow_mut().remove(id, inbox)
     }
 
-    /// A mail has left its inbox: its record goes too, unless other inboxes have it. `for_good`: it must not come back
-    /// after a crash; the promise is kept once what this gives is kept.
+    /// Handles a mail that has left its inbox: its record is deleted, too, unless other inboxes have the
+    /// mail. With `for_good` the mail must not come back after a crash; that holds once the returned ticket
+    /// is kept.
     pub(crate) fn end(&self, gone: RemovedMail, for_good: bool) -> Option<Ticket> {
         self.rounds.stir();
         let RemovedMail { place, inbox, letter, hurried_by, parts } = gone;
@@ -365,7 +372,7 @@ impl Core {
         };
         self.marker_died(hurried_by);
         match remains {
-            // Over all it has the time now that the others have.
+            // The list of all mails now shows the mail until it expires in the other inboxes.
             RemainingName::ThisName => {
                 let expires_ms = place.arrived_ms.saturating_add(self.retention_ms());
                 self.recent.borrow_mut().expires(place.id, expires_ms);
@@ -379,8 +386,8 @@ impl Core {
         ticket
     }
 
-    /// One inbox of several has let a mail go. The owner of the first inbox is told; if that is this core and no other
-    /// inbox has the mail, its record goes.
+    /// Removes a mail from one of several inboxes. The owner of the first inbox is told; if that is this core
+    /// and no other inbox has the mail, the record is deleted.
     fn let_go(&self, id: MailId, letter: MailId, for_good: bool) -> (Option<Ticket>, RemainingName) {
         let answers_for_it = owner_of_mail(letter, self.cores) == self.number;
         if answers_for_it && self.letters.borrow().is_last(letter) {
@@ -403,7 +410,8 @@ impl Core {
         (ticket, if id == letter { RemainingName::ThisName } else { RemainingName::OtherName })
     }
 
-    /// Another inbox has let a mail go for whose record this core answers.
+    /// Handles the removal of a mail from an inbox of another core; this core is responsible for the mail's
+    /// record.
     pub(crate) fn hear_let_go(&self, InboxRemoval { letter, marker, for_good }: InboxRemoval) {
         self.rounds.stir();
         let is_over = {
@@ -414,13 +422,13 @@ impl Core {
             letters.let_go(letter)
         };
         if is_over {
-            // What each inbox was promised is written already.
+            // Each inbox's deletion is recorded already, so the ticket is not needed.
             let _ = self.end_letter(letter, for_good);
             self.tell(Event::Over { letter });
         }
     }
 
-    /// No inbox has a mail any more that came into several: its record goes.
+    /// Deletes the record of a mail that the last of several inboxes has dropped.
     fn end_letter(&self, letter: MailId, for_good: bool) -> Option<Ticket> {
         let markers = self.letters.borrow_mut().forget(letter);
         self.recent.borrow_mut().remove(letter);
@@ -429,7 +437,7 @@ impl Core {
         self.end_record((place, parts.as_deref()), &markers, for_good)
     }
 
-    /// A record goes, with its parts and what was written about it.
+    /// Deletes a record, with its parts and the markers of its deletions.
     fn end_record(
         &self,
         (place, parts): (Place, Option<&[Part]>),
@@ -449,14 +457,14 @@ impl Core {
         ticket
     }
 
-    /// What was written about a mail counts no more.
+    /// Frees the record of an early expiry.
     fn marker_died(&self, marker: Option<u64>) {
         if let Some(marker) = marker.and_then(Location::from_bits) {
             self.shared.reader.died(marker, 0);
         }
     }
 
-    /// What was said about a mail goes with it.
+    /// Frees the note of a mail that is deleted.
     fn note_died(&self, id: MailId) {
         if let Some(at) = self.notes.borrow_mut().forget(id)
             && let Some(location) = Location::from_bits(at.location)
@@ -465,8 +473,8 @@ impl Core {
         }
     }
 
-    /// Writes down what is said about a mail, in the place of what was said before. Nothing is to be kept of a mail that is
-    /// gone, or whose note was written too often.
+    /// Writes the note of a mail in place of the earlier note. Returns no ticket if the mail is gone or its
+    /// note was written too often.
     pub(crate) fn note(&self, id: MailId, note: &Note) -> Result<Option<Ticket>, Unavailable> {
         if self.index.borrow().place(id, self.now_ms()).is_none() {
             return Ok(None);
@@ -476,7 +484,7 @@ impl Core {
             notes.find(id).and_then(|at| Some((Location::from_bits(at.location)?, at.payload_bytes)));
         let unavailable = |refused: AppendRefusal| Unavailable::Disk(refused.to_string());
         let ticket = if note.is_empty() {
-            // What is said by default needs no record.
+            // An empty note needs no record.
             let Some((location, _)) = before else { return Ok(None) };
             let ended = self.writer.borrow_mut().delete(location).map_err(unavailable)?;
             notes.forget(id);
@@ -500,8 +508,8 @@ impl Core {
         Ok(Some(ticket))
     }
 
-    /// Brings a mail's end forward; the promise is kept once what this gives is kept. Where the mail goes by then
-    /// anyway, or is gone, there is nothing to be kept.
+    /// Makes a mail expire earlier; that holds after a crash once the returned ticket is kept. Returns no
+    /// ticket if the mail is gone or expires by then anyway.
     pub(crate) fn hurry(&self, id: MailId, expires_ms: u64) -> Result<Option<Ticket>, Unavailable> {
         let may = self.index.borrow().may_hurry(id, expires_ms, self.now_ms());
         match may {
@@ -522,13 +530,13 @@ impl Core {
         Ok(Some(written.ticket))
     }
 
-    /// Puts an event on its way, if anybody listens.
+    /// Sends an event to the listeners, if there are any.
     pub(crate) fn tell(&self, event: Event) {
         if !self.shared.listening.load(Ordering::Relaxed) {
             return;
         }
         self.tell_missed();
-        // The listeners' thread is the endpoint behind the cores.
+        // The mesh endpoint after the cores' endpoints belongs to the listeners' thread.
         if self.missed.get() || self.sender.send(self.cores, Message::Told(event)).is_err() {
             self.count(Counter::EventsLost);
             self.missed.set(true);
@@ -538,38 +546,38 @@ impl Core {
         }
     }
 
-    /// Tells the listeners that events were lost, if so and if the ring has room again.
+    /// Tells the listeners that events were lost, once the ring has room again.
     fn tell_missed(&self) {
         if self.missed.get() && self.sender.send(self.cores, Message::Told(Event::Missed)).is_ok() {
             self.missed.set(false);
         }
     }
 
-    /// Wakes the listeners if there is something for them.
+    /// Wakes the listeners if there are events for them.
     pub(crate) fn wake_listeners(&self) {
         if !self.must_tell.replace(false) {
             return;
         }
         self.tell_missed();
         self.sender.flush();
-        // Until it is told, however long no mail comes.
+        // Retries until the listeners know of the loss, even if no further mail arrives.
         if self.missed.get() {
             self.must_tell.set(true);
             self.told.notify_one();
         }
     }
 
-    /// The time by which mails arrive and end. The clock never goes back, and a step of the system's clock counts once
-    /// it has lasted.
+    /// Returns the time used for arrival and expiry of mails. The clock never goes back; a step of the
+    /// system's clock takes effect after it has lasted for a while.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.unix_ms()
     }
 }
 
-/// What a connection takes of memory, about, without its mail.
+/// Approximate memory of a connection without its mail.
 const CONNECTION_BYTES: usize = 16 << 10;
-/// Spare buffers kept by a core, and how large one may be.
+/// Spare buffers that a core keeps, and the size up to which it keeps one.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = 64 << 10;
-/// Mails that a spare list has room for.
+/// Capacity up to which a spare list is kept.
 const SPARE_WAITING_MAX: usize = 64;

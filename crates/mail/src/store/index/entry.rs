@@ -7,40 +7,40 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The three chains that an entry is in.
+/// Indexes of the three chains that an entry is in.
 pub(super) const BY_INBOX: usize = 0;
 pub(super) const BY_DOMAIN: usize = 1;
-/// Of all mails, or of those beside them.
+/// The chain of all mails, or for [`Role::Other`] the chain of other inboxes' entries.
 pub(super) const BY_ALL: usize = 2;
 
-/// What an inbox's entry is to the mail.
+/// Relation of an inbox's entry to its mail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It came into this inbox alone.
+    /// The mail was delivered to this inbox only.
     #[default]
     Only,
-    /// This is the first of several inboxes: by its name there the mail is known among all.
+    /// The first of several inboxes: the mail's ID here identifies it in the list of all mails.
     First,
-    /// It is another of several.
+    /// Another one of several inboxes.
     Other,
 }
 
-/// One mail in one inbox.
+/// Entry of one mail in one inbox.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Entry {
-    /// 0: the slot is vacant.
+    /// ID of the mail; 0 if the slot is vacant.
     pub(super) id: u64,
     pub(super) location: u64,
     pub(super) arrived_ms: u64,
     pub(super) links: [Link; 3],
     pub(super) record_bytes: u32,
     pub(super) mail_bytes: u32,
-    /// [`NONE`] of one that is let go.
+    /// Slot of the inbox; [`NONE`] if the inbox has dropped the mail.
     pub(super) inbox: u32,
     pub(super) role: Role,
-    /// Its inbox has it no more; other inboxes have.
+    /// True if this inbox has dropped the mail, which other inboxes still have.
     pub(super) is_let_go: bool,
-    /// It goes before its age, as [`EarlyExpiry`] says.
+    /// True if the mail expires before its age, as [`EarlyExpiry`] says.
     pub(super) is_hurried: bool,
 }
 
@@ -60,19 +60,19 @@ pub(super) struct DomainSlot {
     pub(super) inboxes: u32,
 }
 
-/// A mail to be entered.
+/// A mail to be inserted into the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewEntry {
     pub(crate) id: MailId,
-    /// Its name in its first inbox, and how many inboxes it came into.
+    /// ID of the mail in its first inbox, and the number of its inboxes.
     pub(crate) letter: MailId,
     pub(crate) inboxes: u16,
-    /// Of its record in the log.
+    /// Location of the mail's record in the log.
     pub(crate) location: u64,
     pub(crate) record_bytes: u32,
     pub(crate) mail_bytes: u32,
     pub(crate) arrived_ms: u64,
-    /// Of a large mail: where what its record does not have is.
+    /// Locations of the parts of a large mail, which its record does not contain.
     pub(crate) parts: Option<Arc<[Part]>>,
 }
 
@@ -86,29 +86,29 @@ impl NewEntry {
     }
 }
 
-/// Where a mail lies.
+/// Location of a mail, with its times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) id: MailId,
     pub(crate) location: u64,
     pub(crate) record_bytes: u32,
     pub(crate) arrived_ms: u64,
-    /// When it is forgotten.
+    /// Time of expiry.
     pub(crate) expires_ms: u64,
     pub(crate) role: Role,
-    /// Its own inbox has it no more.
+    /// True if the inbox itself has dropped the mail.
     pub(crate) is_let_go: bool,
 }
 
-/// A mail that an inbox has no more.
+/// A mail that was removed from an inbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemovedMail {
     pub(crate) place: Place,
     pub(crate) inbox: Inbox,
-    /// Its name in its first inbox.
+    /// ID of the mail in its first inbox.
     pub(crate) letter: MailId,
-    /// Where it is written that it was to go before its age, if it was.
+    /// Location of the record of an early expiry, if there is one.
     pub(crate) hurried_by: Option<u64>,
-    /// Of a large mail that nobody else has under this name: its parts.
+    /// Parts of a large mail, if this was its last entry on the core under this ID.
     pub(crate) parts: Option<Arc<[Part]>>,
 }

@@ -5,7 +5,7 @@ use super::{BY_ALL, BY_DOMAIN, BY_INBOX, Index, Place, Role};
 use crate::mailbox::mailboxes::Scope;
 
 impl Index {
-    /// Begins a walk over the entries of mails whose first inbox is another.
+    /// Begins a walk over the entries with [`Role::Other`].
     pub(crate) fn walk_others(&self) -> Walk {
         let at = self.others.newest;
         let id = if at == NONE { 0 } else { self.entries[at].id };
@@ -33,8 +33,8 @@ impl Index {
         Walk { chain, at, id, prefix }
     }
 
-    /// Looks at up to `steps` mails of a walk, handing those of the scope that are not over age to `found` until it
-    /// says that it has enough.
+    /// Visits up to `steps` mails of a walk and passes those of the scope that have not expired to `found`,
+    /// until it returns that it has enough.
     pub(crate) fn step(
         &self,
         walk: &mut Walk,
@@ -46,7 +46,7 @@ impl Index {
             if walk.at == NONE {
                 return StepOutcome::End;
             }
-            // The slot may have gone with all others.
+            // The slot may be gone if the index was emptied.
             let Some(entry) = self.entries.get(walk.at).filter(|entry| entry.id == walk.id) else {
                 return StepOutcome::Lost;
             };
@@ -54,13 +54,13 @@ impl Index {
             walk.id = if walk.at == NONE { 0 } else { self.entries[walk.at].id };
             let wanted = walk.prefix.is_empty() || self.inboxes[entry.inbox].local.starts_with(&*walk.prefix);
             let expires_ms = match entry.role {
-                // Among all it stays for the others, when its first inbox lets it go.
+                // The list of all mails keeps the mail for the other inboxes after its first inbox drops it.
                 Role::First if walk.chain == BY_ALL => self.of_age_ms(entry),
                 _ => self.expires_ms(entry),
             };
             if expires_ms <= now_ms {
                 if !entry.is_hurried {
-                    // Older ones are over age too.
+                    // All older mails have expired, too.
                     walk.at = NONE;
                 }
             } else if wanted && found(self.place_of(entry)) == WalkControl::Yes {
@@ -71,7 +71,7 @@ impl Index {
     }
 }
 
-/// How far a walk has come: the next mail to look at, and its name to see that it is still there.
+/// Position of a walk: the slot of the next mail, and its ID to detect that it was removed meanwhile.
 #[derive(Debug)]
 pub(crate) struct Walk {
     chain: usize,
@@ -80,20 +80,20 @@ pub(crate) struct Walk {
     prefix: Box<str>,
 }
 
-/// Whether a walk found all that was wanted.
+/// Answer of a walk's callback: whether it has found enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkControl {
     Yes,
     No,
 }
 
-/// How a step of a walk ended.
+/// Result of a step of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepOutcome {
-    /// There is more to look at.
+    /// There are more mails to visit.
     More,
-    /// All was looked at, or enough was found.
+    /// All mails were visited, or enough were found.
     End,
-    /// The mail at which to go on was taken out meanwhile: begin anew.
+    /// The mail to continue from was removed meanwhile: the walk must restart.
     Lost,
 }

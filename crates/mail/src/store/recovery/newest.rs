@@ -4,12 +4,11 @@ use super::Record;
 use engine::log::Location;
 use std::collections::BinaryHeap;
 
-/// Bytes of memory of a record during recovery, without names of inboxes; and bytes of each of its inboxes beside the
-/// name.
+/// Memory of a record during recovery without its inboxes, and of each of its inboxes without the name.
 pub(super) const RECORD_BYTES: usize = 96;
 pub(super) const OF_INBOX_BYTES: usize = 160;
-/// Records that are read may take this many times the index's memory. Among them are dead records, and records that
-/// their inboxes have no room for.
+/// Bound of the records kept while reading, as a multiple of the index's memory limit. They include records
+/// that are dropped later: dead ones, and those for which an inbox has no room.
 pub(super) const READ_TIMES_MAX: usize = 2;
 
 /// The newest records with the oldest on top of the heap, and the bytes of memory that they take.
@@ -17,7 +16,7 @@ pub(super) const READ_TIMES_MAX: usize = 2;
 pub(super) struct NewestRecords {
     pub(super) records: BinaryHeap<ByAge>,
     pub(super) bytes: usize,
-    /// Records that were dropped for newer ones: location and payload bytes.
+    /// Location and payload size of records that were dropped for newer ones.
     pub(super) older: Vec<(Location, u32)>,
 }
 
@@ -49,7 +48,8 @@ impl NewestRecords {
         for record in records {
             self.bytes += record.bytes();
             self.records.push(ByAge(record));
-            // The parts of a large mail that is dropped here belong to no mail in the end, and are freed with those.
+            // The parts of a large mail that is dropped here stay without a mail, and are freed with all such
+            // parts.
             while self.bytes > most
                 && let Some(ByAge(oldest)) = self.records.pop()
             {

@@ -24,7 +24,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// The mail as it came, to be saved.
+/// Serves the raw mail for download.
 pub(in crate::web) async fn raw<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,
@@ -35,10 +35,10 @@ pub(in crate::web) async fn raw<M: Mailboxes>(
     Ok(saved("message/rfc822", &format!("{id}.eml"), source(&app, client, &scope, id).await?))
 }
 
-/// How an attachment is asked for.
+/// Query parameters of an attachment's request.
 #[derive(Deserialize)]
 pub(in crate::web) struct AttachmentQuery {
-    /// Set by a picture of the mail's HTML.
+    /// Set by a picture in the mail's HTML.
     picture: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub(in crate::web) async fn attachment<M: Mailboxes>(
     let found = app.render(client, mail, move |mail, until| part_of(mail, part, until)).await?;
     let (attachment, bytes) = found.ok_or(Fault::NoSuchPart)?;
     let mut response = download(&attachment.content_type, &attachment.filename, bytes);
-    // Still something to be saved, and nothing that runs, for who opens it by itself.
+    // If opened directly, the response is still a download, and nothing in it runs.
     if asked.picture.is_some()
         && let Some(kind) = picture_type(&attachment).and_then(|kind| HeaderValue::from_str(kind).ok())
     {
@@ -62,7 +62,7 @@ pub(in crate::web) async fn attachment<M: Mailboxes>(
     Ok(response)
 }
 
-/// A part that is an attachment, with its bytes.
+/// Returns an attachment with its bytes.
 pub(crate) fn part_of(mail: &Mail, part: u32, until: &StepLimit) -> Option<(Attachment, Vec<u8>)> {
     let prepared = ParsedMail::within(&mail.raw, until);
     let reading = prepared.read();
@@ -70,12 +70,13 @@ pub(crate) fn part_of(mail: &Mail, part: u32, until: &StepLimit) -> Option<(Atta
     Some((attachment.clone(), reading.attachment_bytes(attachment).into_owned()))
 }
 
-/// Something to be saved and never run: whatever its sender says that it is, a browser gets it as a file.
+/// Builds a response for download: whatever type the sender declares, a browser saves the file and never runs
+/// it.
 pub(crate) fn download(content_type: &str, filename: &str, bytes: impl Into<Bytes>) -> Response {
     saved(content_type, filename, bytes.into().into_response())
 }
 
-/// The same of an answer that has the bytes already.
+/// Turns a response that already has its body into a download.
 pub(crate) fn saved(content_type: &str, filename: &str, mut response: Response) -> Response {
     let runs = ["html", "xml", "svg", "script", "pdf"].iter().any(|word| content_type.contains(word));
     let kind = if runs { "application/octet-stream" } else { content_type };
@@ -91,7 +92,7 @@ pub(crate) fn saved(content_type: &str, filename: &str, mut response: Response) 
         }
     };
     set(header::CONTENT_TYPE, kind);
-    // RFC 6266: the plain name for old programs, the encoded one for all others.
+    // RFC 6266: the plain name is for old programs, the encoded one for all others.
     set(
         header::CONTENT_DISPOSITION,
         &format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}"),

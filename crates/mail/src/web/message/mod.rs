@@ -1,4 +1,4 @@
-//! One mail: who and what first, then its views, each with a path of its own.
+//! The page of one mail: its head fields first, then its views, each with a path of its own.
 
 mod attachments;
 #[cfg(test)]
@@ -45,20 +45,20 @@ use crate::{
     },
 };
 
-/// Of a longer source only the beginning is shown; all of it can be downloaded.
+/// Bytes of the source that are shown; all of it can be downloaded.
 const SOURCE_BYTES_MAX: usize = 256 * 1024;
-/// Addresses of a field that are shown.
+/// Most addresses of a field that are shown.
 const ADDRESSES_MAX: usize = 50;
 /// Bytes of a group's name that are shown.
 const GROUP_BYTES_MAX: usize = 320;
-/// Of a larger picture no small one is shown: a browser would fetch all of it.
+/// Largest picture that is shown as a thumbnail, as the browser fetches all of it.
 const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Steps that it costs to compare a link with a text.
+/// Steps charged for comparing a link with a text.
 const LINK_STEPS: usize = 4;
-/// Where the attachments of a mail are, as its frame names them.
+/// Path of a mail's attachments, relative to its frame.
 const ATTACHMENTS: &str = "attachments";
 
-/// A mail beside the list that it is in.
+/// Page of a mail beside its list.
 #[derive(Template)]
 #[template(path = "message.html")]
 struct MessagePage<'a> {
@@ -72,12 +72,12 @@ struct MessagePage<'a> {
     above: Option<MailId>,
     below: Option<MailId>,
     readers: &'a str,
-    /// No mails were deleted on the way to a mail's own page.
+    /// Always `None`: a mail's own page shows no undo of a deletion.
     deleted: Option<(usize, u64)>,
     query: &'a str,
 }
 
-/// The mail alone, for the pages' script.
+/// The mail without its list, for the pages' script.
 #[derive(Template)]
 #[template(path = "reading.html")]
 struct ReadingPart<'a> {
@@ -90,7 +90,7 @@ struct ReadingPart<'a> {
     readers: &'a str,
 }
 
-/// What is shown of a mail.
+/// A mail as its page shows it.
 struct Letter {
     id: String,
     inbox: String,
@@ -111,12 +111,12 @@ struct Letter {
     view: View,
     attachments: Vec<Item>,
     links: Vec<Link>,
-    /// The text is shown instead of the HTML.
+    /// True if the text is shown in place of the HTML.
     html_over: bool,
 }
 
 impl Letter {
-    /// Bytes of the letter that depend on what the sender wrote.
+    /// Returns the bytes that depend on what the sender wrote.
     fn bytes(&self) -> usize {
         let view = match &self.view {
             View::Text { html } => html.len(),
@@ -138,7 +138,7 @@ struct Tab {
 }
 
 enum View {
-    /// Escaped, links made links.
+    /// The escaped text, with bare links made clickable.
     Text {
         html: String,
     },
@@ -157,16 +157,16 @@ enum View {
         source: String,
         cut: bool,
     },
-    /// They are shown below each view.
+    /// The list of attachments, which is shown below each view.
     Attachments,
 }
 
-/// How the HTML may be looked at.
+/// A choice of how the HTML is shown.
 struct ViewChoice {
     name: &'static str,
     href: String,
     current: bool,
-    /// What the script does without loading the page again.
+    /// Width that the script sets without reloading the page.
     width: Option<Width>,
 }
 
@@ -176,7 +176,7 @@ struct Item {
     content_type: String,
     size: ShortText,
     is_picture: bool,
-    /// What a file is, in a few letters.
+    /// Short label for the file's type.
     sign: String,
 }
 
@@ -189,7 +189,7 @@ impl HtmlView {
         DisplayOptions { remote: self.remote, dark: self.dark, pictures: ATTACHMENTS }
     }
 
-    /// As a query, with a question mark if it says anything.
+    /// Formats the options as a query, with a question mark unless it is empty.
     fn query(self) -> String {
         let mut query = String::new();
         let mut add = |pair: &str| {
@@ -243,7 +243,7 @@ async fn shown<M: Mailboxes>(
     let mail = fetch(app, client, scope, id).await?;
     let (id, inbox) = (mail.summary.id, mail.summary.inbox.clone());
     let tags = [mail_tag(id), inbox_tag(&inbox)];
-    // Who looks at it has read it; a page of another site that shows it has not.
+    // Opening the page marks the mail read, but not if a page of another site requests it.
     if asker(headers) != RequestInitiator::AnotherSite {
         app.set_read(client, &[Arc::new(mail.summary.clone())], true).await?;
     }
@@ -262,8 +262,8 @@ async fn shown<M: Mailboxes>(
     if letter.html_over {
         app.counters.add(Counter::RenderOver, 1);
     }
-    // Up to here the letter takes nothing from the budget. Its bytes are charged while it is printed; the printed page
-    // is charged as the answer.
+    // Charges the page's data while the page is written; before that the data is not charged. The written
+    // page is charged as the response.
     let mut printing = app.budget.of(client);
     printing.grow(letter.bytes() as u64)?;
     let (above, below) = listed.beside(id);
@@ -295,7 +295,7 @@ async fn shown<M: Mailboxes>(
     Ok(if scope.is_wide() { response } else { public(response, &tags) })
 }
 
-/// The mail, if it lies where the path says.
+/// Reads the mail, if it is in the path's scope.
 pub(crate) async fn fetch<M: Mailboxes>(
     app: &Arc<App<M>>,
     client: Client,
@@ -306,13 +306,13 @@ pub(crate) async fn fetch<M: Mailboxes>(
     app.mail_in(client, scope, id).await?.ok_or(Fault::NoSuchMail)
 }
 
-/// The mail that a path names, unless it is on its way out.
+/// Parses the mail ID of a path; a mail that is being deleted counts as missing.
 fn named<M: Mailboxes>(app: &App<M>, scope: &Scope, id: &str) -> Result<MailId, Fault> {
     let id: MailId = id.parse().map_err(|_| Fault::NoSuchMail)?;
     if app.leaving.has(scope, id) { Err(Fault::NoSuchMail) } else { Ok(id) }
 }
 
-/// The mail's HTML as a document, made now or before; nothing if it has none.
+/// Returns the mail's HTML as a document, from the cache or rendered now; `None` if there is no HTML.
 fn rendered<M: Mailboxes>(
     app: &App<M>,
     mail: &Mail,
@@ -343,7 +343,7 @@ fn letter(
     let summary = &mail.summary;
     let clean = rendered.map(|rendered| &rendered.clean);
     let has_html = clean.is_some();
-    // What the sender meant to be seen first; the text where there is no HTML.
+    // The HTML is shown first, as its sender meant it, or the text if there is no HTML.
     let kind = match kind {
         Some(Kind::Html) | None if has_html => Kind::Html,
         Some(Kind::Html) | None => Kind::Text,
@@ -457,7 +457,7 @@ fn html_view(clean: Option<&SanitizedHtml>, base: &str, seen: HtmlView, notices:
     View::Html { frame, width: seen.width, choices, blocked, load, taken }
 }
 
-/// "a, b and c".
+/// Joins words as in "a, b and c".
 fn listed(words: &[String]) -> String {
     match words {
         [] => String::new(),
@@ -466,7 +466,7 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// The views of a mail. Each keeps the look that the reader chose for the HTML.
+/// Returns the tabs of a mail's views. Each keeps the options that the reader chose for the HTML.
 fn tabs((base, seen): (&str, HtmlView), current: Kind, has_html: bool, attachments: usize) -> Vec<Tab> {
     let look = seen.query();
     let tab = |name, kind, path: &str, count| Tab {
@@ -498,19 +498,19 @@ fn item(attachment: &Attachment, base: &str) -> Item {
     }
 }
 
-/// The end of a file's name, as its icon says it; of one without an end, what kind it is of.
+/// Returns the file extension in capitals for an icon, or "FILE" without a usable one.
 fn sign(attachment: &Attachment) -> String {
     let end = attachment.filename.rsplit_once('.').map(|(_, end)| end);
     let plain = |end: &&str| (1..=4).contains(&end.len()) && end.bytes().all(|b| b.is_ascii_alphanumeric());
     end.filter(plain).unwrap_or("file").to_uppercase()
 }
 
-/// The path of a mail's attachments, as a page elsewhere names it.
+/// Returns the path of a mail's attachments for use on other pages.
 pub(crate) fn attachments_of(summary: &Summary) -> String {
     format!("/inbox/{}/{}/{ATTACHMENTS}", segment(&summary.inbox.to_string()), summary.id)
 }
 
-/// What the sandboxed frame shows.
+/// Serves the document of the sandboxed frame.
 pub(super) async fn frame<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     RequestScope(scope): RequestScope,

@@ -23,7 +23,7 @@ pub(super) fn from(reading: &DecodedMail<'_>, mail: &Mail) -> String {
 pub(super) fn to(reading: &DecodedMail<'_>, mail: &Mail) -> String {
     let written = joined(reading, Field::To);
     if written.is_empty() {
-        // A group without members (RFC 5322, 3.4) names nobody: it is shown as it is written.
+        // A group without members (RFC 5322, 3.4) has no addresses, so the field is shown as written.
         let headers = reading.headers();
         let group = headers.iter().find(|(name, value)| name.eq_ignore_ascii_case("to") && !value.is_empty());
         if let Some((_, group)) = group {
@@ -45,16 +45,18 @@ pub(super) fn joined(reading: &DecodedMail<'_>, field: Field<'static>) -> String
     }
 }
 
-/// A text as HTML: everything escaped, and bare links made links that say where they go because they are what they say.
+/// Returns a text as HTML: escaped, with bare links made clickable. Their text is their target, so they
+/// cannot mislead.
 pub(crate) fn linked(text: &str, until: &StepLimit) -> String {
     let mut links = Vec::new();
     findings::in_text(text, &mut links, until);
-    // The longest first, or a link would be found within a longer one.
+    // Longest first; otherwise a link would match that is a prefix of a longer one.
     links.sort_by_key(|link| std::cmp::Reverse(link.link.len()));
     let mut html = String::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
     while let Some(at) = rest.find("http") {
-        // Each link is compared with the text that begins here. Text that is not paid for is shown without links.
+        // Each link is compared with the text that begins here. Text that is not paid for is shown without
+        // links.
         if until.pay(at + LINK_STEPS * links.len()).is_err() {
             break;
         }

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::render::html::RemoteContent;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -24,7 +26,7 @@ impl Kind {
     }
 }
 
-/// How wide the frame is.
+/// Width of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Width {
     Phone,
@@ -53,18 +55,18 @@ impl Width {
     }
 }
 
-/// What a page's query says about the HTML.
+/// Query parameters of a mail's page.
 #[derive(Deserialize)]
 pub(in crate::web) struct ViewParams {
-    /// `load`: the reader asked for remote content.
+    /// `load` if the reader asked for remote content.
     remote: Option<String>,
-    /// Anything: in the dark.
+    /// Any value selects dark mode.
     dark: Option<String>,
     width: Option<String>,
-    /// The page of the list beside it.
+    /// Position of the list's page beside the mail.
     #[serde(default)]
     pub(super) skip: usize,
-    /// `reading`: the mail alone.
+    /// `reading` to get the mail without its list.
     pub(super) part: Option<String>,
 }
 

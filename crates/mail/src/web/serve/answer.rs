@@ -1,4 +1,4 @@
-//! What every answer has in common: its headers, and one table from faults to replies.
+//! Common parts of all responses: headers, and one table that maps errors to replies.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -27,22 +27,22 @@ use crate::{
     smtp::address::AddressFault,
 };
 
-/// The tag of an inbox's pages: what is purged when a mail arrives there or goes.
+/// Cache tag of an inbox's pages, which are purged when a mail arrives there or is deleted.
 #[must_use]
 pub fn inbox_tag(inbox: &Inbox) -> String {
     format!("inbox:{}", super::scope::segment(&inbox.to_string()))
 }
 
-/// The tag of a mail's pages: what is purged when it goes.
+/// Cache tag of a mail's pages, which are purged when the mail is deleted.
 #[must_use]
 pub fn mail_tag(id: MailId) -> String {
     format!("mail:{id}")
 }
 
-/// Read by the accelerator, and by most others.
+/// Header with cache tags, as our accelerator and many CDNs read it.
 const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 
-/// Why a request gets no page. Each becomes a page for people and JSON for programs.
+/// Error of a request, shown as a page to people and as JSON to programs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("there is no such page")]
@@ -76,7 +76,7 @@ pub(crate) enum Fault {
     #[error("`{name}` is not a name of this service: addresses, `localhost`{named} are (--http-hosts)")]
     ForeignHost {
         name: String,
-        /// Those that the operator has named, each behind a comma.
+        /// Names that the operator configured, each after a comma.
         named: String,
     },
     #[error("this is not done here: {0}")]
@@ -131,7 +131,7 @@ impl Fault {
         }
     }
 
-    /// What failed, as a heading.
+    /// Returns the heading of the error page.
     fn what(&self) -> &'static str {
         match self {
             Self::NoSuchPage | Self::NoSuchMethod => "No such page",
@@ -154,7 +154,7 @@ impl Fault {
         }
     }
 
-    /// What the reader can do, and on whose side it is.
+    /// Returns advice to the reader, which also tells whether the error is the reader's or ours.
     fn todo(&self) -> &'static str {
         match self {
             Self::NoSuchPage | Self::NoSuchMethod | Self::NoSuchPart => {
@@ -193,7 +193,7 @@ impl Fault {
         }
     }
 
-    /// The table of who sees all mail, for refusals that are about it; else empty.
+    /// Returns the table of access rules for refusals of all mail; otherwise empty.
     fn table(&self) -> &'static [(&'static str, &'static str, &'static str)] {
         match self {
             Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) => &WHO_SEES,
@@ -202,7 +202,7 @@ impl Fault {
     }
 }
 
-/// As JSON; a page is made of it where a browser asks ([`around`]).
+/// Builds the JSON response; [`around`] turns it into a page for browsers.
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let status = self.status();
@@ -223,7 +223,7 @@ impl IntoResponse for Fault {
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
         }
-        // Rates are by the minute.
+        // Rates are counted by the minute.
         if status == StatusCode::TOO_MANY_REQUESTS {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
         }
@@ -244,8 +244,8 @@ struct ErrorPage<'a> {
     who_sees: &'a [(&'a str, &'a str, &'a str)],
 }
 
-/// Around every handler: refuses foreign names and foreign changes, reads what a handler left of the body, names the request, counts,
-/// sets the headers that all answers have, and turns faults into pages where a browser asks for a page.
+/// Middleware around every handler: refuses foreign host names and cross-site changes, reads the rest of the
+/// body, gives the request an ID, counts, sets the common headers, and turns errors into pages for browsers.
 pub(crate) async fn around<M: Mailboxes>(
     State(app): State<Arc<App<M>>>,
     request: Request,
@@ -282,7 +282,7 @@ pub(crate) async fn around<M: Mailboxes>(
         app.counters.add(Counter::BodiesCut, 1);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    // The answer counts until its client has taken it; a list of whole mails counts for itself.
+    // The response is charged until its client has taken it; a list of whole mails charges itself.
     if let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes > 0) {
         let mut held = app.budget.of(client);
         response = match held.grow(bytes) {
@@ -298,7 +298,7 @@ pub(crate) async fn around<M: Mailboxes>(
         app.counters.add(Counter::ClientFaults, 1);
     } else if status.is_server_error() {
         app.counters.add(Counter::ServerFaults, 1);
-        // A limit that was hit is counted; with a line for each, whoever hits it would fill the log.
+        // These refusals are counted; a log line for each would allow a client to fill the log.
         if matches!(response.extensions().get::<Fault>(), Some(Fault::Busy(_) | Fault::NoRoom)) {
             tracing::debug!(request = %name, status = status.as_u16(), "no memory for a mail page: 503");
         } else {
@@ -340,7 +340,7 @@ pub(crate) async fn around<M: Mailboxes>(
     response
 }
 
-/// A fault's words as a sentence of a page.
+/// Turns an error message into a sentence for a page.
 fn sentence(words: &str) -> String {
     let mut characters = words.chars();
     let first: String = characters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
@@ -348,12 +348,12 @@ fn sentence(words: &str) -> String {
     format!("{first}{}{}", characters.as_str(), if ended { "" } else { "." })
 }
 
-/// A page; a template that cannot be written is a fault of ours.
+/// Renders a page; a failing template is a server error.
 pub(crate) fn page(template: &impl Template) -> Result<Response, Fault> {
     long_page(template, 0)
 }
 
-/// A page with lists of about so many bytes more than the template has itself.
+/// Renders a page whose lists take about `lists_bytes` beyond the template itself.
 pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result<Response, Fault> {
     let mut html = String::with_capacity(T::SIZE_HINT + lists_bytes);
     template.render_into(&mut html).map_err(|error| {
@@ -363,7 +363,7 @@ pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result
     Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
 }
 
-/// JSON of about so many bytes.
+/// Serializes JSON of about `bytes` bytes.
 pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response, Fault> {
     let mut json = Vec::with_capacity(bytes);
     serde_json::to_writer(&mut json, value).map_err(|error| {
@@ -373,8 +373,8 @@ pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-/// Says to shared caches that everybody may see this for a second, and what changes it. A reader's own browser asks each
-/// time: whoever deletes a mail and goes back within that second does not want to see it again.
+/// Lets shared caches keep a response for a second, with its cache tags. Browsers must revalidate each time,
+/// so that a reader who deletes a mail and goes back within that second does not see it again.
 pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=0, s-maxage=1"));
@@ -383,7 +383,7 @@ pub(crate) fn public(mut response: Response, tags: &[String]) -> Response {
 }
 
 fn tag(headers: &mut HeaderMap, tags: &[String]) {
-    // Tags are percent-encoded, so they are a header's value.
+    // Tags are percent-encoded, so they are a valid header value.
     if !tags.is_empty()
         && let Ok(value) = HeaderValue::from_str(&tags.join(" "))
     {

@@ -1,4 +1,4 @@
-//! What the pages and APIs count. Each limit has a counter for when it is hit.
+//! Counters of the pages and APIs. Each limit has a counter of how often it is hit.
 
 use std::sync::{
     OnceLock,
@@ -11,7 +11,7 @@ use engine::{
 };
 
 engine::counters! {
-    /// Counters and gauges of the web side.
+    /// Counters and gauges of the pages and APIs.
     pub enum Counter {
         Connections => Gauge, "mail_web_connections", None, "Connections of browsers and programs that are open.";
         ConnectionsWaited => Counter, "mail_web_connections_waited", None, "Connections that waited because every place was being answered.";
@@ -61,11 +61,11 @@ engine::counters! {
     }
 }
 
-/// The numbers. One thread writes nearly all of them, so an atomic addition is uncontended.
+/// Values of the counters. One thread writes nearly all of them, so an atomic addition is uncontended.
 #[derive(Debug)]
 pub(crate) struct Counters {
     cells: Box<[AtomicU64]>,
-    /// What the listener counts, once there is one.
+    /// Counters of the listener, once there is one.
     listener: OnceLock<bounded::Counters>,
 }
 
@@ -75,9 +75,9 @@ impl Counters {
         Self { cells, listener: OnceLock::new() }
     }
 
-    /// Takes in what the listener counts.
+    /// Adds the listener's counters.
     pub(crate) fn listening(&self, listener: bounded::Counters) {
-        // There is one listener.
+        // Set only once, as there is only one listener.
         _ = self.listener.set(listener);
     }
 

@@ -19,7 +19,7 @@ fn arrivals_and_deletions_are_told_live() {
         site.agent.get(site.url(&format!("/inbox/ann@night.test/events?after={first}"))).call().unwrap();
     assert_eq!(answer.headers()["content-type"], "text/event-stream");
     let mut events = BufReader::new(answer.into_body().into_reader());
-    // What came after the page was made and before the stream began.
+    // The mail that arrived after the page was built and before the stream began.
     let (row, id) = next_event(&mut events, "arrived");
     assert!(id == between && row.contains("between"));
     site.deliver("bob", "Subject: not for ann\r\n\r\n");
@@ -54,7 +54,7 @@ fn waiting_finds_what_is_there_what_comes_and_says_when_nothing_does() {
     site.deliver("ann", "From: shop@x.test\r\nSubject: Receipt\r\n\r\n");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| wait("subject=code&from=accounts&timeout=30s"));
-        // Whether it comes before or after the wait begins, it is found.
+        // The mail is found whether it arrives before or after the wait begins.
         site.deliver("ann", "From: no-reply@accounts.test\r\nSubject: Your code\r\n\r\nIt is 493021. https://x.test/c?a=1\r\n");
         let found = waiting.join().unwrap();
         assert_eq!(found.status, 200, "{}", found.body);
@@ -139,8 +139,8 @@ fn mailpits_events_come_by_websocket() {
     });
 }
 
-/// A request whose body its handler does not read, sent in two parts: whoever writes on after the answer may ask again
-/// on the same connection, or was told that it cannot.
+/// A request whose handler does not read the body, sent in two parts: after the response the connection is
+/// still usable, or the response has told that it closes.
 #[test]
 fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
     let site = Site::new();
@@ -159,12 +159,12 @@ fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
         let mut stream = std::net::TcpStream::connect(site.web.address()).unwrap();
         write!(stream, "{head}\r\nHost: {}\r\nContent-Length: {bytes}\r\n\r\n", site.web.address()).unwrap();
         stream.set_read_timeout(Some(after_the_answer)).unwrap();
-        // It may answer before it has the body, or wait for it.
+        // The server may respond before it has the body, or wait for it.
         let _ = stream.peek(&mut [0]);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let next =
             format!("GET /robots.txt HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", site.web.address());
-        // What it does not read any more it need not take.
+        // The server need not accept bytes that it no longer reads.
         let _ = stream.write_all(&vec![b'x'; bytes]).and_then(|()| stream.write_all(next.as_bytes()));
         let mut said = Vec::new();
         let _ = stream.read_to_end(&mut said);
@@ -175,7 +175,7 @@ fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
         assert!(closes || said.contains("user-agent: *"), "{head}: {said}");
         assert_eq!(closes, bytes > BODY_BYTES_MAX || head.contains("Expect"), "{head}: {said}");
     }
-    // What is no request at all is answered, and the end said.
+    // An invalid request gets a response that tells that the connection closes.
     let mut stream = std::net::TcpStream::connect(site.web.address()).unwrap();
     stream.write_all(b"NONSENSE\r\n\r\n").unwrap();
     let mut said = String::new();
@@ -184,7 +184,8 @@ fn a_connection_that_ends_behind_an_answer_is_said_to_end() {
     assert!(said.starts_with("http/1.1 400") && said.contains("\r\nconnection: close"), "{said}");
 }
 
-/// Each operation of the document that changes something, and each that could be asked to: not for another site's page.
+/// No operation of the OpenAPI document changes anything for a page of another site, including a GET with
+/// `delete=`.
 #[test]
 fn no_operation_of_the_document_changes_anything_for_another_site() {
     let site = Site::new();
@@ -208,7 +209,7 @@ fn no_operation_of_the_document_changes_anything_for_another_site() {
     assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
 }
 
-/// A path of the document, with something in each of its places.
+/// Fills the parameters of a path of the document.
 fn filled(path: &str, id: &str) -> String {
     path.replace("{domain}", "public")
         .replace("{inbox}", "ann")
@@ -219,7 +220,7 @@ fn filled(path: &str, id: &str) -> String {
         .replace("{file}", &format!("{id}.txt"))
 }
 
-/// The document, the page and the routes are one list: each operation of it is there.
+/// The document, the page and the routes come from one list: every operation of the document is served.
 #[test]
 fn every_operation_of_the_document_is_answered() {
     let site = Site::new();
@@ -231,7 +232,7 @@ fn every_operation_of_the_document_is_answered() {
         assert!(page.contains(path.as_str()), "{path} is not on the page");
         let filled = filled(path, &id);
         for method in methods.as_object().unwrap().keys() {
-            // Streams do not end, and what deletes would leave nothing to ask for.
+            // Streams do not end, and deletions would leave nothing to request.
             let is_stream = filled.contains("stream") || filled == "/api/v1/events";
             if is_stream || method == "delete" {
                 continue;

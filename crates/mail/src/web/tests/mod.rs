@@ -1,4 +1,4 @@
-//! The pages and APIs over real sockets, on the twin.
+//! Tests of pages and APIs over real sockets, with the twin.
 
 mod api_tests;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 const TOKEN: &str = "0123456789abcdef-token";
-/// How long a test waits for what must come; what does not come fails it.
+/// Timeout of a test's waits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Site {
@@ -106,14 +106,14 @@ impl Site {
         ids.unwrap()[0].to_string()
     }
 
-    /// Whether `/metrics` has this line.
+    /// Returns whether `/metrics` has this line.
     pub(super) fn counts(&self, line: &str) -> bool {
         let mut registry = engine::meter::Registry::new();
         registry.register(self.web.counters());
         engine::meter::prometheus::encode(&registry).lines().any(|said| said == line)
     }
 
-    /// Until `/metrics` has this line.
+    /// Waits until `/metrics` has this line.
     pub(super) fn until(&self, line: &str) {
         let begun = clock::now();
         while !self.counts(line) {
@@ -138,7 +138,7 @@ fn an_inbox_lists_what_came_and_says_that_it_is_public() {
     let page = site.page("/inbox/ann@night.test");
     assert!(page.contains("&#60;b&#62;Hi&#60;/b&#62; &#38; bye"), "{page}");
     assert!(page.contains(&format!("/inbox/ann@night.test/{id}")));
-    // It listens on this machine alone, and says no more than is true.
+    // The server listens on loopback only, and the page describes exactly that.
     assert!(page.contains("Anyone on this machine, or let in by a proxy, can read this inbox."));
     assert!(
         site.page("/about").contains("Anyone on this machine, or let in by a proxy, can read each inbox.")
@@ -201,7 +201,7 @@ fn the_html_is_framed_and_its_remote_content_waits() {
         policy.contains("sandbox allow-same-origin allow-popups") && policy.contains("img-src 'self' data:;")
     );
     assert!(!policy.contains("script") && !policy.contains("allow-top-navigation"), "{policy}");
-    // Its own picture is where the frame says, as a picture.
+    // The mail's own picture is at the path that the frame names, with a picture's type.
     let (_, rest) = frame.body.split_once("src=\"attachments/").unwrap();
     let picture = site.get(&format!("{base}/attachments/{}", rest.split('"').next().unwrap()));
     assert_eq!((picture.status, picture.header("content-type")), (200, "image/bmp"));
@@ -296,7 +296,7 @@ fn without_a_token_only_this_machine_sees_more_than_one_inbox() {
     for path in WIDE {
         assert_eq!(site.get(path).status, 200, "{path}");
         assert_eq!(site.ask("GET", path, &[("x-forwarded-for", "192.0.2.1")], "").status, 403, "{path}");
-        // A name that is ours says nothing about who asks.
+        // A valid host name tells nothing about the client.
         assert_eq!(site.ask("GET", path, &[("host", "mail.night.test")], "").status, 403, "{path}");
     }
 }
@@ -316,7 +316,8 @@ fn another_sites_page_changes_nothing() {
     assert_eq!(site.get(&format!("/inbox/ann@night.test/{id}")).status, 404);
 }
 
-/// `<img src="http://localhost:8025/api/…?delete=1m">` on any page of the web.
+/// A GET with `delete=` counts as a change, as any page on the web may contain `<img
+/// src="http://localhost:8025/api/…?delete=1m">`.
 #[test]
 fn a_get_that_deletes_is_a_change() {
     let site = Site::new();
@@ -324,7 +325,7 @@ fn a_get_that_deletes_is_a_change() {
         &[("sec-fetch-site", "cross-site")],
         &[("sec-fetch-site", "same-site")],
         &[("sec-fetch-site", "cross-site"), ("origin", "https://evil.test")],
-        // To an address that is no `localhost` and has no TLS, browsers send neither.
+        // Browsers send neither header to an address that is not `localhost` and has no TLS.
         &[("user-agent", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36")],
     ];
     for foreign in other_sites {
@@ -343,11 +344,11 @@ fn a_get_that_deletes_is_a_change() {
                 assert_eq!(answer.status, 403, "{method} {path} {foreign:?}: {}", answer.body);
             }
         }
-        // To look is no change, and leaves no mark either.
+        // Reading is not a change, and does not mark the mail read either.
         assert_eq!(site.ask("GET", &format!("/api/v1/message/{id}"), foreign, "").status, 200);
     }
     assert_eq!(site.get("/api/v1/messages").json()["unread"], 4);
-    // Mailinator's own clients, and a person who types it.
+    // Requests of Mailinator's own clients, and a URL that a person types.
     for own in [
         &[][..],
         &[("user-agent", "axios/1.7")],
@@ -359,7 +360,7 @@ fn a_get_that_deletes_is_a_change() {
     assert_eq!(site.get("/api/v1/messages").json()["total"], 1);
 }
 
-/// A frame is of our origin; what a mail names as a picture is not the reader's wish for all that.
+/// A mail's frame has our origin, but a picture that the mail names is not the reader's intention.
 #[test]
 fn a_picture_deletes_nothing() {
     let site = Site::new();
@@ -373,7 +374,7 @@ fn a_picture_deletes_nothing() {
     assert_eq!(site.ask("GET", &path, &own, "").status, 200);
 }
 
-/// Every page that shows mail says who can read it, and the home page where all of it is.
+/// Every page that shows mail tells who can read it, and the home page tells where all mail is.
 #[test]
 fn who_can_read_it_is_said_truly() {
     let here = Site::new();
@@ -416,7 +417,7 @@ fn what_a_page_deletes_can_be_brought_back_and_is_gone_when_the_server_stops() {
         (0..3).map(|n| site.deliver("ann", &format!("Subject: mail {n}\r\n\r\n"))).collect();
     let other = site.deliver("ben", "Subject: other\r\n\r\n");
     let path = "/inbox/ann@night.test";
-    // Another inbox's mail is not meant, whatever the form says.
+    // Mails of other inboxes in the form are ignored.
     let deleted = wish(&site, path, &format!("do=delete&id={}&id={}&id={other}&id=x", ids[0], ids[1])).json();
     assert_eq!((&deleted["count"], &deleted["batch"]), (&json!(2), &json!(1)));
     let page = site.page(path);
@@ -429,7 +430,7 @@ fn what_a_page_deletes_can_be_brought_back_and_is_gone_when_the_server_stops() {
     assert_eq!(wish(&site, "/inbox/ben@night.test", "do=undo&batch=1").status, 404, "it is not his");
     assert_eq!(wish(&site, path, "do=undo&batch=1").json()["count"], 2);
     assert!(site.page(path).contains("mail 0") && site.counts("mail_web_leaving 0.0"));
-    // By a form, without scripts: the list says what can be undone.
+    // Without scripts a form deletes the mail, and the list offers the undo.
     let form = format!("do=delete&id={}&back=%2Finbox%2Fann%40night.test%2F{}", ids[2], ids[2]);
     let answer = site.ask("POST", &format!("{path}/change"), &[], &form);
     assert_eq!((answer.status, answer.header("location")), (303, "/inbox/ann@night.test?deleted=2"));
@@ -469,7 +470,7 @@ fn a_mail_that_was_looked_at_is_read() {
     assert_eq!(unread(), (0, 2));
 }
 
-/// The page and its frame ask for the same document.
+/// The page and its frame use the same rendered document.
 #[test]
 fn html_is_made_once() {
     let site = Site::new();
@@ -483,7 +484,7 @@ fn html_is_made_once() {
     site.until("mail_web_rendered_bytes 0.0");
 }
 
-/// 21 of them shut all live pages for as long as they waited.
+/// A delayed deletion takes no listener slot; 21 of them once blocked all live pages while they waited.
 #[test]
 fn a_mail_that_goes_later_takes_nobodys_place() {
     let site = Site::with(Config { listeners_max: 1, ..Config::default() });
@@ -495,7 +496,7 @@ fn a_mail_that_goes_later_takes_nobodys_place() {
     }
     let waited = site.get("/api/v2/domains/public/inboxes/ann/wait?timeout=1s");
     assert_eq!(waited.status, 200, "{}", waited.body);
-    // The earlier of both, which was asked for a moment ago or in this very millisecond.
+    // The earlier of both deletions counts; it was requested a moment ago, or in this very millisecond.
     let page = site.page(&format!("/inbox/ann@night.test/{id}"));
     assert!(["3 minutes", "4 minutes"].iter().any(|left| page.contains(left)), "{page}");
     site.get(&format!("{message}?delete=0"));
@@ -515,7 +516,7 @@ fn faults_are_pages_for_people_and_json_for_programs() {
         assert_eq!(page.status, status, "{path}");
         assert!(page.body.contains(words) && page.body.contains("request "), "{path}: {}", page.body);
         assert!(page.body.contains(page.header("x-request-id")));
-        // Ours, and nobody else's.
+        // The only script is our own.
         assert_eq!(page.body.matches("<script>").count(), 1, "{path}");
         let program = site.get(path);
         assert_eq!(program.status, status);
@@ -526,7 +527,7 @@ fn faults_are_pages_for_people_and_json_for_programs() {
     assert!(search.contains("`never` is no date"), "{search}");
 }
 
-/// Reads events until one of the name comes; its data and id.
+/// Reads events until one with this name comes; returns its data and ID.
 pub(super) fn next_event(reader: &mut impl BufRead, name: &str) -> (String, String) {
     let (mut event, mut data, mut id) = (String::new(), String::new(), String::new());
     loop {

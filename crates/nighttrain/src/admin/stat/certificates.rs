@@ -1,4 +1,4 @@
-//! The certificates, a line for each: what it is for, until when, and what comes next.
+//! The certificates, one line each: the names, the expiry, and the next step.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::{
     services::certificates::CertificateStatus,
 };
 
-/// The lines at this second since the UNIX epoch.
+/// Returns the lines; `now_s` is in seconds since the UNIX epoch.
 pub(super) fn text(said: &[CertificateStatus], now_s: i64) -> String {
     let names: Vec<String> = said.iter().map(|of| plain(&of.names.join(", "))).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What can be set of the log of transactions.
+//! Settings of the transaction log.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use crate::settings::{
     usize_size_text, value,
 };
 
-/// What is in force.
+/// Active settings of the transaction log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogRules {
-    /// What each loop's ring holds.
+    /// Size of each loop's ring.
     pub ring_bytes: usize,
-    /// The file of the access log.
+    /// Path of the access log.
     pub access_log: Option<PathBuf>,
-    /// How its lines look.
+    /// Format of the access log's lines.
     pub format: FileFormat,
-    /// When it begins a new file.
+    /// Condition for rotating the access log.
     pub rotate: Option<Rotate>,
-    /// How many earlier files are kept.
+    /// Number of rotated files that are kept.
     pub keep: usize,
 }
 
@@ -32,13 +32,13 @@ impl Default for LogRules {
     }
 }
 
-/// How lines of the access log look.
+/// Format of the access log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FileFormat {
-    /// As most web servers write them.
+    /// The combined format that most web servers write.
     #[default]
     Combined,
-    /// An object a line.
+    /// A JSON object per line.
     Json,
 }
 
@@ -66,16 +66,16 @@ impl FileFormat {
     }
 }
 
-/// When a file is set aside and a new one is begun.
+/// Condition on which a file is rotated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rotate {
-    /// With each day of UTC.
+    /// Daily rotation, before the first line of a UTC day.
     Daily,
-    /// When it has so many bytes.
+    /// Before the file grows beyond this many bytes.
     Bytes(u64),
 }
 
-/// A smaller file would be set aside again and again.
+/// Minimum size for rotation; a smaller file would rotate constantly.
 const ROTATE_BYTES_MIN: u64 = 4096;
 
 impl Rotate {
@@ -116,7 +116,7 @@ const fn of_cache(
     }
 }
 
-/// The settings of the log.
+/// Settings table of the log.
 pub(crate) const LOG_SETTINGS: &[Setting] = &[
     Setting {
         key: "log-ring",

@@ -1,8 +1,8 @@
-//! Names and sizes that have a shape or a bound.
+//! Parsers of names and sizes with a fixed form or range.
 
 use crate::settings::units::parse_size;
 
-/// RFC 9110 §5.6.2: `Via` and `Cache-Status` take a token as the name.
+/// Parses the accelerator's name: `Via` and `Cache-Status` need a token (RFC 9110 §5.6.2).
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let is_token = !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
@@ -20,10 +20,10 @@ pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// No length is long enough.
+/// Value that disables slicing for answers of any length.
 pub(super) const NEVER: &str = "never";
 
-/// What is shorter than two blocks gains nothing by having them.
+/// Parses the minimum length of answers that are stored in slices; slicing is useless below two slices.
 pub(super) fn parse_blocks_from(text: &str) -> Result<Option<u64>, String> {
     if text == NEVER {
         return Ok(None);
@@ -35,7 +35,7 @@ pub(super) fn parse_blocks_from(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-/// A head in which nothing fits would refuse every message; one of a gigabyte is no limit.
+/// Parses a limit on a message's head: from 1 KiB, below which every message would be refused, to 16 MiB.
 pub(super) fn head_size(text: &str) -> Result<usize, String> {
     match usize::try_from(parse_size(text)?) {
         Ok(bytes) if (1024..=16 << 20).contains(&bytes) => Ok(bytes),
@@ -43,7 +43,7 @@ pub(super) fn head_size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// As many as there is room for when a head is parsed.
+/// Parses the maximum number of header fields; the parser has room for 128.
 pub(super) fn headers_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=128) => Ok(count),

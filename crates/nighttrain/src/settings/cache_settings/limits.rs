@@ -8,7 +8,7 @@ use crate::settings::{
     usize_size_text, value,
 };
 
-/// The heading for limits; `-h` leaves them to `--help`.
+/// Heading of limits in `--help`; `-h` omits them.
 pub(crate) const LIMITS: &str = "Limits on clients and origin";
 
 /// The settings of this heading.

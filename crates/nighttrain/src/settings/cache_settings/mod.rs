@@ -1,4 +1,4 @@
-//! What can be set of the accelerator.
+//! Settings of the accelerator.
 
 pub(crate) use limits::{CACHE_LIMIT_SETTINGS, LIMITS};
 use std::net::{IpAddr, SocketAddr};
@@ -423,14 +423,15 @@ pub(crate) const CACHE_SETTINGS: &[Setting] = &[
     },
 ];
 
-/// An address, with the port of DNS where it says none.
+/// Parses a name server's address; the default port is 53.
 fn name_server(text: &str) -> Result<SocketAddr, String> {
     let is_one = text.parse().or_else(|_| text.parse::<IpAddr>().map(|address| (address, 53).into()));
     is_one
         .map_err(|_| format!("`{text}` is no address of a server of DNS, such as 10.0.0.2 or 127.0.0.1:5353"))
 }
 
-/// RFC 9113 §6.9.1 has windows of 31 bits; one that is smaller than a frame makes two of each.
+/// Parses an HTTP/2 window. RFC 9113 §6.9.1 allows 31 bits; a window smaller than a frame would split every
+/// frame in two.
 fn window_size(text: &str) -> Result<usize, String> {
     match some_size(text)? {
         bytes @ 0x4000..=0x400_0000 => Ok(bytes),

@@ -10,7 +10,7 @@ use crate::settings::{ValueShape, feed_settings::addresses, truth};
 
 const HEADING: &str = "[[feed.leaf-remote]]";
 
-/// The keys of a hub.
+/// Keys of a hub.
 const OF_HUBS: [(&str, ValueShape); 10] = [
     ("urls", ValueShape::Texts),
     ("account", ValueShape::Text),
@@ -25,7 +25,7 @@ const OF_HUBS: [(&str, ValueShape); 10] = [
 ];
 
 impl FileReader<'_> {
-    /// Reads what `[feed]` has under this name; false for any other.
+    /// Reads the hubs from `[feed]`; returns false for any other name.
     pub(super) fn has_read_hubs(&mut self, name: &str, value: Value<'_, '_>) -> bool {
         if name != "leaf-remote" {
             return false;
@@ -101,7 +101,7 @@ impl FileReader<'_> {
     }
 }
 
-/// Patterns between commas.
+/// Parses patterns separated by commas.
 fn subjects(text: &str) -> Result<Vec<String>, String> {
     let one = |text: &str| {
         let subject = text.trim().to_owned();
@@ -113,7 +113,7 @@ fn subjects(text: &str) -> Result<Vec<String>, String> {
     text.split(',').map(one).collect()
 }
 
-/// What `config --print` shows of a hub.
+/// Returns the rows that `config --print` shows of a hub.
 pub(crate) fn rows_of_hub(remote: &Remote) -> Vec<(&'static str, String, ValueShape)> {
     let path = |path: &PathBuf| path.display().to_string();
     let (credentials, nkey) = match &remote.login {

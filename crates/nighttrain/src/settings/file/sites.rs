@@ -16,18 +16,18 @@ use crate::settings::{
     units::parse_duration,
 };
 
-/// What a file says of sites, and of hubs.
+/// Sites and hubs of a configuration file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct FileSites {
-    /// Those with hosts.
+    /// Sites with hosts.
     pub sites: Vec<SiteSettings>,
-    /// The rules for paths of all others.
+    /// Rules for paths on all other hosts.
     pub paths: Vec<PathRule>,
-    /// The hubs that the feed joins.
+    /// Hubs that the feed joins.
     pub hubs: Vec<feed::leaf::Remote>,
 }
 
-/// The keys of a rule for paths.
+/// Keys of a rule for paths.
 const OF_PATHS: [(&str, ValueShape); 5] = [
     ("path", ValueShape::Text),
     ("pass", ValueShape::Flag),
@@ -39,7 +39,7 @@ const OF_PATHS: [(&str, ValueShape); 5] = [
 pub(super) type Value<'v, 't> = &'v Spanned<DeValue<'t>>;
 
 impl FileReader<'_> {
-    /// Reads what `[cache]` has under these names; false for any other.
+    /// Reads sites or rules for paths from `[cache]`; returns false for any other name.
     pub(super) fn has_read_sites(&mut self, name: &str, value: Value<'_, '_>) -> bool {
         match name {
             "site" => self.sites(value),
@@ -53,7 +53,7 @@ impl FileReader<'_> {
         true
     }
 
-    /// The tables of a list, with where they begin.
+    /// Returns the tables of a list, each with its range in the file.
     pub(super) fn tables<'v, 't>(
         &mut self,
         value: Value<'v, 't>,
@@ -99,17 +99,17 @@ impl FileReader<'_> {
                     "hosts: a site is for some, such as hosts = [\"www.example.org\"]".to_owned(),
                 );
             }
-            // TOML's tables have no order; `config --print` has.
+            // TOML's tables have no order; sorted settings give `config --print` a stable one.
             said.own.sort_unstable();
             self.sites.sites.push(said);
         }
     }
 
-    /// A setting that a site says for itself, if it is right.
+    /// Reads a setting that a site has of its own, if it is valid.
     fn of_a_site(&mut self, name: &str, key: &Range<usize>, value: Value<'_, '_>) -> Option<(usize, String)> {
         let Some((place, setting)) = of_a_site().find(|(_, setting)| setting.key == name) else {
             let message = match by_key(name) {
-                // Which site a request is for is said by the host that it names, and by no address.
+                // The request's host selects the site; the listening address does not.
                 Some(_) if matches!(name, "listen" | "tls-listen" | "listen-unix") => format!(
                     "`{name}` belongs under [cache], for all sites: a request's Host says which site it is for, and \
                      `hosts` names those of a site, without ports"
@@ -137,7 +137,7 @@ impl FileReader<'_> {
         }
     }
 
-    /// The hosts of a site; none of them is another's.
+    /// Reads the hosts of a site; no host may belong to two sites.
     fn hosts(&mut self, value: Value<'_, '_>) -> Vec<HostPattern> {
         let mut hosts: Vec<HostPattern> = Vec::new();
         let DeValue::Array(parts) = value.get_ref() else {
@@ -170,7 +170,7 @@ impl FileReader<'_> {
         hosts
     }
 
-    /// Rules for paths, in their order.
+    /// Reads the rules for paths, in their order.
     fn paths(&mut self, value: Value<'_, '_>, heading: &str) -> Option<Vec<PathRule>> {
         let tables = self.tables(value, heading);
         if let Some((_, span)) = tables.get(PATHS_MAX) {

@@ -7,7 +7,7 @@ use crate::settings::{
     usize_size_text, value,
 };
 
-/// The heading for limits; `-h` leaves them to `--help`.
+/// Heading of limits in `--help`; `-h` omits them.
 pub(crate) const MAIL_LIMITS: &str = "Limits on senders";
 
 /// The settings of this heading.

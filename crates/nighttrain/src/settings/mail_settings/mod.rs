@@ -1,4 +1,4 @@
-//! What can be set of the mail service.
+//! Settings of the mail service.
 
 mod limits;
 #[cfg(test)]
@@ -32,21 +32,22 @@ use crate::{
     },
 };
 
-/// Where the admin server of mail alone listens by default.
+/// Default address of the admin server when mail runs alone.
 pub(crate) const MAIL_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9182);
-/// The store's file in the directory of state.
+/// Name of the store's file in the state directory.
 const STORE_FILE: &str = "mail.store";
-/// A list above this is not somebody's list.
+/// Maximum size of the ban list; a larger file is refused as the wrong one.
 const LISTS_BYTES_MAX: u64 = 16 << 20;
 
 /// The mail service's settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MailSettings {
-    /// What goes to the service as it is; its `store`, `tls` and `lists` are filled by [`MailSettings::config`].
+    /// Settings that are passed to the service unchanged; [`MailSettings::config`] fills its `store`, `tls`
+    /// and `lists`.
     pub config: Config,
-    /// Where pages and APIs are.
+    /// Address of the pages and APIs.
     pub http: SocketAddr,
-    /// None until somebody says: then it is a file in the directory of state.
+    /// Configured store; `None` stands for a file in the state directory.
     pub(crate) store: Option<Store>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -93,10 +94,11 @@ fn fault(place: &str, message: String) -> Fault {
 }
 
 impl MailSettings {
-    /// The service's configuration; `shared`: the certificates of the process, if there are any. Makes the directory of state where it is wanted and missing.
+    /// Builds the service's configuration. `shared` holds the certificates of the process, if there are any.
+    /// Creates the state directory if it is needed and missing.
     ///
     /// # Errors
-    /// What does not go together, or cannot be read.
+    /// Returns a `Fault` for settings that contradict each other, or for a file that cannot be read.
     pub(crate) fn config(
         &self,
         state: Option<&PathBuf>,
@@ -137,10 +139,10 @@ impl MailSettings {
         Ok(Config { tls, store, lists: self.lists()?, ..self.config.clone() })
     }
 
-    /// What is banned, as the file says now.
+    /// Reads the current ban list from its file.
     ///
     /// # Errors
-    /// It cannot be read, or its first wrong line.
+    /// Returns a `Fault` if the file cannot be read, or for its first wrong line.
     pub(crate) fn lists(&self) -> Result<Lists, Fault> {
         let Some(path) = &self.banned else { return Ok(Lists::default()) };
         let place = path.display().to_string();
@@ -152,17 +154,17 @@ impl MailSettings {
         Lists::parse(&text).map_err(|error| fault(&place, error.to_string()))
     }
 
-    /// Whether pages are by https.
+    /// Returns whether the pages are served by https.
     pub(crate) fn has_pages_under_tls(&self) -> bool {
         self.http_tls
     }
 
-    /// Whether lists of more than one inbox are for who has a token.
+    /// Returns whether lists of more than one inbox require a token.
     pub(crate) fn asks_for_token(&self) -> bool {
         self.token_file.is_some()
     }
 
-    /// Describes who sees all mail together, in the words of the start's lines.
+    /// Describes who may see the mail of all inboxes, for the announcement of the start.
     pub(crate) fn all_mail(&self) -> &'static str {
         match (self.asks_for_token(), self.mail_readers.is_empty()) {
             (true, true) => "all mail together is for who has the token",
@@ -176,10 +178,12 @@ impl MailSettings {
         }
     }
 
-    /// What pages and APIs are to say and allow; `shown`: what the service shows to who comes by TLS.
+    /// Builds the configuration of pages and APIs. `shown` is the certificate for clients that connect by
+    /// TLS.
     ///
     /// # Errors
-    /// The token cannot be read, or is too short; pages are to be by https, and there is nothing to be shown.
+    /// Returns a `Fault` if the token cannot be read or is too short, or if the pages need https and there is
+    /// no certificate.
     pub(crate) fn web(
         &self,
         smtp: SocketAddr,
@@ -219,8 +223,8 @@ impl MailSettings {
     }
 }
 
-/// `$XDG_STATE_HOME/nighttrain`, by the XDG Base Directory Specification; for root, which a service is,
-/// /var/lib/nighttrain.
+/// Returns the state directory: `$XDG_STATE_HOME/nighttrain` by the XDG Base Directory Specification, or
+/// /var/lib/nighttrain for root, as a service runs.
 pub(crate) fn state_directory() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/var/lib/nighttrain"));

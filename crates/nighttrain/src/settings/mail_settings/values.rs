@@ -6,7 +6,7 @@ use crate::settings::{
 };
 use mail::config::{Durability, STORE_BYTES_MIN};
 
-/// So many a minute.
+/// Parses a number per minute.
 pub(super) fn rate(text: &str) -> Result<u32, String> {
     any_count(text).and_then(narrow)
 }
@@ -43,7 +43,7 @@ pub(super) fn host_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A name as a browser says it in `Host`, or all of them.
+/// Parses a name as browsers send it in `Host`, or `*` for all names.
 pub(super) fn http_host(text: &str) -> Result<String, String> {
     if text == "*" { Ok(text.to_owned()) } else { host_name(text).map(|name| name.to_ascii_lowercase()) }
 }
@@ -54,7 +54,8 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
         .map_err(|_| "a domain is wanted, such as example.org".to_owned())
 }
 
-/// How many recipients a mail may have: all of them stand before it in its record.
+/// Parses the maximum number of recipients of a mail. It is bounded because a mail's record holds them all
+/// before the mail.
 pub(super) fn recipients(text: &str) -> Result<usize, String> {
     match one_or_more(text)? {
         count if count > RECIPIENTS_MAX => Err(format!("at most {RECIPIENTS_MAX} can be")),
@@ -62,5 +63,5 @@ pub(super) fn recipients(text: &str) -> Result<usize, String> {
     }
 }
 
-/// See [`recipients`].
+/// Upper bound for [`recipients`].
 const RECIPIENTS_MAX: usize = 10_000;
