@@ -56,7 +56,7 @@ pub enum FilesError {
         why: io::Error,
     },
     /// The file could not be shared with the other instances.
-    #[error("{name} is not shared with the other instances: {why}")]
+    #[error("cannot share {name} with the other instances: {why}")]
     NotShared {
         /// Name of the file.
         name: String,
@@ -64,7 +64,7 @@ pub enum FilesError {
         why: ShareError,
     },
     /// Another process uses the directory.
-    #[error("{}: another process keeps certificates there; give this one a state directory of its own", path.display())]
+    #[error("{}: in use by another process; give this one a state directory of its own", path.display())]
     Locked {
         /// Path of the lock.
         path: PathBuf,
@@ -215,7 +215,7 @@ impl Files {
         let path = self.path(name);
         let read = fs::metadata(&path).and_then(|of| {
             if of.len() > FILE_BYTES_MAX {
-                return Err(io::Error::new(ErrorKind::FileTooLarge, "it is longer than any file of ours"));
+                return Err(io::Error::new(ErrorKind::FileTooLarge, "the file is too long"));
             }
             fs::read(&path)
         });
@@ -230,7 +230,7 @@ impl Files {
         let Some(content) = self.read(name)? else { return Ok(T::default()) };
         serde_json::from_slice(&content).or_else(|error| {
             // Only manual editing can leave an unreadable file.
-            tracing::warn!("{}: {error}; it counts for nothing", self.path(name).display());
+            tracing::warn!("{}: {error}; file ignored", self.path(name).display());
             Ok(T::default())
         })
     }

@@ -89,7 +89,7 @@ pub(crate) fn unix_s(at: SystemTime) -> i64 {
 
 /// Returns the current time by the wall clock, which decides on the validity of certificates.
 pub(crate) fn now_s() -> i64 {
-    #[expect(clippy::disallowed_methods, reason = "this thread is no loop")]
+    #[expect(clippy::disallowed_methods, reason = "the thread is not an event loop")]
     unix_s(SystemTime::now())
 }
 

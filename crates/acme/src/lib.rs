@@ -72,9 +72,7 @@ impl FromStr for Challenge {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|challenge| challenge.name() == text);
-        known.ok_or_else(|| {
-            format!("{text:?} is no challenge that is answered here; there are http-01 and tls-alpn-01")
-        })
+        known.ok_or_else(|| format!("unsupported challenge {text:?}; expected http-01 or tls-alpn-01"))
     }
 }
 
@@ -103,7 +101,7 @@ impl FromStr for Directory {
             Some("http") if is_here => {}
             _ => {
                 return Err(format!(
-                    "{text:?}: {right}; without https, whoever is in between would be the CA"
+                    "{text:?}: {right}; without https anyone on the network could pose as the CA"
                 ));
             }
         }

@@ -16,18 +16,18 @@ pub enum Name {
 pub enum InvalidName {
     /// The name is a wildcard.
     #[error(
-        "{0}: a certificate for all hosts below one is had only by records in the DNS (dns-01), which are not made here; \
-         name each host, or give this site a certificate of its own (tls-cert, tls-key)"
+        "{0}: a wildcard certificate needs the dns-01 challenge, which is not supported; name each host, or give this \
+         site a certificate of its own (tls-cert, tls-key)"
     )]
     Wildcard(String),
     /// The text is not a host name.
     #[error(
-        "{0:?} is no host; a host is such as www.example.org, an address such as 192.0.2.1 or 2001:db8::1"
+        "invalid host {0:?}; expected a name such as www.example.org, or an address such as 192.0.2.1 or 2001:db8::1"
     )]
     NotAHost(String),
     /// The name is not public, so no CA can find it.
     #[error(
-        "{0}: no public host has such a name, so that no authority can look whether it is ours; a host is such as www.example.org"
+        "{0}: not a public host name, so no certificate authority can validate it; expected a name such as www.example.org"
     )]
     NotPublic(String),
 }

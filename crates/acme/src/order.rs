@@ -61,16 +61,16 @@ impl Failure {
         let failure = match error {
             Error::Api(problem) => Self::of_problem(problem, status),
             Error::Timeout(_) => {
-                Self::new(Kind::Unreachable, "the CA has not decided yet; the order is kept".to_owned())
+                Self::new(Kind::Unreachable, "the CA has not decided yet; the order stays open".to_owned())
             }
             Error::Other(why) if why.is::<TransportError>() => {
-                Self::new(Kind::Unreachable, format!("the CA does not answer: {why}"))
+                Self::new(Kind::Unreachable, format!("no answer from the CA: {why}"))
             }
             _ if status >= 400 => {
                 let kind = if status == 429 { Kind::Limited } else { Kind::Unreachable };
-                Self::new(kind, format!("the CA answers {status}, and not as ACME has it ({error})"))
+                Self::new(kind, format!("the CA answered {status}, not in ACME's format ({error})"))
             }
-            _ => Self::new(Kind::Unreachable, format!("the CA answers what is not ACME: {error}")),
+            _ => Self::new(Kind::Unreachable, format!("the CA's answer is not valid ACME: {error}")),
         };
         Self { retry_at_s, ..failure }
     }
@@ -91,7 +91,7 @@ impl Failure {
             _ if status >= 500 => Kind::Unreachable,
             _ => Kind::Refused,
         };
-        let mut message = format!("the CA refuses ({kind_of_problem})");
+        let mut message = format!("refused by the CA ({kind_of_problem})");
         for part in [&problem.detail].into_iter().flatten() {
             message.push_str(": ");
             message.push_str(part);
@@ -178,7 +178,7 @@ impl Orders<'_> {
                 Some(profile) if failure.message.contains("rofile") => {
                     let there_are: Vec<&str> = self.account.profiles().map(|profile| profile.name).collect();
                     let message = format!(
-                        "{}; acme-profile is {profile:?}, and the CA has {}",
+                        "{}; acme-profile is {profile:?}, and the CA offers {}",
                         failure.message,
                         there_are.join(", ")
                     );
@@ -258,7 +258,7 @@ impl Orders<'_> {
             };
             let name = authorization.identifier().to_string();
             let Some(mut asked) = authorization.challenge(kind) else {
-                let message = format!("the CA does not look at {name} by {by}");
+                let message = format!("the CA does not offer {by} for {name}");
                 return Err(Failure::new(Kind::Refused, plain(&message)));
             };
             opened.push(self.open(&asked, by)?);
@@ -316,8 +316,8 @@ impl Orders<'_> {
         }
         // The error of a single name is more specific than the order's.
         let found = found.pop();
-        let found =
-            found.unwrap_or_else(|| Failure::new(Kind::Refused, "the CA calls the order invalid".to_owned()));
+        let found = found
+            .unwrap_or_else(|| Failure::new(Kind::Refused, "the CA marked the order invalid".to_owned()));
         // An invalid order is over, whatever its error was.
         Failure { is_final: true, ..found }
     }
@@ -336,7 +336,7 @@ fn is_about_replacing(error: &Error, failure: &Failure) -> bool {
 }
 
 fn of_crypto(error: &rcgen::Error) -> Failure {
-    Failure::new(Kind::Refused, format!("a key or a request cannot be made: {error}"))
+    Failure::new(Kind::Refused, format!("cannot create a key or a request: {error}"))
 }
 
 /// Creates the self-signed certificate for a tls-alpn-01 challenge (RFC 8737 §3), for one name, and its key.
@@ -353,7 +353,7 @@ fn made_for_challenge(identifier: &str, digest: &[u8]) -> Result<(String, String
 pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<IssuedCertificate, Failure> {
     let refused = |message: String| Failure::new(Kind::Refused, plain(&message));
     let certificate = Certificate::from_pem(pem.as_bytes())
-        .map_err(|why| refused(format!("what the CA gave cannot be used: {why}")))?;
+        .map_err(|why| refused(format!("unusable certificate from the CA: {why}")))?;
     let others = names.iter().find(|name| !certificate.covers(&name.to_string()));
     if let Some(name) = others {
         let of: Vec<String> = certificate
@@ -361,10 +361,10 @@ pub(crate) fn looked_at(pem: String, names: &[Name], now_s: i64) -> Result<Issue
             .map(str::to_owned)
             .chain(certificate.addresses().map(|address| address.to_string()))
             .collect();
-        return Err(refused(format!("the CA gave a certificate for {}, and not for {name}", of.join(", "))));
+        return Err(refused(format!("the CA issued a certificate for {}, not for {name}", of.join(", "))));
     }
     if certificate.until_s <= now_s || certificate.from_s > now_s + BEGINS_WITHIN_S {
-        let message = "the CA gave a certificate that is not valid now; is the clock right?";
+        let message = "the CA issued a certificate that is not valid now; check the clock";
         return Err(refused(message.to_owned()));
     }
     Ok(IssuedCertificate { certificate: Arc::new(certificate), pem })
@@ -390,12 +390,12 @@ mod tests {
         let wrong = [
             (
                 key.serialize_pem() + &pem(&["a.example", "b.example"], &key),
-                "for a.example, b.example, and not for 192.0.2.1",
+                "for a.example, b.example, not for 192.0.2.1",
             ),
-            (key.serialize_pem() + &pem(&["a.example", "192.0.2.1"], &other), "cannot be used"),
-            (key.serialize_pem(), "cannot be used"),
+            (key.serialize_pem() + &pem(&["a.example", "192.0.2.1"], &other), "unusable certificate"),
+            (key.serialize_pem(), "unusable certificate"),
             (pem(&["a.example"], &key), "no private key"),
-            ("nonsense".to_owned(), "cannot be used"),
+            ("nonsense".to_owned(), "unusable certificate"),
         ];
         for (pem, want) in wrong {
             let message = looked_at(pem, 1_700_000_000).err().unwrap_or_default();
@@ -414,7 +414,7 @@ mod tests {
             serde_json::from_value(json).expect("a problem")
         };
         let failure = Failure::of_problem(&problem("dns", "no\nsuch\u{1b}[31m host"), 400);
-        assert_eq!(failure.message, "the CA refuses (dns): no such [31m host");
+        assert_eq!(failure.message, "refused by the CA (dns): no such [31m host");
         assert_eq!(failure.kind, Kind::Refused);
         assert_eq!(Failure::of_problem(&problem("rateLimited", ""), 429).kind, Kind::Limited);
         assert_eq!(Failure::of_problem(&problem("odd", ""), 503).kind, Kind::Unreachable);

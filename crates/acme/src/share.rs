@@ -39,7 +39,7 @@ pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// Another instance holds the lease.
-    #[error("another instance orders certificates now")]
+    #[error("another instance is ordering certificates")]
     Busy,
     /// The operation failed, for the reason given.
     #[error("{0}")]
@@ -105,9 +105,7 @@ impl SharedChallenge {
             Self::Path { token, answer, .. } => challenges.open_path(token, answer),
             Self::Name { name, certificate, key } => {
                 let wrong = |_| {
-                    ChallengeError::Key(rustls::Error::General(
-                        "it is no certificate with its key".to_owned(),
-                    ))
+                    ChallengeError::Key(rustls::Error::General("not a certificate with its key".to_owned()))
                 };
                 let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(wrong)?;
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(wrong)?;

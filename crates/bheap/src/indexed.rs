@@ -5,7 +5,7 @@
 //! ```
 //! Every move of an item writes its new position to its slot. That is the price: the slots take as many pages
 //! again, and an operation touches one for each level that it moves an item (the queue of the original
-//! article pays it too: its items carry their index). [`crate::Lazy`] does not pay it.
+//! article pays it too: its items carry their index). [`crate::LazyQueue`] does not pay it.
 
 use crate::heap::Heap;
 use crate::layout::{Binary, Layout, PageLayout, PageSizeError};

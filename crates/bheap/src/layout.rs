@@ -74,7 +74,7 @@ impl core::fmt::Display for PageSizeError {
         match self {
             Self::NotPowerOfTwo(n) => write!(f, "a page of {n} items: the number must be a power of two"),
             Self::TooSmall(n) => write!(f, "a page of {n} items: at least four must fit"),
-            Self::ZeroSized => f.write_str("an item of no size lies in no page"),
+            Self::ZeroSized => f.write_str("an item of size zero fits no page"),
         }
     }
 }

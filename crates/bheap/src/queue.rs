@@ -1,6 +1,6 @@
 //! Traits with the operations of every queue here: for generic code, and for tests.
 //!
-//! | | [`Heap`] | [`PageQueue`] | [`Indexed`](crate::Indexed) | [`Lazy`](crate::Lazy) |
+//! | | [`Heap`] | [`PageQueue`] | [`Indexed`](crate::IndexedHeap) | [`Lazy`](crate::LazyQueue) |
 //! |---|---|---|---|---|
 //! | trait | [`PriorityQueue`] | [`PriorityQueue`] | [`HandleQueue`] | [`HandleQueue`] |
 //! | items | any `Ord` | `Ord + Copy` | any `Ord` | `Ord + Copy` |

@@ -35,10 +35,10 @@ const VAULTS_MAX: usize = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The file of the purge position cannot be used.
-    #[error("cannot keep how far it is: {0}")]
+    #[error("cannot save the purge position: {0}")]
     Position(io::Error),
     /// The thread or its runtime cannot be started.
-    #[error("cannot start its thread: {0}")]
+    #[error("cannot start the cluster thread: {0}")]
     Thread(io::Error),
 }
 
@@ -116,7 +116,7 @@ impl Cluster {
         let instance = u128::from(number()?) << 64 | u128::from(number()?);
         let opened = config.position.as_deref().map(|path| PositionFile::open(path, instance));
         let opened = opened.transpose().map_err(StartError::Position)?;
-        let state = State { words: "it is connecting to the cluster".to_owned(), is_joined: false };
+        let state = State { words: "connecting to the cluster".to_owned(), is_joined: false };
         let common = Arc::new(Common {
             config,
             instance: format!("{instance:032x}"),

@@ -103,7 +103,7 @@ pub struct Name(String);
 
 /// Error for text that is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a name has 1 to 64 letters, digits, - and _")]
+#[error("invalid name: it has 1 to 64 letters, digits, - and _")]
 pub struct InvalidName;
 
 impl FromStr for Name {

@@ -59,7 +59,7 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
             }
         });
     let address: ServerAddr =
-        server.parse().map_err(|error| Fault::Cannot(format!("it is no address: {error}")))?;
+        server.parse().map_err(|error| Fault::Cannot(format!("invalid address: {error}")))?;
     options = match (address.username(), address.password()) {
         (Some(user), Some(password)) => options.user_and_password(user.to_owned(), password.to_owned()),
         (Some(token), None) => options.token(token.to_owned()),
@@ -77,14 +77,14 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
             let expired = parts(&text).next().and_then(expires).filter(|at| *at <= clock::now_system());
             if let Some(at) = expired {
                 let at = humantime::format_rfc3339_seconds(at);
-                return Err(wrong(&format!("the user's JWT expired at {at}: another one is needed")));
+                return Err(wrong(&format!("the user's JWT expired at {at}: a new one is needed")));
             }
             options = options.credentials(&text).map_err(|error| wrong(&error))?;
         }
         Login::Nkey(path) => {
             let text = read(path)?;
             let seed = text.lines().map(str::trim).find(|line| line.starts_with("SU"));
-            let none = || Fault::Cannot(format!("{}: there is no seed of a user's key", path.display()));
+            let none = || Fault::Cannot(format!("{}: no user nkey seed in the file", path.display()));
             options = options.nkey(seed.ok_or_else(none)?.to_owned());
         }
     }
@@ -98,9 +98,9 @@ async fn connect_to(server: &str, config: &Config) -> Result<Connection, Fault> 
     let client = options.connect(address).await.map_err(|error| {
         Fault::Cannot(match error.kind() {
             ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                format!("it does not let us in: {error}")
+                format!("authorization violation: {error}")
             }
-            _ => format!("it cannot be reached: {error}"),
+            _ => format!("unreachable: {error}"),
         })
     })?;
     Ok(Connection { client, gone })

@@ -237,7 +237,7 @@ impl ClusterTask {
         loop {
             let gone = async {
                 connection.gone.notified().await;
-                Fault::Cannot("the connection to it was lost".to_owned())
+                Fault::Cannot("the connection was lost".to_owned())
             };
             let fault = tokio::select! {
                 fault = self.session(connection) => fault,
@@ -274,7 +274,7 @@ impl ClusterTask {
         self.bucket = Some(bucket.clone());
         common.open.send_replace(Some(context.clone()));
         let watch = bucket.watch_with_history(">").await;
-        let mut watch = watch.map_err(|error| Fault::of("the bucket cannot be watched", &error))?;
+        let mut watch = watch.map_err(|error| Fault::of("cannot watch the bucket", &error))?;
         self.sent.clear();
         common.view.send_modify(|view| {
             view.watch_begins(common.now_ms());
@@ -283,7 +283,7 @@ impl ClusterTask {
 
         let inbox = connection.client.new_inbox();
         let answers = connection.client.subscribe(inbox.clone()).await;
-        let mut answers = answers.map_err(|error| Fault::of("no inbox can be subscribed to", &error))?;
+        let mut answers = answers.map_err(|error| Fault::of("cannot subscribe to an inbox", &error))?;
         common.inbox.send_replace(inbox);
 
         self.take_name(&bucket).await?;
@@ -346,7 +346,7 @@ impl ClusterTask {
                 }
                 purge = purges.next(), if carrying.is_none() => {
                     let purge = purge.ok_or_else(|| Fault::Cannot("the stream has ended".to_owned()))?;
-                    let purge = purge.map_err(|error| Fault::of("the stream cannot be read", &error))?;
+                    let purge = purge.map_err(|error| Fault::of("cannot read the stream", &error))?;
                     let sequence = purge.info().map_err(|error| Fault::Cannot(error.to_string()))?.stream_sequence;
                     let applied = self.position.map_or(0, |position| position.applied);
                     match follows(applied, sequence) {
@@ -370,7 +370,7 @@ impl ClusterTask {
                     }
                 }
                 carried = answers.next() => {
-                    let carried = carried.ok_or_else(|| Fault::Cannot("the connection to it was lost".to_owned()))?;
+                    let carried = carried.ok_or_else(|| Fault::Cannot("the connection was lost".to_owned()))?;
                     if let Ok(carried) = serde_json::from_slice::<AppliedNotice>(&carried.payload) {
                         common.view.send_modify(|view| view.hear(&carried));
                     }

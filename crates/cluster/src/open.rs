@@ -60,16 +60,16 @@ pub(crate) async fn stream(context: &Context, config: &Config) -> Result<Stream,
     let found = match context.get_stream(name).await {
         Ok(found) => found,
         Err(error) if is_not_found(&error.kind()) => make(context, name, config.replicas, wanted).await?,
-        Err(error) => return Err(Fault::of("the stream cannot be asked for", &error)),
+        Err(error) => return Err(Fault::of("cannot look up the stream", &error)),
     };
     let info = found.cached_info();
     let of = &info.config;
     if !of.subjects.iter().any(|subject| subject == name) {
-        return Err(Fault::Cannot(format!("the stream {name} is another's: its subject is not {name}")));
+        return Err(Fault::Cannot(format!("the stream {name} is not ours: its subject is not {name}")));
     }
     if of.retention != RetentionPolicy::Limits {
-        let why = "it drops what one has read, and each instance has to read it";
-        return Err(Fault::Cannot(format!("the stream {name} was made otherwise: {why}")));
+        let why = "messages are dropped once one consumer has read them, and each instance must read them";
+        return Err(Fault::Cannot(format!("the stream {name} has an unsuitable configuration: {why}")));
     }
     let made_ns = u64::try_from(info.created.unix_timestamp_nanos()).unwrap_or(0);
     Ok(Stream { made_ns, first: info.state.first_sequence, last: info.state.last_sequence })
@@ -106,8 +106,10 @@ pub(crate) async fn bucket(context: &Context, config: &Config) -> Result<kv::Sto
             let kept = found.cached_info().config.max_age;
             let least = config.lease * 10;
             if !kept.is_zero() && kept < least {
-                let why = format!("it forgets a card after {kept:?}, and {least:?} are needed");
-                return Err(Fault::Cannot(format!("the bucket {name} was made otherwise: {why}")));
+                let why = format!("values expire after {kept:?}, and {least:?} are needed");
+                return Err(Fault::Cannot(format!(
+                    "the bucket {name} has an unsuitable configuration: {why}"
+                )));
             }
         }
         Err(error) if is_not_found(&error.kind()) => {
@@ -123,9 +125,9 @@ pub(crate) async fn bucket(context: &Context, config: &Config) -> Result<kv::Sto
             };
             return make_bucket(context, config.replicas, wanted).await;
         }
-        Err(error) => return Err(Fault::of("the bucket cannot be asked for", &error)),
+        Err(error) => return Err(Fault::of("cannot look up the bucket", &error)),
     }
-    context.get_key_value(&name).await.map_err(|error| Fault::of("the bucket cannot be used", &error))
+    context.get_key_value(&name).await.map_err(|error| Fault::of("cannot use the bucket", &error))
 }
 
 /// Opens the bucket of the shared data, or creates it.
@@ -133,11 +135,11 @@ pub(crate) async fn vault(context: &Context, config: &Config, name: &Name) -> Re
     let name = name.to_string();
     match context.get_stream(format!("KV_{name}")).await {
         Ok(found) if !found.cached_info().config.max_age.is_zero() => {
-            let why = "it forgets what is in it after a while";
-            Err(Fault::Cannot(format!("the bucket {name} was made otherwise: {why}")))
+            let why = "values expire";
+            Err(Fault::Cannot(format!("the bucket {name} has an unsuitable configuration: {why}")))
         }
         Ok(_) => {
-            context.get_key_value(&name).await.map_err(|error| Fault::of("the bucket cannot be used", &error))
+            context.get_key_value(&name).await.map_err(|error| Fault::of("cannot use the bucket", &error))
         }
         Err(error) if is_not_found(&error.kind()) => {
             let wanted = |replicas| kv::Config {
@@ -152,7 +154,7 @@ pub(crate) async fn vault(context: &Context, config: &Config, name: &Name) -> Re
             };
             make_bucket(context, config.replicas, wanted).await
         }
-        Err(error) => Err(Fault::of("the bucket cannot be asked for", &error)),
+        Err(error) => Err(Fault::of("cannot look up the bucket", &error)),
     }
 }
 
@@ -166,7 +168,7 @@ async fn make_bucket(
         Err(_) if replicas > 1 && is_one_server(context) => context.create_key_value(wanted(1)).await,
         made => made,
     };
-    made.map_err(|error| Fault::of("the bucket cannot be made", &error))
+    made.map_err(|error| Fault::of("cannot create the bucket", &error))
 }
 
 /// Returns whether the server is a single one, which names no cluster.

@@ -115,7 +115,7 @@ impl Record {
         let written: RecordJson = match serde_json::from_slice(bytes) {
             Ok(written) => written,
             Err(error) => {
-                let why = format!("a record cannot be read: {error}");
+                let why = format!("invalid record: {error}");
                 let says = unknown(false, why);
                 return Self { id: String::new(), by: String::new(), to: String::new(), says };
             }
@@ -129,10 +129,7 @@ impl Record {
             (VERSION, "tagged", 0) => purge(PurgeSelection::Tagged),
             (VERSION, "all", 0) => purge(PurgeSelection::All),
             (_, "here", _) => RecordContent::Here,
-            _ => unknown(
-                soft,
-                format!("a record of version {v} says {kind}, which this version does not know"),
-            ),
+            _ => unknown(soft, format!("unknown {kind} in a record of version {v}")),
         };
         Self { id, by, to, says }
     }

@@ -61,16 +61,16 @@ pub struct InstanceOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PurgeRequestError {
     /// The purge is not in the stream, as far as is known.
-    #[error("the cluster has not taken it: {0}")]
+    #[error("the cluster did not accept the purge: {0}")]
     NotTold(String),
     /// The purge is in the stream and will be carried out by all instances, but some have not done so yet.
-    #[error("it will hold everywhere, but does not yet: {}", missing(.0))]
+    #[error("the purge is accepted, and not yet applied everywhere: {}", missing(.0))]
     NotYet(Outcome),
     /// Too many purges wait for the cluster.
-    #[error("too many purges wait for the cluster; try again")]
+    #[error("too many purges are waiting for the cluster; try again")]
     TooMany,
     /// The purge's record is too long.
-    #[error("it is longer than {RECORD_BYTES_MAX} bytes; purge less at once, or everything")]
+    #[error("the purge is longer than {RECORD_BYTES_MAX} bytes; purge less at once, or everything")]
     TooLong,
     /// The server is stopping.
     #[error("the server is stopping")]
@@ -81,9 +81,9 @@ fn missing(outcome: &Outcome) -> String {
     let waiting = outcome.instances.iter().filter(|told| told.standing == InstancePurgeState::Waiting);
     let names: Vec<_> = waiting.map(|told| told.name.as_str()).collect();
     match names[..] {
-        [] => "this instance has not heard from the cluster since".to_owned(),
-        [name] => format!("{name} has not carried it out"),
-        _ => format!("{} have not carried it out", names.join(", ")),
+        [] => "this instance has no contact to the cluster".to_owned(),
+        [name] => format!("not applied by {name}"),
+        _ => format!("not applied by {}", names.join(", ")),
     }
 }
 
@@ -196,9 +196,7 @@ pub(crate) async fn tell(
 /// Describes an error for which the library's text is unclear.
 fn words(error: &async_nats::jetstream::context::PublishError) -> String {
     match error.kind() {
-        PublishErrorKind::StreamNotFound => {
-            "there is no stream for purges, or nobody answers for it".to_owned()
-        }
+        PublishErrorKind::StreamNotFound => "no stream for purges, or no answer from it".to_owned(),
         PublishErrorKind::TimedOut => {
             "no acknowledgement in time: too few of its servers may be up".to_owned()
         }

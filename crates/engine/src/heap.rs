@@ -92,7 +92,7 @@ impl HeapTrimmer {
 /// Requests that free memory is returned to the system soon.
 pub fn give_back_soon() {
     if let Err(error) = DOOR.ask(begin) {
-        tracing::warn!(%error, "cannot return free memory to the system now");
+        tracing::warn!(%error, "cannot return free memory to the system");
     }
 }
 

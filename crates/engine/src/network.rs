@@ -26,13 +26,15 @@ pub struct Network {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidNetwork {
     /// The part before the `/` is not an address.
-    #[error("`{0}` is no IP address and no network, such as 10.0.0.7, ::1 or 10.0.0.0/8")]
+    #[error(
+        "invalid network `{0}`: expected an IP address or a network, such as 10.0.0.7, ::1 or 10.0.0.0/8"
+    )]
     Address(String),
     /// The part after the `/` is not a valid number of bits.
-    #[error("`{0}`: behind the `/` stands how many bits are fixed: 0 to 32 for IPv4, 0 to 128 for IPv6")]
+    #[error("invalid prefix length in `{0}`: 0 to 32 for IPv4, 0 to 128 for IPv6")]
     Prefix(String),
     /// Bits after the prefix are set, so it is unclear whether the address or the network is meant.
-    #[error("`{written}` is an address within {meant}: write that, or the address alone")]
+    #[error("`{written}` has host bits set: write {meant} for the network, or the address without a prefix")]
     Within {
         /// Text as it was written.
         written: String,
@@ -160,10 +162,10 @@ mod tests {
     #[test]
     fn what_is_no_network_is_refused() {
         for (text, said) in [
-            ("", "no IP address"),
-            ("somewhere", "no IP address"),
-            ("10.0.0/8", "no IP address"),
-            ("/8", "no IP address"),
+            ("", "invalid network"),
+            ("somewhere", "invalid network"),
+            ("10.0.0/8", "invalid network"),
+            ("/8", "invalid network"),
             ("10.0.0.0/33", "0 to 32"),
             ("10.0.0.0/", "0 to 32"),
             ("10.0.0.0/+8", "0 to 32"),

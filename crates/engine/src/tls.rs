@@ -43,7 +43,7 @@ use self::{
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("{}: cannot be read: {why}", file.display())]
+    #[error("cannot read {}:: {why}", file.display())]
     Unreadable {
         /// Path of the file.
         file: PathBuf,
@@ -72,12 +72,10 @@ pub enum TlsError {
     #[error("{0}")]
     Rustls(#[from] rustls::Error),
     /// Clients must be verified, but no authority is configured.
-    #[error("to verify clients, the certificates of those who sign the clients' are needed")]
+    #[error("client verification needs the CA certificates that sign clients' certificates")]
     NoAuthority,
     /// Servers must be verified, but the system has no trusted authorities.
-    #[error(
-        "the system names nobody who vouches for servers (Debian: ca-certificates); say who does in a file"
-    )]
+    #[error("the system has no CA certificates (Debian: ca-certificates); name a file with some")]
     NobodyTrusted,
 }
 
@@ -170,7 +168,7 @@ pub fn config_for_challenges(challenges: Arc<Challenges>) -> Result<ServerConfig
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let none = "there is no certificate in it (PEM)";
+    let none = "no certificate in it (PEM)";
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(certificates) if certificates.is_empty() => {

@@ -92,8 +92,7 @@ fn faults_of(settings: &Settings, servers: ServerSet, warnings: &mut Vec<String>
     }
     let shared = certificates.as_ref().map(|certificates| &certificates.tls.certificates);
     if settings.admin_tls && shared.is_none() {
-        faults
-            .push(fault("admin-tls", "needs certificates to show: tls-cert and tls-key, or acme-directory"));
+        faults.push(fault("admin-tls", "needs certificates: set tls-cert and tls-key, or acme-directory"));
     }
     if servers.cache {
         // `serve` has a default origin if none is configured.
@@ -152,11 +151,11 @@ fn check_places(settings: &Settings, servers: ServerSet, faults: &mut Vec<Fault>
         let Some(path) = path else { continue };
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if path.is_dir() {
-            faults.push(fault(key, &format!("{} is a directory; a file is wanted", path.display())));
+            faults.push(fault(key, &format!("{} is a directory; a file is needed", path.display())));
         } else if let Some(directory) = directory
             && !directory.is_dir()
         {
-            let message = format!("{}: there is no directory {}", path.display(), directory.display());
+            let message = format!("{}: the directory {} does not exist", path.display(), directory.display());
             faults.push(fault(key, &message));
         }
     }

@@ -24,9 +24,9 @@ use crate::{
     name = "nighttrain",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 configuration.\n\
-                  Every setting is a flag, an environment variable and a key of the configuration file;\n\
-                  the first of them that says something wins. `nighttrain config --print` shows the outcome."
+    after_help = "Exit codes: 0 success, 1 failure, 2 usage, 3 configuration.\nEvery setting is a flag, an environment \
+                  variable and a key of the configuration file;\nthey win in this order. `nighttrain config --print` \
+                  shows the result."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -104,7 +104,7 @@ pub(crate) struct CacheTask {
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Users, permissions and accounts come from a file in NATS's own format: -c FILE, --nats-config FILE."
+    after_help = "Users, permissions and accounts come from a nats-server configuration file: -c FILE, --nats-config FILE."
 )]
 pub(crate) struct FeedTask {
     #[command(subcommand)]
@@ -165,8 +165,8 @@ pub(crate) struct TopTask {
 /// `nighttrain log`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Filters: status >= 500 and url ~ \"^/api\"   time.first_byte > 0.5   kind == mail   cache != hit\n\
-                  Ends with Ctrl-C, or with the server; then it says how many records it has lost."
+    after_help = "Filters: status >= 500 and url ~ \"^/api\"   time.first_byte > 0.5   kind == mail   cache != \
+                  hit\nEnds with Ctrl-C, or with the server, and then prints how many records were lost."
 )]
 pub(crate) struct LogTask {
     /// Shows records that match an expression in the language of bans, such as 'status >= 500 and url ~
@@ -203,7 +203,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 #[derive(Debug, Args)]
 pub(crate) struct PurgeTask {
     #[arg(
-        help = "The URL as visitors ask for it, such as http://www.example.org/news",
+        help = "URL as visitors request it, such as http://www.example.org/news",
         required_unless_present_any = ["tags", "ban", "all", "list"],
         conflicts_with_all = ["tags", "ban", "all", "list"]
     )]
@@ -212,28 +212,31 @@ pub(crate) struct PurgeTask {
         long,
         value_name = "EXPRESSION",
         conflicts_with_all = ["tags", "all", "list"],
-        help = "What this holds of, such as 'req.http.host == example.org && req.url ~ ^/news'"
+        help = "Condition on objects to purge, such as 'req.http.host == example.org && req.url ~ ^/news'"
     )]
     pub ban: Option<String>,
-    #[arg(long, conflicts_with_all = ["tags", "all", "soft"], help = "Purges nothing, and shows the bans that are kept")]
+    #[arg(long, conflicts_with_all = ["tags", "all", "soft"], help = "Lists the bans, and purges nothing")]
     pub list: bool,
-    #[arg(long = "tag", value_name = "TAG", help = "What the origin has given this tag; may be said again")]
+    #[arg(long = "tag", value_name = "TAG", help = "Tag from the origin's answer; may be repeated")]
     pub tags: Vec<String>,
     #[arg(long, conflicts_with = "tags", help = "Everything")]
     pub all: bool,
     #[arg(
         long,
         conflicts_with_all = ["local", "list"],
-        help = "Waits until no accelerator of the cluster shows it any more, and says so of each"
+        help = "Waits until every accelerator of the cluster has applied the purge, and prints the state of each"
     )]
     pub everywhere: bool,
     #[arg(
         long,
         conflicts_with = "list",
-        help = "Here alone: the other accelerators of the cluster are not told"
+        help = "Purges on this accelerator only, not on others of the cluster"
     )]
     pub local: bool,
-    #[arg(long, help = "Softly: it is stale and stays, to be shown while it is fetched anew, or validated")]
+    #[arg(
+        long,
+        help = "Soft purge: objects become stale and stay, to be served while they are refreshed, or revalidated"
+    )]
     pub soft: bool,
     #[command(flatten)]
     pub config: ConfigFile,

@@ -116,7 +116,7 @@ fn perform(task: Task) -> Result<(), Failure> {
             print(&String::from_utf8_lossy(&script))
         }
         Task::Manual(task) => clap_mangen::generate_to(Cli::command(), &task.directory)
-            .map_err(|why| Failure::Failed(format!("cannot write into {}: {why}", task.directory.display()))),
+            .map_err(|why| Failure::Failed(format!("cannot write to {}: {why}", task.directory.display()))),
     }
 }
 

@@ -105,7 +105,7 @@ impl Server {
     /// # Errors
     /// A sentence, when the admin server does not answer.
     pub fn counters(&self) -> Result<BTreeMap<String, f64>, String> {
-        let address = self.target.admin.ok_or("no admin server")?;
+        let address = self.target.admin.ok_or("not a Nighttrain admin server")?;
         let text =
             get(address, "/metrics").map_err(|error| format!("the admin server at {address}: {error}"))?;
         Ok(text

@@ -166,7 +166,7 @@ fn a9_the_operator_bans(cores: &str) {
     let accelerator = start(&origin, cores);
     fetched(&accelerator, &origin);
     let list = || String::from_utf8(accelerator.ask(&["purge", "--list"]).stdout).expect("text");
-    assert_eq!(list(), "No bans are kept\n");
+    assert_eq!(list(), "No bans\n");
     assert!(accelerator.ask(&["purge", "--ban", "req.url ~ ^/news/"]).status.success());
     assert_eq!(fetched(&accelerator, &origin), ["/news/1", "/news/2.png"]);
     assert!(accelerator.ask(&["purge", "--soft", "--ban", "req.url==\"/\""]).status.success());
@@ -190,7 +190,7 @@ fn a9_a_mistake_is_told_with_its_place(cores: &str) {
         ("req.url = /a", "byte 8: found `=`, expected `==`, `!=`, `~` or `!~`"),
         ("req.urk ~ a", "byte 0: found `req.urk`, expected one of the fields req.url, req.http.host, "),
         ("req.url ~ a &&", "byte 14: found the end, expected a field, `!` or `(`"),
-        ("obj.http.xkey ~ a", "`obj.http.xkey`, of which only hashes are kept"),
+        ("obj.http.xkey ~ a", "`obj.http.xkey`, of which only hashes are stored"),
         ("obj.age > soon", "byte 10: found `soon`, expected a duration such as"),
     ] {
         let refused = accelerator.fetch(&ban(expression)).expect_status(400);

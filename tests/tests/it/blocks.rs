@@ -204,7 +204,7 @@ fn a39_the_middle_of_ten_gigabytes_costs_the_blocks_that_it_touches(cores: &str)
     assert_eq!(stat.count("requests.blocks_fetched"), 4);
     let explained = running.ask(&["explain", "http://site.test/film"]);
     let words = String::from_utf8_lossy(&explained.stdout).into_owned();
-    assert!(words.contains("blocks of 448 KiB") && words.contains("4 of them"), "{words}");
+    assert!(words.contains("slices of 448 KiB") && words.contains("4 of them"), "{words}");
 }
 
 fn a39_a_whole_answer_and_every_kind_of_range_come_out_of_blocks(cores: &str) {

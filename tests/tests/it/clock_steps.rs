@@ -136,7 +136,7 @@ fn a_clock_that_is_set_makes_nothing_live_longer_than_it_may() {
     assert_eq!((ask_all(&server, &origin), ask_all(&server, &origin)), (all, 0));
     // A step back: an object stored two hours ahead would be fresh for two hours and ten minutes.
     clock::step_unix_time(-2 * HOUR_S);
-    assert_eq!(ask_all(&server, &origin), all, "stored later than now");
+    assert_eq!(ask_all(&server, &origin), all, "stored in the future");
     assert_eq!(ask_all(&server, &origin), 0);
     // Steps of less than a lifetime, forward and back.
     clock::step_unix_time(LIFETIME_S as i64 / 2);

@@ -131,7 +131,7 @@ fn a38_clocks_that_are_apart_do_no_harm() {
         store(&a, "/p");
         let version_now = origin.raise();
         let said = must_purge_everywhere(&a, &[&url("/p")]);
-        assert!(said.contains("apart has carried it out"), "{said}");
+        assert!(said.contains("apart has applied the purge"), "{said}");
         assert_eq!(version(&a, "/p"), version_now);
         assert!(server.purged.lock().expect("no panic").last().is_some_and(|what| what.contains("/p")));
         store(&a, "/p");
@@ -203,7 +203,7 @@ fn a38_credentials_that_have_expired_are_told_from_wrong_ones() {
     let a = setup(&origin, &cluster.urls(), "a")
         .flag("--cluster-credentials", creds.to_str().expect("a path in UTF-8"))
         .start();
-    until_said(&a, "the user's JWT expired at 2001-09-09T01:46:40Z: another one is needed");
+    until_said(&a, "the user's JWT expired at 2001-09-09T01:46:40Z: a new one is needed");
     assert_eq!(version(&a, "/p"), 1);
 }
 
@@ -257,8 +257,11 @@ fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
     let Some(cluster) = NatsCluster::start() else { return };
     let origin = Numbered::start();
     for (config, says) in [
-        (StreamConfig { retention: RetentionPolicy::Interest, ..of_purges() }, "was made otherwise"),
-        (StreamConfig { subjects: vec!["other".to_owned()], ..of_purges() }, "is another's"),
+        (
+            StreamConfig { retention: RetentionPolicy::Interest, ..of_purges() },
+            "has an unsuitable configuration",
+        ),
+        (StreamConfig { subjects: vec!["other".to_owned()], ..of_purges() }, "is not ours"),
     ] {
         make(&cluster, config);
         let a = setup(&origin, &cluster.urls(), "a").start();
@@ -298,7 +301,7 @@ fn a38_what_others_have_made_is_used_or_said_to_be_of_no_use() {
         context.create_key_value(short).await.expect("it is made");
     });
     let d = setup(&origin, &cluster.urls(), "d").start();
-    until_said(&d, "it forgets a card after");
+    until_said(&d, "values expire after");
     assert_eq!(version(&d, "/p"), version_now);
 }
 

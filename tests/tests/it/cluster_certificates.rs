@@ -104,7 +104,7 @@ fn a36_whoever_is_asked_answers_and_all_show_what_one_was_given() {
         for (place, accelerator) in [&a, &b].into_iter().zip(&both) {
             eventually("the certificate is shown", || place.is_shown(&root, "a.example"));
             assert_eq!(error(accelerator, "a.example"), "");
-            assert_eq!(look(accelerator)["shared"], "what instances share is open");
+            assert_eq!(look(accelerator)["shared"], "the shared vault is open");
         }
         assert_eq!(serial(a.ports, "a.example"), serial(b.ports, "a.example"));
         assert_eq!(pebble.orders(), 2, "one for each name: {}", both[0].printed());
@@ -181,7 +181,7 @@ fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster()
     fs::write(&other, "another-secret-of-thirty-one!!\n").expect("written");
     let third = company.with(c.with(&pebble, "a.example"), "c", &other).start();
     until_joined(&third);
-    eventually("that is said", || error(&third, "a.example").contains("sealed by another secret"));
+    eventually("that is said", || error(&third, "a.example").contains("sealed with another cluster-secret"));
     assert!(!c.is_shown(&root, "a.example"));
     // With two secrets, the first seals and both open.
     drop(third);
@@ -198,7 +198,7 @@ fn a36_what_there_was_is_shared_and_what_there_is_is_shown_without_the_cluster()
     drop(fourth);
     let third = company.with(c.with(&pebble, "a.example"), "c", &company.secret()).start();
     eventually("and not by the old one", || {
-        third.printed().contains("sealed by another secret")
+        third.printed().contains("sealed with another cluster-secret")
             || third.stat().count("cluster.vault_foreign") > 0
     });
     drop(third);

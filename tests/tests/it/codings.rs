@@ -161,10 +161,7 @@ fn a17_each_coding_is_made_on_first_demand_and_decodes(cores: &str) {
     }
     assert_eq!(count(&accelerator, "requests.codings_made"), 12, "each once");
     let listed = String::from_utf8(accelerator.ask(&["objects"]).stdout).expect("text");
-    assert!(
-        listed.ends_with("4 of 4 looked at, which are all in memory\n"),
-        "codings are none of them: {listed}"
-    );
+    assert!(listed.ends_with("4 of 4 inspected, all in memory\n"), "codings are none of them: {listed}");
     assert!(count(&accelerator, "requests.hits_coded") >= 36);
     assert!(count(&accelerator, "bytes.saved_by_codings") > 5_000_000);
 }

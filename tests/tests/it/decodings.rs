@@ -147,7 +147,7 @@ fn a17_who_does_not_accept_an_origins_coding_gets_none(cores: &str) {
     assert_eq!(count(&accelerator, "requests.hits_decoded"), 54);
     assert_eq!(count(&accelerator, "requests.codings_made"), 0);
     let listed = String::from_utf8(accelerator.ask(&["objects"]).stdout).expect("text");
-    assert!(listed.contains("9 of 9 looked at"), "what is decoded is none of them: {listed}");
+    assert!(listed.contains("9 of 9 inspected"), "what is decoded is none of them: {listed}");
 }
 
 fn a17_what_is_fetched_for_who_does_not_accept_it_is_decoded_at_once(cores: &str) {

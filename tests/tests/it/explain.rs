@@ -287,7 +287,7 @@ fn a24_a_site_without_freshness_is_told_of_once_with_the_knob_that_helps(cores: 
     let hints = |accelerator: &Accelerator| {
         let table = accelerator.ask(&["stat"]);
         let table = String::from_utf8(table.stdout).expect("text");
-        (accelerator.printed().matches("how long they are fresh").count(), table.contains("default-ttl"))
+        (accelerator.printed().matches("freshness lifetime").count(), table.contains("default-ttl"))
     };
     let ask_all = |accelerator: &Accelerator, from: usize, to: usize| {
         for number in from..to {
@@ -326,7 +326,7 @@ fn a24_who_was_answered_last_is_told(cores: &str) {
     let later = explain(&accelerator, "/a", &[]);
     assert_eq!(step(&later, "asked")["decision"], "last");
     assert!(step(&later, "asked")["at_s"].as_u64() >= step(&first, "asked")["at_s"].as_u64());
-    assert!(words(&later, "asked").contains("it last answered 127.0.0.1, on "), "{later:#}");
+    assert!(words(&later, "asked").contains("last served to 127.0.0.1, on "), "{later:#}");
     let steps = later["steps"].as_array().expect("steps");
     assert_eq!(steps.last().expect("an outcome")["state"], "now");
     // A path that is not stored has no last client.

@@ -718,21 +718,21 @@ async fn f15_a_hub_that_cannot_be_joined_is_said() -> Outcome {
     let same = scripted_hub(b"-ERR 'remote leafnode has same cluster name'\r\n");
     let leaf = |at: std::net::SocketAddr| format!("nats-leaf://{at}");
     let cases: Vec<(String, Vec<String>, &str)> = vec![
-        (leaf(nobody), vec![], "it cannot be reached: Connection refused"),
-        (leaf(hub.address()), vec![], "one for clients or for routes; a port for leaf nodes is wanted"),
-        (leaf(http), vec![], "it speaks another protocol (HTTP/1.1 400 Bad Request"),
-        (leaf(silent), vec![], "it closes without a word"),
+        (leaf(nobody), vec![], "unreachable: Connection refused"),
+        (leaf(hub.address()), vec![], "for clients or routes; a port for leaf nodes is needed"),
+        (leaf(http), vec![], "another protocol (HTTP/1.1 400 Bad Request"),
+        (leaf(silent), vec![], "the connection closes without an INFO"),
         (
             hub.url(),
             vec![],
             "'Authorization Violation': the user, password, token, key or credentials are not",
         ),
-        (leaf(same), vec![], "its cluster is named as we are"),
-        (young.url(), vec![], "its leafnodes.min_version is above what is spoken here"),
+        (leaf(same), vec![], "the hub's cluster has our name"),
+        (young.url(), vec![], "the hub's leafnodes.min_version is above our version"),
         (
             hosted.url(),
             vec!["--leaf-credentials".to_owned(), creds.to_string_lossy().into_owned()],
-            "the user's JWT expired at 2001-09-09T01:46:40Z: another one is needed",
+            "the user's JWT expired at 2001-09-09T01:46:40Z: a new one is needed",
         ),
         (
             hosted.url(),

@@ -511,7 +511,7 @@ fn a26_the_log_is_for_who_may_see_the_admin_port() {
         .start();
     assert_eq!(accelerator.admin_get("/log").status(), 401);
     let output = accelerator.ask(&["log"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("demands a token"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("requires a token"), "{output:?}");
     let request = Request::get("/log")
         .header("Host", &accelerator.admin().to_string())
         .header("Authorization", "Bearer a-token-of-sixteen-letters");

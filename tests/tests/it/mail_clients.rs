@@ -89,5 +89,5 @@ fn samples_and_sendmail_fill_an_inbox() {
         .output()
         .expect("the program starts");
     assert_eq!(gone.status.code(), Some(75));
-    assert!(String::from_utf8_lossy(&gone.stderr).contains("127.0.0.1:9 cannot be reached"));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("cannot connect to 127.0.0.1:9"));
 }

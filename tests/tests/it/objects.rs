@@ -53,7 +53,7 @@ fn a24_what_is_stored_is_listed_with_what_is_known_of_it(cores: &str) {
     origin.answers("/gone", Answer::new(404, "").header("Cache-Control", "max-age=600").header("Age", "100"));
     let accelerator = start(&origin, cores);
     let nothing = accelerator.ask(&["objects"]);
-    assert_eq!(String::from_utf8_lossy(&nothing.stdout), "0 of 0 looked at, which are all in memory\n");
+    assert_eq!(String::from_utf8_lossy(&nothing.stdout), "0 of 0 inspected, all in memory\n");
     for path in ["/plain", "/private", "/gone"] {
         accelerator.get(path);
     }
@@ -85,10 +85,7 @@ fn a24_what_is_stored_is_listed_with_what_is_known_of_it(cores: &str) {
     assert!(stale["objects"].as_array().expect("rows").iter().all(|row| row["ttl_s"].as_i64() <= Some(0)));
     let table = accelerator.ask(&["objects", "req.url == /gone"]);
     let table = String::from_utf8(table.stdout).expect("text");
-    assert!(
-        table.contains("stale ") && table.ends_with("1 of 3 looked at, which are all in memory\n"),
-        "{table}"
-    );
+    assert!(table.contains("stale ") && table.ends_with("1 of 3 inspected, all in memory\n"), "{table}");
 }
 
 fn a24_it_is_searched_by_an_expression(cores: &str) {
@@ -135,8 +132,8 @@ fn a24_what_is_no_expression_is_one_clear_error(cores: &str) {
     let accelerator = start(&origin, cores);
     for (arguments, expected) in [
         (&["req.url ~~ x"][..], "req.url ~~ x"),
-        (&["req.http.cookie ~ a"], "req.http.host and req.url alone"),
-        (&["obj.http.xkey == a"], "only hashes are kept"),
+        (&["req.http.cookie ~ a"], "only req.http.host and req.url"),
+        (&["obj.http.xkey == a"], "only hashes are stored"),
         (&["--limit", "0"], "1 to 10000"),
         (&["--limit", "10001"], "1 to 10000"),
     ] {

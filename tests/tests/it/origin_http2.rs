@@ -556,9 +556,9 @@ fn a10_a_name_that_moves_is_followed(cores: &str) {
 #[test]
 fn a42_what_is_wrong_with_a_protocol_or_a_resolver_is_said() {
     for (flags, said) in [
-        (["--origin-protocol", "h2"], "the protocols are auto, http1 and http2"),
-        (["--resolver", "dns.example"], "is no address of a server of DNS"),
-        (["--origin-stream-bytes-max", "1KiB"], "from 16KiB to 64MiB"),
+        (["--origin-protocol", "h2"], "expected auto, http1 or http2"),
+        (["--resolver", "dns.example"], "invalid DNS server address"),
+        (["--origin-stream-bytes-max", "1KiB"], "16KiB to 64MiB"),
         (["--origin-streams-max", "0"], "at least 1"),
     ] {
         let mut command = tests::program::command();

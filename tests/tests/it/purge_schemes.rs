@@ -119,10 +119,7 @@ fn a_purge_says_what_it_found(cores: &str) {
     };
     site.is_hit("https://site.test/x");
     assert_eq!(said("http://site.test/x"), "Dropped https://site.test/x\n");
-    assert_eq!(
-        said("http://site.test/x"),
-        "Nothing was stored under http://site.test/x, by http or by https\n"
-    );
+    assert_eq!(said("http://site.test/x"), "No stored object: http://site.test/x, by http or by https\n");
     site.is_hit("https://site.test/x");
     site.is_hit("https://site.test:8443/x");
     let all = "Dropped https://site.test/x and https://site.test:8443/x\n";
@@ -144,6 +141,6 @@ fn a_token_by_http_is_warned_of(cores: &str) {
     let wrong = Request::new("PURGE", "/x").header("X-Purge-Token", "guess");
     assert_eq!(site.purge(wrong), 403);
     let printed = site.running.printed();
-    assert_eq!(printed.matches("a purge token came over plain http").count(), 1, "{printed}");
+    assert_eq!(printed.matches("purge token received over plain http").count(), 1, "{printed}");
     assert!(!printed.contains("an/honest+token.of24characters"));
 }

@@ -549,7 +549,7 @@ fn a31_a_mistake_in_an_error_page_is_told_with_its_place() {
     let (code, said) = check(&site(&path));
     assert_eq!(code, Some(3));
     let want = format!(
-        "FILE:3:14: error-page: {path}: line 2, column 2: there is no {{{{titel}}}}, only {{{{status}}}}"
+        "FILE:3:14: error-page: {path}: line 2, column 2: unknown placeholder {{{{titel}}}}; expected {{{{status}}}}"
     );
     assert!(said.contains(&want), "{said}");
     let (code, said) = check("[cache]\nerror-page = \"/nowhere/page.html\"\n");
@@ -584,5 +584,5 @@ fn a34_a_rule_with_a_mistake_is_told_with_its_place() {
     let run = Accelerator::configured("[[cache.site]]\nhosts = [\"a.test\"]\n").run_to_its_end();
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert_eq!(run.status.code(), Some(3), "{said}");
-    assert!(said.contains(":1:1: origin: this site says none, and [cache] neither"), "{said}");
+    assert!(said.contains(":1:1: origin: set neither for this site nor in [cache]"), "{said}");
 }

@@ -95,7 +95,7 @@ fn inside() {
     let output = before(&origin, &disk.join("another")).run_to_its_end();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("has no room for the store") && said.contains("are free"), "{said}");
+    assert!(said.contains("not enough disk space for the store") && said.contains("are free"), "{said}");
     let mut left: Vec<_> = std::fs::read_dir(disk)
         .expect("a directory")
         .map(|entry| entry.expect("an entry").file_name())

@@ -302,10 +302,13 @@ fn a9_the_operator_purges_by_tags(cores: &str) {
     fetched(&accelerator, &origin, &SHOP);
     let done = accelerator.ask(&["purge", "--tag", "product-2", "--tag", "product-11"]);
     assert!(done.status.success(), "{done:?}");
-    assert_eq!(String::from_utf8_lossy(&done.stdout), "Purged what has the tag product-2 or product-11\n");
+    assert_eq!(
+        String::from_utf8_lossy(&done.stdout),
+        "Purged all objects with the tag product-2 or product-11\n"
+    );
     assert_eq!(fetched(&accelerator, &origin, &SHOP), ["/2", "/4"]);
     let softly = accelerator.ask(&["purge", "--tag", "list", "--soft"]);
-    assert_eq!(String::from_utf8_lossy(&softly.stdout), "Stale from now on: what has the tag list\n");
+    assert_eq!(String::from_utf8_lossy(&softly.stdout), "Made stale: all objects with the tag list\n");
     assert_eq!(fetched(&accelerator, &origin, &SHOP), ["/1", "/2"]);
     for wrong in [&["purge"][..], &["purge", "--tag", "a", "--all"], &["purge", "http://a/", "--all"]] {
         assert!(!accelerator.ask(wrong).status.success(), "{wrong:?}");
@@ -474,8 +477,8 @@ fn a37_what_is_not_understood_is_refused(cores: &str) {
     fetched(&accelerator, &origin, &CATALOGUE);
     for (method, field, value, why) in [
         ("PURGE", "X-Magento-Tags-Pattern", "((^|,)cat_p_[0-9+(,|$))", "Nothing was purged"),
-        ("BAN", "Accept", "*/*", "names no tags"),
-        ("PURGEKEYS", "xkey-purge", "", "names no tags"),
+        ("BAN", "Accept", "*/*", "no tags are given"),
+        ("PURGEKEYS", "xkey-purge", "", "no tags are given"),
     ] {
         let refused = accelerator.fetch(&Request::new(method, "/").header(field, value)).expect_status(400);
         assert!(refused.text().contains(why), "{}", refused.text());

@@ -178,7 +178,7 @@ fn a12_visitors_are_sent_to_https_and_told_to_stay(cores: &str) {
         }
     }
     let said = accelerator.ask(&["explain", "http://a.example/"]);
-    assert!(String::from_utf8_lossy(&said.stdout).contains("https alone"), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stdout).contains("https only"), "{said:?}");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a12_a_bad_certificate_is_refused_and_the_one_before_goes_on() {
     std::fs::write(certificate.file(), "no certificate").expect("written");
     accelerator.signal(Signal::HUP);
     eventually("it says what is wrong", || {
-        accelerator.printed().contains("cert.pem: there is no certificate in it (PEM)")
+        accelerator.printed().contains("cert.pem: no certificate in it (PEM)")
     });
     std::fs::write(certificate.file(), kept).expect("written");
     assert_eq!(whole(curl(&certificate, port, &[&format!("https://localhost:{port}/")])), b"here");
@@ -244,8 +244,8 @@ fn a12_what_cannot_be_used_is_said_at_the_start() {
         (path(one.file()), path(other.key()), "key.pem: keys may not be consistent"),
         (nowhere.clone(), path(one.key()), "nowhere.pem: cannot be read"),
         (path(one.file()), nowhere, "nowhere.pem: cannot be read"),
-        (path(one.key()), path(one.key()), "key.pem: there is no certificate in it (PEM)"),
-        (path(one.file()), path(one.file()), "cert.pem: there is no private key in it (PEM)"),
+        (path(one.key()), path(one.key()), "key.pem: no certificate in it (PEM)"),
+        (path(one.file()), path(one.file()), "cert.pem: no private key in it (PEM)"),
     ] {
         let setup = Accelerator::before(&origin.url()).flag("--tls-listen", "127.0.0.1:0");
         let output = setup.flag("--tls-cert", &certificate).flag("--tls-key", &key).run_to_its_end();

@@ -53,7 +53,7 @@ impl Entry {
                 Ok(issued) => self.certificate = Some(issued.certificate),
                 Err(why) => {
                     let path = files.certificate_path(&self.file);
-                    tracing::warn!("{}: {why}; another is ordered", path.display());
+                    tracing::warn!("{}: {why}; another certificate is ordered", path.display());
                 }
             }
         }
@@ -65,7 +65,7 @@ impl Entry {
     pub(super) fn forget_impossible(&mut self) {
         if self.standing.forget_impossible(now_s()) {
             tracing::warn!(
-                "the clock was ahead when an attempt for a certificate for {} failed: it is tried now",
+                "clock was ahead when an attempt for a certificate for {} failed: trying again now",
                 self.text()
             );
             self.kept.not_before_s = 0;

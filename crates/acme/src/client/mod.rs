@@ -178,9 +178,9 @@ impl Drop for Client {
 impl Source for ClientState {
     fn collect(&self, families: &mut Vec<Family>) {
         for (name, help, number) in [
-            ("acme_orders", "Certificates that were ordered of the CA.", &self.orders),
-            ("acme_certificates_issued", "Certificates that the CA gave.", &self.issued),
-            ("acme_failures", "Attempts to obtain a certificate that came to nothing.", &self.failures),
+            ("acme_orders", "Certificates ordered from the CA.", &self.orders),
+            ("acme_certificates_issued", "Certificates issued by the CA.", &self.issued),
+            ("acme_failures", "Attempts to obtain a certificate that failed.", &self.failures),
         ] {
             let value = Value::Counter(number.load(Ordering::Relaxed));
             let points = vec![Point { labels: Vec::new(), value }];
@@ -248,7 +248,7 @@ impl RenewalTask {
                 Some(place) => self.entries.push(before.swap_remove(place)),
                 None => match Entry::read(names, &self.files) {
                     Ok(entry) => self.entries.push(entry),
-                    Err(error) => tracing::error!("no certificate is obtained: {error}"),
+                    Err(error) => tracing::error!("cannot obtain a certificate: {error}"),
                 },
             }
         }
@@ -301,7 +301,7 @@ impl RenewalTask {
         let mut outcome = self.obtain(at).await;
         if outcome.as_ref().is_err_and(|failure| failure.is_account_gone) {
             // A CA that has lost its accounts accepts the same key as a new account.
-            tracing::warn!("the CA does not know our account any more; it is told once more");
+            tracing::warn!("ACME account unknown to the CA: registering again");
             self.account = None;
             self.entries[at].kept.order = None;
             let forgotten = self.files.keep_account(&KeptAccount::default());
@@ -357,13 +357,12 @@ impl RenewalTask {
         let of_files = |error: FilesError| of_files(&error);
         let http = || Box::new(self.http.clone());
         let failed = |error: Error| Failure::of(&error, self.http.heard());
-        let no_key = |why: &dyn std::fmt::Display| {
-            Failure::new(Kind::Refused, format!("the account's key cannot be used: {why}"))
-        };
+        let no_key =
+            |why: &dyn std::fmt::Display| Failure::new(Kind::Refused, format!("invalid account key: {why}"));
         // Only the instance that holds the lease may change the account.
         let may_make = self.sharing.is_none() || self.turn.is_some();
         let not_made =
-            || Failure::new(Kind::Unreachable, "the account is made with the next order".to_owned());
+            || Failure::new(Kind::Unreachable, "the account is created with the next order".to_owned());
         let key = match self.files.account_key().map_err(of_files)? {
             Some(key) => key,
             None if !may_make => return Err(not_made()),
@@ -393,7 +392,7 @@ impl RenewalTask {
                 let (account, _) = made.map_err(failed)?;
                 kept = KeptAccount { id: Some(account.id().to_owned()), contacts: Vec::new() };
                 self.files.keep_account(&kept).map_err(of_files)?;
-                tracing::info!("the CA {} has an account for us: {}", self.config.directory, account.id());
+                tracing::info!("ACME account at {}: {}", self.config.directory, account.id());
                 account
             }
         };
@@ -412,7 +411,7 @@ impl RenewalTask {
         let entry = &mut self.entries[at];
         if let Err(error) = self.files.keep_certificate(&entry.file, &issued.pem) {
             // The certificate is served; after a restart the saved order delivers it once more.
-            tracing::error!("{error}; the certificate for {} is shown all the same", entry.text());
+            tracing::error!("{error}; the certificate for {} is used anyway", entry.text());
             entry.is_to_meet = true;
         }
         entry.certificate = Some(Arc::clone(&issued.certificate));
@@ -426,7 +425,7 @@ impl RenewalTask {
         entry.stand();
         self.shared.issued.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
-            "a certificate for {} was obtained, until {}; renewal {}",
+            "certificate for {} obtained, valid until {}; renewal {}",
             entry.text(),
             date(issued.certificate.until_s),
             entry.standing.renew_at_s().map_or_else(String::new, date)
@@ -472,12 +471,12 @@ impl RenewalTask {
         kept.error = Some(failure.message);
         let until = entry.certificate.as_ref().map(|certificate| certificate.until_s);
         let meanwhile = match until {
-            Some(until) if until <= now_s => "the one before has expired".to_owned(),
-            Some(until) => format!("the one before serves until {}", date(until)),
-            None => "until there is one, nobody can come by TLS for it".to_owned(),
+            Some(until) if until <= now_s => "the previous one has expired".to_owned(),
+            Some(until) => format!("the previous one is valid until {}", date(until)),
+            None => "until one is obtained, TLS for this name fails".to_owned(),
         };
         tracing::warn!(
-            "no certificate for {}: {}; the next attempt is at {}; {meanwhile}",
+            "cannot obtain a certificate for {}: {}; next attempt at {}; {meanwhile}",
             entry.text(),
             entry.kept.error.as_deref().unwrap_or_default(),
             date(entry.kept.not_before_s),
@@ -505,7 +504,7 @@ impl RenewalTask {
                 Some(Ok(identifier)) => {
                     account.renewal_info(&identifier).await.map_err(|error| error.to_string())
                 }
-                _ => Err("the certificate does not say who signed it".to_owned()),
+                _ => Err("the certificate does not name its issuer".to_owned()),
             },
             Err(failure) => Err(failure.message),
         };
@@ -520,7 +519,7 @@ impl RenewalTask {
                     let at = entry.standing.renew_at_s().map_or_else(String::new, date);
                     let why = info.explanation_url.map_or_else(String::new, |url| format!(" ({url})"));
                     tracing::info!(
-                        "the certificate for {} is renewed at {at}, as the CA would like{why}",
+                        "renewal of the certificate for {} set to {at}, as the CA suggests{why}",
                         entry.text()
                     );
                 }
@@ -529,7 +528,7 @@ impl RenewalTask {
             }
             Err(why) => {
                 tracing::debug!(
-                    "the CA does not say when to renew the certificate for {}: {why}",
+                    "no renewal information from the CA for the certificate for {}: {why}",
                     entry.text()
                 );
                 entry.standing.ask_at_s = now_s + ASK_AGAIN_S;

@@ -14,7 +14,8 @@ pub enum StartError {
     Tls(#[from] TlsError),
     /// The configuration has more than [`NAMES_MAX`] names, or [`ADDRESSES_MAX`] addresses.
     #[error(
-        "certificates for {names} names, {addresses} of which are addresses: at most {NAMES_MAX} and {ADDRESSES_MAX} are obtained"
+        "too many names for certificates: {names} names, {addresses} of them addresses; at most {NAMES_MAX} and \
+         {ADDRESSES_MAX} are supported"
     )]
     TooMany {
         /// Number of names.
@@ -26,7 +27,7 @@ pub enum StartError {
     #[error("{0}")]
     NotShared(#[from] ShareError),
     /// The thread cannot be started.
-    #[error("no thread can be started: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }
 

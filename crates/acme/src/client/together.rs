@@ -99,7 +99,10 @@ impl RenewalTask {
         }
         if certificate == Merge::Taken {
             let until = entry.standing.validity.map_or_else(String::new, |(_, until)| date(until));
-            tracing::info!("the certificate for {} is another instance's, until {until}", entry.text());
+            tracing::info!(
+                "certificate for {} taken from another instance, valid until {until}",
+                entry.text()
+            );
             self.show();
             self.say();
         }
@@ -127,7 +130,7 @@ impl RenewalTask {
             Some(ShareError::Failed(why)) => {
                 self.rounds_failed = self.rounds_failed.saturating_add(1);
                 if self.rounds_failed == 2 {
-                    tracing::warn!("certificates are neither ordered nor shared with other instances: {why}");
+                    tracing::warn!("cannot share certificates with other instances, none are ordered: {why}");
                 }
             }
             Some(ShareError::Busy) | None => self.rounds_failed = 0,

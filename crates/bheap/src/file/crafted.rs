@@ -58,7 +58,7 @@ fn the_file_is_what_the_document_says() {
         let sum = xxh3_64_with_seed(&file[at..at + 4096], block as u64);
         assert_eq!(number(&file, 8192 + 8 * block), sum / 2 * 2 + image as u64, "block {block}");
     }
-    assert_eq!(number(&file, 16_384 + 8_192 + 8), 0, "item 0 lies behind one unused cell");
+    assert_eq!(number(&file, 16_384 + 8_192 + 8), 0, "item 0 follows one unused cell");
     // 600 items and one unused cell: 601 − 512 cells in block 1; the keys were pushed in ascending order.
     assert_eq!(number(&file, 16_384 + 4096), 511 * 3 + 1);
 }

@@ -53,7 +53,7 @@ impl MappedFile {
     /// Creates a file of `bytes` bytes, all zero and not allocated. Never replaces a file.
     pub(super) fn create(path: &Path, bytes: usize, align: usize) -> Result<Self, FileError> {
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = made.map_err(|error| Fault::io("make the file")(error).at(path))?;
+        let file = made.map_err(|error| Fault::io("create the file")(error).at(path))?;
         let filled = Self::lock(&file)
             .and_then(|()| file.set_len(bytes as u64).map_err(Fault::io("set the file's length")))
             .and_then(|()| Mapping::new(&file, bytes, align).map_err(Fault::io("map the file")));
@@ -79,7 +79,7 @@ impl MappedFile {
 
     fn map(file: &File, align: usize) -> Result<Mapping, Fault> {
         Self::lock(file)?;
-        let bytes = file.metadata().map_err(Fault::io("ask the file's length"))?.len();
+        let bytes = file.metadata().map_err(Fault::io("read the file's length"))?.len();
         let least = (SLOTS.len() * BLOCK_BYTES) as u64;
         if bytes < least {
             let mut head = [0; 8];
@@ -106,7 +106,7 @@ impl MappedFile {
     pub(super) fn sync_name(&self) -> Result<(), FileError> {
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let synced = self.file.sync_all().and_then(|()| File::open(parent)?.sync_all());
-        synced.map_err(|error| Fault::io("write out the directory")(error).at(&self.path))
+        synced.map_err(|error| Fault::io("sync the directory")(error).at(&self.path))
     }
 }
 

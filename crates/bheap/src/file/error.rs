@@ -28,17 +28,20 @@ pub enum Fault {
         error: std::io::Error,
     },
     /// Another process, or another handle in this one, has the file open.
-    #[error("the queue is open elsewhere; a queue file has one user at a time: close the other")]
+    #[error("the queue file is in use; a queue file has one user at a time: close the other")]
     Locked,
     /// The file is not a queue file.
-    #[error("not a queue file: it begins with {found:02x?}, a queue file with \"BHEAPQF\\n\"; left as it is")]
+    #[error(
+        "not a queue file: it begins with {found:02x?}, a queue file with \"BHEAPQF\\n\"; nothing was changed"
+    )]
     Foreign {
         /// The first bytes, at most eight.
         found: std::vec::Vec<u8>,
     },
     /// Both headers are empty.
     #[error(
-        "the header is empty: making the queue was interrupted, or the head of the file is lost; if nothing was stored in it, delete it"
+        "the header is empty: creating the queue was interrupted, or the head of the file is lost; if nothing was \
+         stored in it, delete it"
     )]
     Unfinished,
     /// The file has an unknown format version.
@@ -50,7 +53,7 @@ pub enum Fault {
         known: u32,
     },
     /// The file holds another kind of queue than the caller expects.
-    #[error("made with {what} {found}, opened with {wanted}: open it with {found}")]
+    #[error("created with {what} {found}, opened with {wanted}: open it with {found}")]
     Shape {
         /// Name of the property that differs.
         what: &'static str,
@@ -76,21 +79,19 @@ pub enum Fault {
         what: &'static str,
     },
     /// A queue of this size, or of these items, is impossible.
-    #[error("no such queue can be: {what}")]
+    #[error("impossible queue: {what}")]
     Impossible {
         /// The rule that is broken.
         what: &'static str,
     },
     /// The queue is full.
-    #[error("the queue was made for {capacity} items and holds them all")]
+    #[error("the queue is full: it was created for {capacity} items")]
     Full {
         /// Capacity of the queue.
         capacity: u64,
     },
     /// A checkpoint failed earlier; the state on disk is unknown until the file is opened again.
-    #[error(
-        "an earlier checkpoint failed: open the file again, the last checkpoint that is whole comes back"
-    )]
+    #[error("an earlier checkpoint failed: open the file again to return to the last complete checkpoint")]
     Failed,
 }
 

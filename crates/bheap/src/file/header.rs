@@ -65,7 +65,7 @@ impl Shape {
             ));
         }
         if self.capacity == 0 {
-            return Err(impossible("a queue for no items"));
+            return Err(impossible("a queue for zero items"));
         }
         self.offsets().ok_or(impossible("the capacity needs a file of more than 64 TiB"))
     }

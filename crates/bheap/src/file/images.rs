@@ -73,7 +73,7 @@ impl<D: Disk> Images<D> {
     pub(super) fn create(disk: D, shape: Shape) -> Result<Self, FileError> {
         let plan = match shape.plan() {
             Ok(plan) if plan.file_bytes == disk.bytes().len() => plan,
-            Ok(_) => return Err(Fault::Impossible { what: "the disk has another length" }.at(disk.path())),
+            Ok(_) => return Err(Fault::Impossible { what: "the file has another length" }.at(disk.path())),
             Err(fault) => return Err(fault.at(disk.path())),
         };
         let header = Header { shape, sequence: 0, len: 0, table_sum: xxh3_64_with_seed(&[], 0) };
@@ -139,7 +139,7 @@ impl<D: Disk> Images<D> {
         let table = self.plan.tables[sequence as usize & 1];
         let entries = &self.disk.bytes()[table..table + blocks * 8];
         if xxh3_64_with_seed(entries, sequence) != table_sum {
-            return Err(damaged(table, "the table of blocks does not fit its checksum"));
+            return Err(damaged(table, "the table of blocks does not match its checksum"));
         }
         for (block, bytes) in entries.chunks_exact(8).enumerate() {
             let mut number = [0; 8];
@@ -148,7 +148,7 @@ impl<D: Disk> Images<D> {
             let image = (entered & 1) as u8;
             let at = self.plan.images[usize::from(image)] + block * BLOCK_BYTES;
             if entry(block, &self.disk.bytes()[at..at + BLOCK_BYTES], image) != entered {
-                return Err(damaged(at, "a block of items does not fit its checksum"));
+                return Err(damaged(at, "a block of items does not match its checksum"));
             }
             self.places[block] = image;
             self.entries[block] = entered;
@@ -281,7 +281,7 @@ impl<D: Disk> Images<D> {
     }
 
     fn write_checkpoint(&mut self, len: u64) -> Result<(), Fault> {
-        let uncounted = Fault::Damaged { at: 56, what: "the number of checkpoints has reached its end" };
+        let uncounted = Fault::Damaged { at: 56, what: "the checkpoint counter has reached its maximum" };
         let sequence = self.header.sequence.checked_add(1).ok_or(uncounted)?;
         let kept = self.header.shape.blocks(len);
         for &block in &self.changed {
@@ -346,7 +346,7 @@ fn newest(bytes: &[u8], wanted: &Shape) -> Result<(Header, bool), Fault> {
             return Err(Fault::Version { found: *found, known: super::header::VERSION });
         }
         (Slot::Damaged, _) | (_, Slot::Damaged) => {
-            return Err(Fault::Damaged { at: 0, what: "neither header fits its checksum" });
+            return Err(Fault::Damaged { at: 0, what: "neither header matches its checksum" });
         }
         (Slot::Empty, Slot::Empty) => return Err(Fault::Unfinished),
         _ => return Err(Fault::Foreign { found: bytes[..8].into() }),

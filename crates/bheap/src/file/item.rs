@@ -137,7 +137,7 @@ impl<K: Key> Item for Entry<K> {
     fn from_le_bytes(bytes: K::Entry) -> Self {
         let (key, rest) = bytes.bytes().split_at(K::Bytes::BYTES);
         let (Some(key), Some(slot)) = (K::Bytes::view(key), rest.first_chunk()) else {
-            unreachable!("the key's bytes were counted")
+            unreachable!("the key's bytes were counted before")
         };
         Self { key: K::from_le_bytes(*key), slot: u32::from_le_bytes(*slot) }
     }

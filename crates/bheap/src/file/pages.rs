@@ -85,7 +85,7 @@ impl<T: Item, D: Disk> Pages<T, D> {
         let mut page = ROOT;
         loop {
             if taken.get(page as usize) != Some(&false) {
-                return Err(pages.damaged("the state's pages are no chain"));
+                return Err(pages.damaged("the pages of the state do not form a chain"));
             }
             taken[page as usize] = true;
             let bytes = pages.images.read(page as usize * BLOCK_BYTES, BLOCK_BYTES);

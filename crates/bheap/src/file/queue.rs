@@ -23,7 +23,7 @@ pub(super) const FAN_OUT: usize = 16;
 pub(super) fn shape<T: Item>(layout: u32, capacity: usize) -> Result<Shape, Fault> {
     let too_large = Fault::Impossible { what: "the capacity needs a file of more than 64 TiB" };
     if capacity == 0 {
-        return Err(Fault::Impossible { what: "a queue for no items" });
+        return Err(Fault::Impossible { what: "a queue for zero items" });
     }
     if BLOCK_BYTES / T::Bytes::BYTES < 4 {
         return Err(Fault::Impossible { what: "an item of a page queue must be at most 1024 bytes" });

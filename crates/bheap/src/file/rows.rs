@@ -49,7 +49,7 @@ impl<T: Item> FileRows<T> {
 impl<T: Item, D: Disk> FileRows<T, D> {
     fn fits(shape: &Shape) -> Result<(), Fault> {
         if T::Bytes::BYTES != shape.item_bytes as usize || T::KIND != shape.kind {
-            return Err(Fault::Impossible { what: "the shape is for other items" });
+            return Err(Fault::Impossible { what: "the shape does not fit the item type" });
         }
         Ok(())
     }

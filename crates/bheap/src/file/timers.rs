@@ -35,7 +35,7 @@ pub enum UpdateError {
     NoRoom(FileError),
 }
 
-/// A [`crate::Lazy`] queue in a file: waiting keys can be changed and removed, and their handles
+/// A [`crate::LazyQueue`] queue in a file: waiting keys can be changed and removed, and their handles
 /// ([`Handle::to_bytes`]) remain valid after the file is opened again.
 ///
 /// A crash loses all changes since the last checkpoint, and all handles given out since: such a handle is

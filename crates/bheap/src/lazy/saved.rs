@@ -117,7 +117,7 @@ impl<K: Key, D: Disk> FileLazyQueue<K, D> {
         input: &mut &[u8],
     ) -> Result<(Self, SlotPages), FileError> {
         let Some((number, base, used, pages, window)) = Self::take(input) else {
-            return Err(store.damaged("the state of the handles is none"));
+            return Err(store.damaged("the state of the handles is invalid"));
         };
         let mut queue = PageQueue::restore(store, fan_out, input)?;
         if pages.len() < used.div_ceil(PART) || pages.iter().any(|page| !queue.store().exists(*page)) {

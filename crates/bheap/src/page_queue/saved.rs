@@ -49,7 +49,7 @@ impl<T: Item, D: Disk> PageQueue<StoredItem<T>, Pages<T, D>> {
         let mut queue = Self::with_store(store, fan_out);
         let mut pages = Vec::new();
         if queue.take(input, &mut pages).is_none() {
-            return Err(queue.store.damaged("the queue's state is none"));
+            return Err(queue.store.damaged("the state of the queue is invalid"));
         }
         queue.store.claim(pages)?;
         // The blocks that a push leaves free, so that all items can leave.

@@ -83,7 +83,7 @@ fn an_existing_file_is_never_made_anew() {
     let folder = Folder::new();
     let path = folder.file("precious", b"somebody's only copy");
     let error = FileHeap::<u64, _>::create(&path, layout(), 10).unwrap_err();
-    says(&error, &["cannot make the file", "exists"]);
+    says(&error, &["cannot create the file", "exists"]);
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's only copy");
 }
 
@@ -95,7 +95,7 @@ fn a_foreign_file_is_foreign_at_any_length() {
         if bytes.is_empty() {
             assert!(matches!(error.fault, Fault::Length { found: 0, .. }), "{error}");
         } else {
-            says(&error, &["not a queue file", "left as it is"]);
+            says(&error, &["not a queue file", "nothing was changed"]);
         }
     }
 }
@@ -179,7 +179,7 @@ fn a_second_opener_is_refused_until_the_first_has_gone() {
     let first = FileHeap::<u64, _>::open(&path, layout()).unwrap();
     let error = refused(&path);
     assert!(matches!(error.fault, Fault::Locked));
-    says(&error, &["open elsewhere"]);
+    says(&error, &["in use"]);
     drop(first);
     assert_eq!(FileHeap::<u64, _>::open(&path, layout()).unwrap().len(), 2_000);
 }
@@ -210,7 +210,7 @@ fn a_shape_that_does_not_fit_is_refused() {
         assert!(opened.is_err(), "{page_bytes}");
     }
     let error = FileRows::<u64>::create(&path, bheap::file::Shape { item_bytes: 16, ..shape }).unwrap_err();
-    says(&error, &["the shape is for other items"]);
+    says(&error, &["the shape does not fit the item type"]);
     assert!(!path.exists());
 }
 
@@ -255,7 +255,7 @@ fn a_full_queue_gives_the_item_back() {
     }
     let refused = queue.push(0).unwrap_err();
     assert_eq!(refused.item, 0);
-    says(&refused.why, &["made for 3 items"]);
+    says(&refused.why, &["created for 3 items"]);
     assert_eq!(queue.pop_push(9), Ok(1));
     assert_eq!([queue.pop(), queue.pop(), queue.pop(), queue.pop()], [Some(2), Some(3), Some(9), None]);
     assert_eq!(queue.pop_push(9), Err(9));

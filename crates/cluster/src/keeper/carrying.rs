@@ -43,18 +43,18 @@ impl ClusterTask {
         let stream = open::stream(context, &self.common.config).await?;
         let seen = self.common.view.borrow().generation();
         let generation = match self.position {
-            Some(position) if position.generation < seen => Err((seen, "others have found another stream")),
+            Some(position) if position.generation < seen => Err((seen, "other instances use another stream")),
             Some(position) if position.made_ns != stream.made_ns => {
-                Err((position.generation + 1, "the stream was made anew"))
+                Err((position.generation + 1, "the stream was created anew"))
             }
             Some(position) if here <= position.applied || self.is_another => {
-                Err((position.generation + 1, "the stream holds older data than we have had"))
+                Err((position.generation + 1, "the stream is older than the position reached here"))
             }
             Some(position) if self.has_gap => {
-                Err((position.generation, "purges have gone from the middle of the stream"))
+                Err((position.generation, "purges are missing from the middle of the stream"))
             }
             Some(position) if stream.first > position.applied + 1 => {
-                Err((position.generation, "the stream does not have all any more that we have missed"))
+                Err((position.generation, "purges that were missed are no longer in the stream"))
             }
             Some(_) => Ok(()),
             None => Err((seen, "")),
@@ -173,6 +173,6 @@ pub(super) async fn consume(context: &Context, common: &Common, from: u64) -> Re
         ..push::OrderedConfig::default()
     };
     let consumer = context.create_consumer_on_stream(config, common.config.stream.as_str()).await;
-    let consumer = consumer.map_err(|error| Fault::of("the stream cannot be read", &error))?;
-    consumer.messages().await.map_err(|error| Fault::of("the stream cannot be read", &error))
+    let consumer = consumer.map_err(|error| Fault::of("cannot read the stream", &error))?;
+    consumer.messages().await.map_err(|error| Fault::of("cannot read the stream", &error))
 }

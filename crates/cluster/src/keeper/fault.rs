@@ -24,8 +24,8 @@ impl Fault {
             Self::NameTaken => {
                 format!("another instance has the name {name}; each needs its own (name in [cluster])")
             }
-            Self::Lapsed => "the lease ran out before it was renewed".to_owned(),
-            Self::OtherStream => "the stream is not the one that it was".to_owned(),
+            Self::Lapsed => "the lease expired before it was renewed".to_owned(),
+            Self::OtherStream => "the stream was replaced by another".to_owned(),
         }
     }
 }

@@ -30,7 +30,7 @@ impl ClusterTask {
         let name = self.common.config.name.to_string();
         let asked = async || {
             let entry = bucket.entry(name.clone()).await;
-            entry.map_err(|error| Fault::of("the bucket cannot be read", &error))
+            entry.map_err(|error| Fault::of("cannot read the bucket", &error))
         };
         let Some(entry) = asked().await? else {
             self.revision = 0;
@@ -47,7 +47,7 @@ impl ClusterTask {
             return Ok(());
         }
         // The holder may be a process that was killed: its heartbeat then no longer changes.
-        self.say(&Fault::Cannot("it waits whether another instance has its name".to_owned()));
+        self.say(&Fault::Cannot("waiting to see whether another instance has the same name".to_owned()));
         let lease_ms = card.map_or(longest, |card| card.lease_ms());
         sleep(Duration::from_millis(with_margin(lease_ms))).await;
         match asked().await? {
@@ -68,9 +68,7 @@ impl ClusterTask {
         // The times are taken before sending, because the lease counts from here.
         let (sent_boot_ms, sent_ms) = (clock::boot_ms(), self.common.now_ms());
         if self.sent.len() == SENT_MAX {
-            return Err(Fault::Cannot(
-                "the bucket is written, and what is written does not come back".to_owned(),
-            ));
+            return Err(Fault::Cannot("a value written to the bucket does not come back".to_owned()));
         }
         self.sent.push_back((self.card.written, sent_ms));
         let (bucket, name) = (bucket.clone(), self.common.config.name.to_string());
@@ -78,9 +76,10 @@ impl ClusterTask {
         Ok(async move {
             match timeout(patience, bucket.update(name, bytes.into(), revision)).await {
                 Ok(Ok(revision)) => Ok(AcceptedHeartbeat { revision, sent_boot_ms }),
-                Ok(Err(error)) => Err(Fault::of("the bucket cannot be written", &error)),
+                Ok(Err(error)) => Err(Fault::of("cannot write to the bucket", &error)),
                 Err(_) => {
-                    let why = "the bucket does not answer: too few of its servers may be up, or the way there is cut";
+                    let why =
+                        "no answer from the bucket: too few of its servers are up, or the network is cut";
                     Err(Fault::Cannot(why.to_owned()))
                 }
             }
@@ -104,9 +103,9 @@ impl ClusterTask {
 
     /// Processes an entry from the watcher.
     pub(super) fn see(&mut self, entry: Option<Result<kv::Entry, kv::WatcherError>>) -> Result<(), Fault> {
-        let cannot = || Fault::Cannot("the bucket cannot be watched".to_owned());
+        let cannot = || Fault::Cannot("cannot watch the bucket".to_owned());
         let entry =
-            entry.ok_or_else(cannot)?.map_err(|error| Fault::of("the bucket cannot be watched", &error))?;
+            entry.ok_or_else(cannot)?.map_err(|error| Fault::of("cannot watch the bucket", &error))?;
         let is_put = entry.operation == kv::Operation::Put;
         let card = Heartbeat::of_bytes(&entry.value).filter(|_| is_put);
         let longest = u64::try_from(crate::LEASE_MAX.as_millis()).unwrap_or(u64::MAX);

@@ -133,7 +133,7 @@ impl VaultTask {
                         Err(fault) => fault.words(self.common.config.name.as_str()),
                     },
                     changed = open.changed() => match changed {
-                        Ok(()) => "the connection to it was lost".to_owned(),
+                        Ok(()) => "the connection was lost".to_owned(),
                         Err(_) => return,
                     },
                 },
@@ -164,7 +164,7 @@ impl VaultTask {
         self.common.vault.send_if_modified(|said| {
             let is_new = said.as_deref() != Some(words);
             if is_new {
-                tracing::debug!(words, "what instances share");
+                tracing::debug!(words, "shared vault");
                 *said = Some(words.to_owned());
             }
             is_new
@@ -190,11 +190,11 @@ impl VaultTask {
     /// Serves requests until the bucket is unusable or all handles are dropped.
     async fn session(&mut self, context: &Context) -> Result<TaskEnd, Fault> {
         let bucket = open::vault(context, &self.common.config, &self.config.bucket).await?;
-        let keys = self.within("what instances share cannot be listed", bucket.keys()).await?;
+        let keys = self.within("cannot list the shared vault", bucket.keys()).await?;
         let there: BTreeSet<String> =
-            self.within("what instances share cannot be listed", keys.take(KEYS_MAX).try_collect()).await?;
+            self.within("cannot list the shared vault", keys.take(KEYS_MAX).try_collect()).await?;
         let watch = bucket.watch_with_history(">");
-        let mut watch = self.within("what instances share cannot be watched", watch).await?;
+        let mut watch = self.within("cannot watch the shared vault", watch).await?;
         // Keys that are missing now: the bucket was created anew, or is older than the state seen before.
         for key in std::mem::take(&mut self.known).into_keys().filter(|key| !there.contains(key)) {
             (self.hears)(&key, None);
@@ -202,15 +202,15 @@ impl VaultTask {
         self.found.get_or_insert(there);
         (self.confirmed, self.own_confirmed, self.other) = (BTreeMap::new(), 0, None);
         self.confirm(&bucket, 0).await?;
-        self.say("what instances share is open");
+        self.say("the shared vault is open");
         loop {
             let next = self.held.as_ref().map(|held| held.renew_at);
             let next = next.into_iter().chain(self.shown.iter().map(|shown| shown.until));
             let next = next.chain((!self.to_seal.is_empty()).then_some(self.seal_at)).min();
             tokio::select! {
                 entry = watch.next() => {
-                    let entry = entry.ok_or_else(|| Fault::Cannot("what instances share has ended".to_owned()))?;
-                    let entry = entry.map_err(|error| Fault::of("what instances share cannot be watched", &error))?;
+                    let entry = entry.ok_or_else(|| Fault::Cannot("the shared vault's watch has ended".to_owned()))?;
+                    let entry = entry.map_err(|error| Fault::of("cannot watch the shared vault", &error))?;
                     self.see(&bucket, &entry).await?;
                 }
                 ask = self.asked.recv() => match ask {
@@ -295,7 +295,7 @@ impl VaultTask {
         let name = self.common.config.name.as_str();
         let text = self.own_confirmed.to_string();
         self.within(
-            "what instances share cannot be written",
+            "cannot write to the shared vault",
             bucket.put(format!("{CONFIRMED}{name}"), text.into()),
         )
         .await?;
@@ -375,7 +375,7 @@ impl VaultTask {
         if self.has_turn() {
             return Ok(());
         }
-        let entry = self.within("whose turn it is cannot be read", bucket.entry(TURN)).await?;
+        let entry = self.within("cannot read the holder of the lease", bucket.entry(TURN)).await?;
         let revision = entry.as_ref().map_or(0, |entry| entry.revision);
         if let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) {
             let longest = u64::try_from((crate::LEASE_MAX * TURN_LEASES).as_millis()).unwrap_or(u64::MAX);
@@ -434,18 +434,16 @@ impl VaultTask {
             Ok(Err(error)) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
                 Err(AskError::Said(VaultError::Changed(key.to_owned())))
             }
-            Ok(Err(error)) => {
-                Err(AskError::Lost(Fault::of("what instances share cannot be written", &error)))
-            }
+            Ok(Err(error)) => Err(AskError::Lost(Fault::of("cannot write to the shared vault", &error))),
             Err(_) => {
-                let why = "what instances share cannot be written: too few of its servers may be up";
+                let why = "cannot write to the shared vault: too few of its servers are up";
                 Err(AskError::Lost(Fault::Cannot(why.to_owned())))
             }
         }
     }
 
     async fn read(&mut self, bucket: &kv::Store, key: &str) -> Result<Option<Vec<u8>>, AskError> {
-        let entry = self.within("what instances share cannot be read", bucket.entry(key)).await?;
+        let entry = self.within("cannot read the shared vault", bucket.entry(key)).await?;
         let Some(entry) = entry else {
             self.known.remove(key);
             return Ok(None);
@@ -531,7 +529,7 @@ impl VaultTask {
         }
         let before = self.known.get(key).copied();
         let removed = bucket.purge_expect_revision(key, before);
-        Ok(self.within("what instances share cannot be removed", removed).await?)
+        Ok(self.within("cannot remove from the shared vault", removed).await?)
     }
 }
 

@@ -49,19 +49,22 @@ pub type OnChange = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
     /// Another instance holds the lease.
-    #[error("it is the turn of {0}")]
+    #[error("{0} holds the lease")]
     Busy(String),
     /// This instance does not hold the lease.
-    #[error("it is not our turn any more")]
+    #[error("the lease was lost")]
     NotOurTurn,
     /// A value cannot be opened.
-    #[error("{0} in the cluster's bucket was sealed by another secret (cluster-secret), or not by us")]
+    #[error(
+        "{0} in the cluster's bucket cannot be opened: it was sealed with another cluster-secret, or not by \
+             Nighttrain"
+    )]
     NotOurs(String),
     /// Another write was faster.
-    #[error("another instance has changed {0}")]
+    #[error("{0} was changed by another instance")]
     Changed(String),
     /// The value is longer than [`VALUE_BYTES_MAX`].
-    #[error("{0} is longer than what is shared")]
+    #[error("{0} is too long to be shared")]
     TooLong(String),
     /// The cluster cannot be reached, or refuses the operation.
     #[error("the cluster: {0}")]
@@ -110,9 +113,9 @@ impl Vault {
 
     fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> VaultRequest) -> Result<T, VaultError> {
         let (reply, answer) = blocking::sync_channel(1);
-        let stopping = || VaultError::CutOff("it is not asked any more, or too often".to_owned());
+        let stopping = || VaultError::CutOff("the vault is closed, or has too many requests".to_owned());
         self.asks.try_send(ask(reply)).map_err(|_| stopping())?;
-        let silent = || VaultError::CutOff("it does not answer".to_owned());
+        let silent = || VaultError::CutOff("no answer from the vault".to_owned());
         answer.recv_timeout(ANSWER_WITHIN).unwrap_or_else(|_| Err(silent()))
     }
 

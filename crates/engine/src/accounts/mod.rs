@@ -66,13 +66,13 @@ pub const GROUP_SHARES: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The sum is used up, and the client holds more than others.
-    #[error("the client holds more than its share of what all clients may hold")]
+    #[error("the client exceeds its share of the memory for clients")]
     OverShare,
     /// The sum is used up. Other clients hold more and have been cut, or all hold at most their share.
-    #[error("all clients together hold what they may")]
+    #[error("the memory for clients is used up")]
     Full,
     /// The charge was cut and cannot grow any more.
-    #[error("the client has given way to others")]
+    #[error("the client was disconnected in favour of others")]
     Cut,
 }
 
@@ -140,7 +140,7 @@ fn with<R>(number: u64, act: impl FnOnce(&mut Ledger) -> R) -> Option<R> {
 /// Runs `act` like [`with`], for handles that are used only while their ledger exists.
 fn with_live<R>(number: u64, act: impl FnOnce(&mut Ledger) -> R) -> R {
     let Some(answer) = with(number, act) else {
-        panic!("an account is used on another thread than its own, or after its end");
+        panic!("an account was used on another thread than its own, or after its end");
     };
     answer
 }

@@ -113,7 +113,7 @@ impl Listener {
                     Err(error) => {
                         // Out of file descriptors or memory, or the peer closed at once: the server must go
                         // on.
-                        tracing::warn!(%error, "{}: a connection could not be accepted", self.shared.name);
+                        tracing::warn!(%error, "{}: cannot accept a connection", self.shared.name);
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                         continue;
                     }
@@ -230,46 +230,46 @@ impl Source for Counters {
         };
         #[expect(clippy::cast_precision_loss, reason = "connections: far below 2^53")]
         let open = Value::Gauge(counts.open as f64);
-        families.push(family("listener_connections", "Connections that are open.", open));
+        families.push(family("listener_connections", "Open connections.", open));
         for (name, help, count) in [
-            ("listener_connections_accepted", "Connections that came in.", counts.accepted),
+            ("listener_connections_accepted", "Connections accepted.", counts.accepted),
             (
                 "listener_connections_waited",
-                "Connections that waited: every place was being answered.",
+                "Connections that waited because all connection slots were in use.",
                 counts.waited,
             ),
             (
                 "listener_address_refused",
-                "Connections, or questions through a proxy, refused: their address had its places.",
+                "Connections, or requests through a proxy, refused because their address used all of its slots.",
                 counts.refused,
             ),
             (
                 "listener_idle_evicted",
-                "Idle connections ended because places were short.",
+                "Idle connections closed because connection slots were short.",
                 counts.idle_evicted,
             ),
             (
                 "listener_heads_evicted",
-                "Connections ended in a head because places were short.",
+                "Connections closed within a request head because connection slots were short.",
                 counts.heads_evicted,
             ),
             (
                 "listener_bodies_evicted",
-                "Connections ended in a body because places were short.",
+                "Connections closed within a request body because connection slots were short.",
                 counts.bodies_evicted,
             ),
-            ("listener_idle_ended", "Connections that had idled for too long.", counts.idle_ended),
+            ("listener_idle_ended", "Connections closed by the idle timeout.", counts.idle_ended),
             ("listener_slow_heads", "Connections ended because a head took too long.", counts.slow_heads),
             ("listener_long_heads", "Connections ended because a head was too long.", counts.long_heads),
             ("listener_slow_bodies", "Connections ended because a body took too long.", counts.slow_bodies),
             (
                 "listener_stalled",
-                "Connections ended because the peer took nothing of its answer.",
+                "Connections closed because the client did not read its answer.",
                 counts.stalled,
             ),
             (
                 "listener_slow_answers",
-                "Connections ended because the peer took too long over an answer.",
+                "Connections closed because the client took too long to read an answer.",
                 counts.slow_answers,
             ),
         ] {

@@ -61,10 +61,8 @@ fn parse_schedstat(schedstat: &str) -> Option<u64> {
 /// Name, help text and value of a metric.
 type Row = (&'static str, &'static str, fn(&Causes) -> u64);
 const ROWS: [Row; 4] = [
-    ("loop_minor_faults", "Pages that the loop's thread found in memory and not mapped.", |causes| {
-        causes.minor_faults
-    }),
-    ("loop_major_faults", "Pages that the loop's thread waited for the disk for.", |causes| {
+    ("loop_minor_faults", "Minor page faults of the loop's thread.", |causes| causes.minor_faults),
+    ("loop_major_faults", "Major page faults of the loop's thread, which waited for the disk.", |causes| {
         causes.major_faults
     }),
     (
@@ -74,7 +72,7 @@ const ROWS: [Row; 4] = [
     ),
     (
         "loop_run_delay_microseconds",
-        "Time that the loop's thread could have run and something else had its core.",
+        "Time that the loop's thread was runnable and waited for a processor.",
         |causes| causes.run_delay_us,
     ),
 ];

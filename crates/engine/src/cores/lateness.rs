@@ -233,7 +233,8 @@ impl Source for Latenesses {
         families.extend([
             Family {
                 name: "loop_lateness_seconds",
-                help: "Time between being due and running, asked every 10 ms while the loop works.",
+                help: "Lateness of the loop: time between being due and running, sampled every 10 ms while the loop \
+                       works.",
                 unit: Unit::Seconds,
                 points: points(&|lateness| Value::Histogram(lateness.read())),
             },

@@ -44,11 +44,11 @@ use crate::{
 crate::counters! {
     /// Counters of a mesh, summed over its endpoints.
     pub enum MeshCounter {
-        Sent => Counter, "mesh_sent", None, "Messages put into a ring between cores.";
-        Refused => Counter, "mesh_refused", None, "Messages given back to the sender because the ring was full.";
-        Wakes => Counter, "mesh_wakes", None, "Cores woken from their sleep by a message (one system call each).";
-        Received => Counter, "mesh_received", None, "Messages taken out of a ring between cores.";
-        Batches => Counter, "mesh_batches", None, "Times that a core found messages and took them all.";
+        Sent => Counter, "mesh_sent", None, "Messages sent over rings between cores.";
+        Refused => Counter, "mesh_refused", None, "Messages returned to their sender because the ring was full.";
+        Wakes => Counter, "mesh_wakes", None, "Wake-ups of sleeping cores by a message (one system call each).";
+        Received => Counter, "mesh_received", None, "Messages received from rings between cores.";
+        Batches => Counter, "mesh_batches", None, "Times that a core drained its rings.";
     }
 }
 
@@ -177,7 +177,7 @@ impl Sleeper {
         match rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes()) {
             // EAGAIN: the counter is at its maximum, so the eventfd is readable.
             Ok(_) | Err(rustix::io::Errno::AGAIN) => {}
-            Err(error) => panic!("mesh: an eventfd of ours cannot be written: {error}"),
+            Err(error) => panic!("mesh: cannot write an eventfd: {error}"),
         }
     }
 }
@@ -188,13 +188,13 @@ impl Sleeper {
         let mut watched = [PollFd::new(&self.eventfd, PollFlags::IN)];
         match poll(&mut watched, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => panic!("mesh: an eventfd of ours cannot be waited for: {error}"),
+            Err(error) => panic!("mesh: cannot wait for an eventfd: {error}"),
         }
         // Unlike an edge in an epoll, the level stays until it is read.
         let mut count = [0; 8];
         match rustix::io::read(&self.eventfd, &mut count) {
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            Err(error) => panic!("mesh: an eventfd of ours cannot be read: {error}"),
+            Err(error) => panic!("mesh: cannot read an eventfd: {error}"),
         }
     }
 }
@@ -331,7 +331,7 @@ impl<M: Send> Receiver<M> {
             }
             let woken = self.woken.get_or_insert_with(|| {
                 readable(Arc::clone(&self.sleeper.eventfd))
-                    .unwrap_or_else(|error| panic!("mesh: epoll refuses our eventfd: {error}"))
+                    .unwrap_or_else(|error| panic!("mesh: cannot add an eventfd to epoll: {error}"))
             });
             // The counter is never read. The registration is edge-triggered and each write is an edge of its
             // own, whatever the counter's value; mio's waker relies on this too. That saves a read per
@@ -340,7 +340,7 @@ impl<M: Send> Receiver<M> {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
                 Poll::Ready(Err(error)) => {
-                    panic!("mesh: the runtime is going down while a task waits: {error}")
+                    panic!("mesh: the runtime ended while a task was waiting: {error}")
                 }
             }
         }

@@ -39,16 +39,16 @@ pub(super) fn set_mask(mask: &CpuSet) -> io::Result<()> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// A part that is neither a number nor a range.
-    #[error("\"{0}\" is neither a processor's number nor a range such as 2-5")]
+    #[error("invalid processor \"{0}\": expected a number or a range such as 2-5")]
     NotANumber(String),
     /// A range whose end comes before its start.
-    #[error("the range {0}-{1} runs backwards")]
+    #[error("invalid range {0}-{1}: the first is larger than the last")]
     Backwards(usize, usize),
     /// A processor is listed twice: two loops would compete for it.
-    #[error("processor {0} is named twice")]
+    #[error("processor {0} is listed twice")]
     Twice(usize),
     /// A number that no processor can have.
-    #[error("processor {0} is beyond what Linux's affinity masks hold here ({max})", max = CpuSet::MAX_CPU - 1)]
+    #[error("processor {0} is beyond the limit of Linux's affinity masks ({max})", max = CpuSet::MAX_CPU - 1)]
     TooLarge(usize),
 }
 

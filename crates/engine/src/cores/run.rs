@@ -69,7 +69,7 @@ impl Default for CoresConfig {
 pub enum StartError {
     /// The processor does not exist, or the process may not use it.
     #[error(
-        "processor {processor} cannot be used: this process may use {available:?} (see taskset(1), cpusets)"
+        "processor {processor} is not available: this process may use {available:?} (see taskset(1), cpusets)"
     )]
     NoSuchProcessor {
         /// Configured processor.
@@ -78,7 +78,7 @@ pub enum StartError {
         available: Vec<usize>,
     },
     /// The mask of usable processors cannot be read.
-    #[error("the usable processors cannot be read: {0}")]
+    #[error("cannot read the available processors: {0}")]
     Processors(#[source] io::Error),
     /// The kernel refused a thread.
     #[error("{core}: no thread: {error}")]
@@ -90,7 +90,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// Pinning failed for a reason other than permission.
-    #[error("{core}: cannot be pinned to processor {processor}: {error}")]
+    #[error("{core}: cannot pin the thread to processor {processor}: {error}")]
     Pin {
         /// Name of the loop.
         core: String,
@@ -101,7 +101,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// The kernel refused a resource of the runtime (epoll, eventfd).
-    #[error("{core}: no event loop: {error}")]
+    #[error("{core}: cannot create the event loop: {error}")]
     Runtime {
         /// Name of the loop.
         core: String,
@@ -110,7 +110,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// The number of parts is not the number of cores.
-    #[error("{parts} parts were given for {cores} cores")]
+    #[error("{parts} parts for {cores} cores: the numbers must be equal")]
     Parts {
         /// Number of parts.
         parts: usize,
@@ -139,7 +139,7 @@ pub enum CoreFailure {
         message: String,
     },
     /// The loop did not reach an `.await` within a second after it was cut. Its thread is left behind.
-    #[error("{core} is stuck and did not stop")]
+    #[error("{core} did not stop in time")]
     Stuck {
         /// Name of the loop.
         core: String,
@@ -509,7 +509,7 @@ fn prepare(
     match processors::pin(context.processor) {
         Ok(()) => context.pinned = true,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            tracing::warn!(%core, processor = context.processor, "pinning is not permitted here; running unpinned");
+            tracing::warn!(%core, processor = context.processor, "pinning is not permitted: running unpinned");
         }
         Err(error) => return Err(StartError::Pin { core, processor: context.processor, error }),
     }
@@ -544,7 +544,7 @@ fn run<F>(
         let outcome = runtime.block_on(async {
             tokio::task::spawn_local(async move {
                 let Err(error) = lateness.watch().await;
-                tracing::warn!(%error, "lateness of this loop is no longer measured");
+                tracing::warn!(%error, "lateness of this event loop is no longer measured");
             });
             tokio::select! {
                 biased;
@@ -597,5 +597,5 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without text".to_owned())
+        .unwrap_or_else(|| "panic without a message".to_owned())
 }

@@ -137,7 +137,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let word = &self.buffers.sizes[self.size].taken[self.slot / 64];
         let before = word.fetch_and(!(1 << (self.slot % 64)), Ordering::Release);
-        assert!(before >> (self.slot % 64) & 1 == 1, "a buffer was given back twice");
+        assert!(before >> (self.slot % 64) & 1 == 1, "buffer returned twice");
         if self.size == SLOT_BYTES.len() - 1 {
             self.buffers.room.notify_one();
         }

@@ -61,19 +61,19 @@ impl Default for ReadPoolConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A number that must not be zero is zero.
-    #[error("reading needs {what}, not 0")]
+    #[error("invalid read pool: {what} must not be 0")]
     None {
         /// Name of the number.
         what: &'static str,
     },
     /// A source has a block size that is not supported.
-    #[error("a source with blocks of {bytes} bytes cannot be read: a power of two up to 4096 is needed")]
+    #[error("unsupported block size of {bytes} bytes: a power of two up to 4096 is needed")]
     Blocks {
         /// Block size of the source.
         bytes: usize,
     },
     /// The kernel refused a resource.
-    #[error("the kernel refused {what} for reading: {source}")]
+    #[error("cannot set up disk reads: the kernel refused {what}: {source}")]
     Kernel {
         /// Resource that was requested.
         what: &'static str,
@@ -110,8 +110,8 @@ impl ReadPool {
         let ReadPoolConfig { cores, helpers, .. } = *config;
         check(config, &sources)?;
         let refused = |what| move |source| StartError::Kernel { what, source };
-        let buffers = Buffers::reserve(config.buffer_bytes.max(BUFFER_BYTES_MIN))
-            .map_err(refused("memory for buffers"))?;
+        let buffers =
+            Buffers::reserve(config.buffer_bytes.max(BUFFER_BYTES_MIN)).map_err(refused("buffer memory"))?;
         // A ring between a core and a helper holds all messages that can be between them; the owner's ring
         // holds its `Stop`.
         let mesh = Mesh::new(cores + helpers, 1, config.depth).map_err(refused("an eventfd"))?;
@@ -120,7 +120,7 @@ impl ReadPool {
         let waits = Histograms::new(
             HistogramSpec {
                 name: "store_read_seconds",
-                help: "From asking for a read of the disk until the loop had the answer.",
+                help: "Time from the request for a disk read until the loop had the data.",
                 unit: Unit::Seconds,
             },
             cores,
@@ -128,7 +128,7 @@ impl ReadPool {
         let disk = Histograms::new(
             HistogramSpec {
                 name: "store_read_disk_seconds",
-                help: "What the disk took for a read, as its helper saw it.",
+                help: "Time that the disk took for a read, measured by the helper.",
                 unit: Unit::Seconds,
             },
             helpers,
@@ -249,7 +249,7 @@ impl Helper {
             for message in batch.drain(..) {
                 match message.0 {
                     Kind::Read(order) => self.read(order),
-                    Kind::Answer(_) => panic!("a helper was sent an answer"),
+                    Kind::Answer(_) => panic!("a helper received an answer"),
                     Kind::Stop => return,
                 }
             }

@@ -49,13 +49,13 @@ pub struct Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadRefusal {
     /// The queue is full: [`ReadPoolConfig::waiting_max`].
-    #[error("too many reads wait for the disk already")]
+    #[error("too many reads are queued for the disk")]
     Queue,
     /// All buffers that are large enough are in use: [`ReadPoolConfig::buffer_bytes`].
-    #[error("no buffer is free for a read")]
+    #[error("no read buffer is free")]
     Buffers,
     /// The length is zero, exceeds [`READ_BYTES_MAX`] after alignment, or ends beyond the largest offset.
-    #[error("a read of {0} bytes is not possible")]
+    #[error("unsupported read length of {0} bytes")]
     Length(u32),
 }
 
@@ -63,7 +63,7 @@ pub enum ReadRefusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The disk returned an error.
-    #[error("the disk failed to read {} bytes at {}: {}", extent.bytes, extent.at, words(*kind, *os))]
+    #[error("cannot read {} bytes at {} from the disk: {}", extent.bytes, extent.at, words(*kind, *os))]
     Disk {
         /// Range that was to be read.
         extent: Extent,
@@ -73,7 +73,7 @@ pub enum ReadError {
         os: Option<i32>,
     },
     /// The source ends before the extent does.
-    #[error("{} bytes at {} were to be read, and only {got} are there", extent.bytes, extent.at)]
+    #[error("short read: {} bytes at {} were requested, {got} are there", extent.bytes, extent.at)]
     Short {
         /// Range that was to be read.
         extent: Extent,
@@ -89,7 +89,7 @@ pub enum ReadError {
         damage: Damage,
     },
     /// The disk took longer than [`ReadPoolConfig::wait_ms_max`].
-    #[error("the disk has not read {} bytes at {} in time", .0.bytes, .0.at)]
+    #[error("disk read of {} bytes at {} timed out", .0.bytes, .0.at)]
     TooSlow(Extent),
 }
 
@@ -317,7 +317,7 @@ impl Reads {
         let now_ns = clock::monotonic_ns();
         let state = &mut *self.state.borrow_mut();
         for message in messages.drain(..) {
-            let Kind::Answer(answer) = message.0 else { panic!("a core was sent an order") };
+            let Kind::Answer(answer) = message.0 else { panic!("a core received an order") };
             state.under_way[answer.helper] -= 1;
             self.counters.sub(ReadCounter::UnderWay, 1);
             match &answer.outcome {
@@ -372,7 +372,7 @@ impl Reads {
         self.counters.add(ReadCounter::ReadBytes, order.aligned_bytes as u64);
         self.counters.add(ReadCounter::UnderWay, 1);
         let sent = self.sender.send(self.cores + helper, Message(Kind::Read(order)));
-        assert!(sent.is_ok(), "a helper has more than its depth");
+        assert!(sent.is_ok(), "more orders than a helper's queue depth");
     }
 }
 

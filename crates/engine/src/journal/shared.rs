@@ -85,7 +85,7 @@ pub enum OpenError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The opened file is not a journal.
-    #[error("what that process has open there is no journal of ours")]
+    #[error("the process's shared memory is not a Nighttrain journal")]
     Other,
 }
 
@@ -125,7 +125,7 @@ impl Journal {
     #[must_use]
     pub fn scribe(self: &Arc<Self>) -> Scribe {
         let index = self.taken.fetch_add(1, AcqRel);
-        assert!(index < self.memory.rings, "a journal of {} rings has another writer", self.memory.rings);
+        assert!(index < self.memory.rings, "all {} rings of the journal have a writer", self.memory.rings);
         let writer = Writer::new(Ring { memory: Arc::clone(&self.memory), index });
         Scribe { writer, journal: Arc::clone(self), index: index as u64, ids: Cell::new(0) }
     }
@@ -340,10 +340,18 @@ impl JournalAddress {
 impl Source for Journal {
     fn collect(&self, families: &mut Vec<Family>) {
         let figures = [
-            counter("log_records", "Records written for who reads the log.", Unit::None, Self::records),
-            gauge("log_read", "Whether anybody reads the log: 1 or 0.", Unit::None, |journal: &Self| {
-                u64::from(journal.is_read())
-            }),
+            counter(
+                "log_records",
+                "Records written for readers of the transaction log.",
+                Unit::None,
+                Self::records,
+            ),
+            gauge(
+                "log_read",
+                "Whether a reader is attached to the transaction log: 1 or 0.",
+                Unit::None,
+                |journal: &Self| u64::from(journal.is_read()),
+            ),
         ];
         families.extend(figures.iter().map(|figure| figure.family(self)));
     }

@@ -79,7 +79,7 @@ pub fn check(path: &Path) -> Result<CheckReport, OpenError> {
         match disk.read(start, &mut bytes) {
             Ok(()) => checked.segment(segment, start, &bytes),
             Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                checked.fault(segment, start, "the disk cannot read it");
+                checked.fault(segment, start, "cannot be read from the disk");
             }
             Err(error) => return Err(failed(error)),
         }
@@ -112,11 +112,11 @@ impl CheckReport {
             }
             (SegmentStart::Used(header), _) => header.life,
             (SegmentStart::Damaged, Some(footer)) => {
-                self.fault(segment, start, "the segment's header is damaged; its footer stands in for it");
+                self.fault(segment, start, "segment header damaged; the footer is used instead");
                 footer.life
             }
             (SegmentStart::Damaged, None) => {
-                self.fault(segment, start, "the segment's header is damaged; the segment is set aside");
+                self.fault(segment, start, "segment header damaged; the segment is set aside");
                 return;
             }
         };
@@ -140,7 +140,7 @@ impl CheckReport {
             }
             Some(None) => {
                 self.segments_open += 1;
-                let what = "the table of contents is damaged; a start reads the records instead";
+                let what = "table of contents damaged; a start reads the records instead";
                 self.fault(segment, end - FOOTER_BYTES as u64, what);
                 roll_forward(bytes, seed, life).0
             }
@@ -155,7 +155,7 @@ impl CheckReport {
             match header {
                 Some((header, of)) if of == life && header.payload_bytes == entry.payload_bytes => {
                     if !is_whole(&header, &bytes[offset..]) {
-                        self.fault(segment, at, "a record's payload is damaged; it will not be served");
+                        self.fault(segment, at, "record payload damaged; the record is not served");
                     } else if header.kind.is_end_alone() {
                         self.ends += 1;
                     } else {
@@ -164,7 +164,7 @@ impl CheckReport {
                         self.payload_bytes += u64::from(header.payload_bytes);
                     }
                 }
-                _ => self.fault(segment, at, "a record's header is damaged; it will not be served"),
+                _ => self.fault(segment, at, "record header damaged; the record is not served"),
             }
         }
     }

@@ -99,7 +99,7 @@ impl Default for FileOptions {
 #[expect(missing_docs, reason = "fields are named in the messages")]
 pub enum OpenError {
     #[error(
-        "the store {} is in use by another process; stop that one, or give this one a file of its own",
+        "the store {} is in use by another process; stop it, or give this one a file of its own",
         path.display()
     )]
     InUse { path: PathBuf },
@@ -110,44 +110,44 @@ pub enum OpenError {
     Foreign { path: PathBuf },
     #[error(
         "the store {} has format version {found}, and this program reads versions {VERSION_MIN} to {VERSION}; nothing \
-         was changed: use the program that wrote it, or remove the file to begin anew",
+         was changed: use the program that wrote it, or remove the file to start afresh",
         path.display()
     )]
     Version { path: PathBuf, found: u32 },
     #[error(
-        "the store {} has format version {found}, and a {purpose} goes on from version {needed} only; nothing was \
-         changed: it fills again by itself, so remove the file, or give another path with --store",
+        "the store {} has format version {found}, and a {purpose} needs version {needed}; nothing was changed: it \
+         fills again by itself, so remove the file, or give another path with --store",
         path.display()
     )]
     Outgrown { path: PathBuf, found: u32, needed: u32, purpose: &'static str },
     #[error(
-        "the store {} was written by a newer program (features {unknown:#x} of its header are not known to this one); \
-         nothing was changed: use that program, or give another path",
+        "the store {} was written by a newer program (unknown features {unknown:#x} in its header); nothing was \
+         changed: use that program, or give another path",
         path.display()
     )]
     Newer { path: PathBuf, unknown: u32 },
     #[error(
         "both headers of the store {} are damaged; nothing was changed: restore it from a copy, or remove the file to \
-         begin anew",
+         start afresh",
         path.display()
     )]
     Damaged { path: PathBuf },
     #[error(
-        "the store {} is for {found:?} and not for {wanted:?}; nothing was changed: give each service a file of its own",
+        "the store {} belongs to {found:?}, not to {wanted:?}; nothing was changed: give each service a file of its own",
         path.display()
     )]
     Purpose { path: PathBuf, found: String, wanted: &'static str },
     #[error(
-        "the store {} has been cut: it has {} and was made with {}; nothing was changed: restore it \
-         from a copy, or remove the file to begin anew",
+        "the store {} is truncated: it has {} and was created with {}; nothing was changed: restore it from a copy, or \
+         remove the file to start afresh",
         path.display(),
         Size(*found),
         Size(*needed)
     )]
     Truncated { path: PathBuf, found: u64, needed: u64 },
     #[error(
-        "the store {} was made with {}, and {} were asked for: a store can grow but not shrink; ask for at \
-         least {}, or remove the file to begin anew",
+        "the store {} was created with {}, and {} were requested: a store can grow but not shrink; set at least {}, or \
+         remove the file to start afresh",
         path.display(),
         Size(*found),
         Size(*wanted),
@@ -155,19 +155,18 @@ pub enum OpenError {
     )]
     Shrinks { path: PathBuf, found: u64, wanted: u64 },
     #[error(
-        "{} are too small a store: with segments of {} it needs at least {}",
+        "{} are too small for a store: with segments of {} it needs at least {}",
         Size(*bytes),
         Size(*segment_bytes),
         Size(*needed)
     )]
     TooSmall { bytes: u64, segment_bytes: u64, needed: u64 },
-    #[error("{} are too large a store: at most {} can be addressed", Size(*bytes), Size(FILE_BYTES_MAX))]
+    #[error("{} are too large for a store: at most {} can be addressed", Size(*bytes), Size(FILE_BYTES_MAX))]
     TooLarge { bytes: u64 },
-    #[error("segments of {given} bytes cannot be used: a power of two from {min} to {max} is needed")]
+    #[error("invalid segment size of {given} bytes: a power of two from {min} to {max} is needed")]
     SegmentBytes { given: u32, min: u32, max: u32 },
     #[error(
-        "the disk has no room for the store {}: it needs {} and {} are free; make room there, or make the store \
-         smaller",
+        "not enough disk space for the store {}: it needs {} and {} are free; free some, or make the store smaller",
         path.display(),
         Size(*needed),
         Size(*free)

@@ -24,11 +24,11 @@ pub struct Ticket(pub(super) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DurabilityError {
     /// The disk refuses to write. The write is retried, so the record may still be written.
-    #[error("the disk refuses to write (error {0})")]
+    #[error("the disk refuses writes (error {0})")]
     Failing(i32),
     /// The disk failed to sync data that it had accepted: its state is unknown, and no durability is promised
     /// until the store is reopened.
-    #[error("the disk failed to sync; durability is not promised until a restart")]
+    #[error("the disk failed to sync; durability is not guaranteed until a restart")]
     SyncFailed,
 }
 

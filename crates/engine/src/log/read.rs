@@ -54,13 +54,13 @@ impl Record {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The record's segment has been freed.
-    #[error("the record at {0:?} is gone")]
+    #[error("the record at {0:?} no longer exists")]
     Gone(Location),
     /// The bytes are not those that were written.
     #[error("the record at {0:?} is damaged")]
     Damaged(Location),
     /// The disk returned an error.
-    #[error("the record at {location:?} cannot be read: {source}")]
+    #[error("cannot read the record at {location:?}: {source}")]
     Io {
         /// Location of the record.
         location: Location,
@@ -79,7 +79,7 @@ pub struct Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let before = self.shared.table.segment(self.segment).pins.fetch_sub(1, SeqCst);
-        assert!(before > 0, "a pin was dropped twice");
+        assert!(before > 0, "pin dropped twice");
         if before == 1 && self.shared.table.segment(self.segment).state() == SegmentState::Dying {
             self.shared.reap_bell.ring();
         }
@@ -225,7 +225,9 @@ impl Reader {
     pub fn table_of(&self, sealed: &SealedSegment) -> io::Result<Vec<FoundRecord>> {
         let table = read_table(&self.shared, sealed.segment, sealed.life).map_err(|fault| match fault {
             TableFault::Io(error) => error,
-            TableFault::Damaged => io::Error::new(io::ErrorKind::InvalidData, "the table is damaged or gone"),
+            TableFault::Damaged => {
+                io::Error::new(io::ErrorKind::InvalidData, "the table is damaged or no longer exists")
+            }
         })?;
         let start = self.shared.table.start(sealed.segment);
         Ok(table

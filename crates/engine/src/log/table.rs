@@ -177,14 +177,14 @@ impl Table {
         segment.buffer.store(buffer, Release);
         segment.life.store(life, Release);
         let was_claimed = segment.advance(SegmentState::Claimed, SegmentState::Open);
-        assert!(was_claimed, "a segment was opened that was not claimed");
+        assert!(was_claimed, "segment opened without being claimed");
         life
     }
 
     /// Frees a dying segment whose end is marked on the file.
     pub(super) fn free(&self, segment: u32) {
         let was_dying = self.segment(segment).advance(SegmentState::Dying, SegmentState::Free);
-        assert!(was_dying, "segment {segment} was freed and was not dying");
+        assert!(was_dying, "segment {segment} freed without being marked as dying");
         self.free.fetch_add(1, Release);
     }
 
@@ -235,7 +235,7 @@ impl Table {
                 return None;
             }
             let left = (live & LIVE_MASK).checked_sub(bytes as u64);
-            assert!(left.is_some(), "more died in segment {segment} than lived there");
+            assert!(left.is_some(), "more records died in segment {segment} than were live");
             Some(live - bytes as u64)
         });
         died.is_ok_and(|before| before & LIVE_MASK == bytes as u64)
@@ -248,7 +248,7 @@ impl Table {
     /// sees the other.
     pub(super) fn seal(&self, segment: u32) -> bool {
         let of = self.segment(segment);
-        assert!(of.advance(SegmentState::Open, SegmentState::Sealed), "segment {segment} was sealed twice");
+        assert!(of.advance(SegmentState::Open, SegmentState::Sealed), "segment {segment} sealed twice");
         of.live_bytes() == 0 && of.advance(SegmentState::Sealed, SegmentState::Dying)
     }
 }

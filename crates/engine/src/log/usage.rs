@@ -120,25 +120,25 @@ impl Source for Reader {
 }
 
 const SAID: &[Figure<LogUsage>] = &[
-    gauge("store_log_capacity_bytes", "Bytes of all segments of the file.", Bytes, |usage| {
+    gauge("store_log_capacity_bytes", "Size of the store's file: bytes of all segments.", Bytes, |usage| {
         usage.capacity_bytes
     }),
-    gauge("store_log_live_bytes", "Bytes of records on the file that are live.", Bytes, |usage| {
-        usage.live_bytes
+    gauge("store_log_live_bytes", "Bytes of live records on the file.", Bytes, |usage| usage.live_bytes),
+    gauge("store_log_segments_free", "Free segments of the file.", None, |usage| usage.segments_free),
+    gauge("store_log_segments_open", "Segments of the file being filled or written.", None, |usage| {
+        usage.segments_open
     }),
-    gauge("store_log_segments_free", "Segments of the file that are free.", None, |usage| {
-        usage.segments_free
+    gauge("store_log_segments_sealed", "Complete segments of the file.", None, |usage| usage.segments_sealed),
+    gauge("store_log_segments_dying", "Segments of the file about to be freed.", None, |usage| {
+        usage.segments_dying
     }),
-    gauge("store_log_segments_open", "Segments being filled or written.", None, |usage| usage.segments_open),
-    gauge("store_log_segments_sealed", "Segments whole on the file.", None, |usage| usage.segments_sealed),
-    gauge("store_log_segments_dying", "Segments about to be freed.", None, |usage| usage.segments_dying),
     gauge(
         "store_log_segments_damaged",
-        "Segments set aside because their start is damaged.",
+        "Segments of the file set aside because their start is damaged.",
         None,
         |usage| usage.segments_damaged,
     ),
-    gauge("store_log_segments_pinned", "Segments that are being sent from.", None, |usage| {
+    gauge("store_log_segments_pinned", "Segments of the file that are being sent from.", None, |usage| {
         usage.segments_pinned
     }),
     gauge(
@@ -147,20 +147,17 @@ const SAID: &[Figure<LogUsage>] = &[
         Bytes,
         |usage| usage.pinned_bytes,
     ),
-    gauge(
-        "store_log_dirty_bytes",
-        "Bytes of blocks that have changed and are not yet on the file.",
-        Bytes,
-        |usage| usage.dirty_bytes,
-    ),
-    gauge("store_log_buffers", "Buffers for what is not yet written.", None, |usage| usage.buffers),
-    gauge("store_log_buffers_taken", "Of these, in use.", None, |usage| usage.buffers_taken),
-    gauge("store_log_records_waiting", "Records that wait to be written.", None, |usage| {
-        usage.records_waiting
+    gauge("store_log_dirty_bytes", "Bytes of changed blocks not yet written to the file.", Bytes, |usage| {
+        usage.dirty_bytes
     }),
+    gauge("store_log_buffers", "Buffers for records not yet written.", None, |usage| usage.buffers),
+    gauge("store_log_buffers_taken", "Buffers in use for records not yet written.", None, |usage| {
+        usage.buffers_taken
+    }),
+    gauge("store_log_records_waiting", "Records waiting to be written.", None, |usage| usage.records_waiting),
     counter(
         "store_log_refused_busy",
-        "Records refused because all buffers waited to be written.",
+        "Records refused because all buffers were waiting to be written.",
         None,
         |usage| usage.refused_busy,
     ),
@@ -168,26 +165,23 @@ const SAID: &[Figure<LogUsage>] = &[
         usage.refused_full
     }),
     counter("store_log_written_bytes", "Bytes written to the file.", Bytes, |usage| usage.written_bytes),
-    counter("store_log_writes", "Times that a helper wrote.", None, |usage| usage.writes),
-    counter("store_log_write_errors", "Writes that the disk refused.", None, |usage| usage.write_errors),
-    counter("store_log_syncs", "Times that the file was synced.", None, |usage| usage.syncs),
-    counter("store_log_sync_errors", "Syncs that the disk failed.", None, |usage| usage.sync_errors),
+    counter("store_log_writes", "Writes to the file by helpers.", None, |usage| usage.writes),
+    counter("store_log_write_errors", "Failed writes to the file.", None, |usage| usage.write_errors),
+    counter("store_log_syncs", "Syncs of the file.", None, |usage| usage.syncs),
+    counter("store_log_sync_errors", "Failed syncs of the file.", None, |usage| usage.sync_errors),
     counter("store_log_frees", "Segments freed.", None, |usage| usage.frees),
-    counter(
-        "store_log_given_up",
-        "Segments given up with what lived in them, because they were the oldest.",
-        None,
-        |usage| usage.given_up,
-    ),
+    counter("store_log_given_up", "Oldest segments freed together with their live records.", None, |usage| {
+        usage.given_up
+    }),
     counter(
         "store_log_given_up_over",
-        "Segments given up because the time of everything in them was over.",
+        "Segments freed because all of their records had expired.",
         None,
         |usage| usage.given_up_over,
     ),
     counter(
         "store_log_ends_carried",
-        "Ends of records written anew because the record was still on the file.",
+        "Ends of records written again because the record was still on the file.",
         None,
         |usage| usage.ends_carried,
     ),

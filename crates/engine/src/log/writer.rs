@@ -63,13 +63,13 @@ pub struct AppendedRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendRefusal {
     /// The disk is too slow: all buffers wait to be written. There will be room again later.
-    #[error("too much waits to be written")]
+    #[error("too many records are waiting to be written")]
     Busy,
     /// No segment is free, until enough records have died.
     #[error("no segment is free")]
     Full,
     /// The record is longer than a segment can hold.
-    #[error("longer than a segment")]
+    #[error("the record is longer than a segment")]
     TooLarge,
 }
 
@@ -270,7 +270,7 @@ impl Writer {
 
     /// Completes a record with the payload written so far.
     pub fn finish(&mut self, filling: RecordWriter) -> AppendedRecord {
-        assert!(self.has_begun(&filling), "a filling is finished where it was begun");
+        assert!(self.has_begun(&filling), "a filling must end on the core where it began");
         let shared = &self.shared;
         let mut space = record_bytes(filling.room);
         let needed = record_bytes(filling.written);
@@ -489,7 +489,7 @@ impl RecordWriter {
     /// # Panics
     /// Panics if the room is smaller.
     pub fn written(&mut self, len: usize) {
-        assert!(len <= self.room - self.written, "{len} bytes were written where there was less room");
+        assert!(len <= self.room - self.written, "{len} bytes written beyond the reserved room");
         let mut left = len;
         while left > 0 {
             let now = left.min(CHUNK_BYTES - self.written % CHUNK_BYTES);
@@ -556,7 +556,7 @@ impl RecordWriter {
 impl Drop for RecordWriter {
     fn drop(&mut self) {
         let before = self.shared.buffers.buffer(self.buffer).fillings.fetch_sub(1, Release);
-        assert!(before > 0, "a filling ended twice");
+        assert!(before > 0, "filling ended twice");
     }
 }
 

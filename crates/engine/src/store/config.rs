@@ -76,7 +76,7 @@ pub enum StoreError {
     #[error("a store needs between 1 and {CORES_MAX} cores, not {0}")]
     Cores(usize),
     /// The segment size is not a power of two within the bounds.
-    #[error("segments of {given} bytes cannot be used: a power of two from {min} to {max} is needed")]
+    #[error("invalid segment size of {given} bytes: a power of two from {min} to {max} is needed")]
     SegmentBytes {
         /// Configured segment size.
         given: u32,
@@ -87,8 +87,8 @@ pub enum StoreError {
     },
     /// The capacity gives each core too few segments.
     #[error(
-        "{} are too small a store for {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments of {}; give it at least \
-         {}, or fewer cores",
+        "{} are too small for a store with {cores} cores: each needs {SEGMENTS_PER_CORE_MIN} segments of {}; give it \
+         at least {}, or fewer cores",
         Size(*capacity_bytes),
         Size(u64::from(*segment_bytes)),
         Size(*needed_bytes)
@@ -105,7 +105,7 @@ pub enum StoreError {
     },
     /// The capacity is larger than a location can address.
     #[error(
-        "{} are too large a store: at most {} can be addressed",
+        "{} are too large for a store: at most {} can be addressed",
         Size(*capacity_bytes),
         Size(CAPACITY_BYTES_MAX)
     )]
@@ -115,8 +115,8 @@ pub enum StoreError {
     },
     /// The kernel refused to map memory.
     #[error(
-        "the kernel refused to reserve {} of address space for {what}: {source}; look at `ulimit -v` and \
-         vm.overcommit_memory, or make the store smaller",
+        "cannot reserve {} of address space for {what}: {source}; check `ulimit -v` and vm.overcommit_memory, or make \
+         the store smaller",
         Size(*bytes)
     )]
     Mapping {
@@ -128,7 +128,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The system gave no random number for the hash seed.
-    #[error("the system gives no random number for the store's hash: {0}")]
+    #[error("cannot get random bytes for the store's hash: {0}")]
     Seed(io::Error),
 }
 

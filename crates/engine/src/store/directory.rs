@@ -132,7 +132,7 @@ impl IndexOwner {
     pub fn remove(&mut self, index: &Index, at: SlotAddress) {
         let bucket = usize::from(at.bucket);
         let slot = read_slot(index.bucket(at.page, bucket), at.slot.into());
-        assert!(slot.hash != 0, "an empty slot was unlinked");
+        assert!(slot.hash != 0, "empty index slot unlinked");
         index.write_bucket(at.page, bucket, Some((at.slot.into(), Slot::default())), 0);
         let mut passed = home(slot.hash().prefix());
         while passed != bucket {
@@ -281,7 +281,7 @@ impl IndexOwner {
             let current = index.directories[(1 << depth) + place].load(Relaxed);
             let (page, page_depth) = (current as u32, (current >> 32) as u32);
             let run = 1 << (depth - page_depth);
-            assert_eq!(place % run, 0, "the run of page {page} starts askew");
+            assert_eq!(place % run, 0, "run of page {page} is misaligned");
             for same in place..place + run {
                 assert_eq!(
                     index.directories[(1 << depth) + same].load(Relaxed),
@@ -345,7 +345,11 @@ impl IndexOwner {
                 }
                 objects += 1;
                 let prefix = slot.hash().prefix();
-                assert!(belongs(prefix), "hash {:x} is in page {page}, where no lookup goes", slot.hash);
+                assert!(
+                    belongs(prefix),
+                    "hash {:x} is in page {page}, which its lookup does not reach",
+                    slot.hash
+                );
                 assert!(hashes.insert(slot.hash), "hash {:x} is linked twice", slot.hash);
                 let distance = (bucket + BUCKETS - home(prefix)) % BUCKETS;
                 assert!(distance < PROBES, "hash {:x} is {distance} buckets from home", slot.hash);
@@ -355,7 +359,7 @@ impl IndexOwner {
         for (bucket, passed) in passed.into_iter().enumerate() {
             let header = index.bucket(page, bucket)[0].load(Relaxed);
             assert_eq!(overflow(header), passed, "overflow count of bucket {bucket} in page {page}");
-            assert_eq!(header & 1, 0, "bucket {bucket} of page {page} is left mid-write");
+            assert_eq!(header & 1, 0, "bucket {bucket} of page {page} has an unfinished write");
         }
         objects
     }

@@ -180,7 +180,7 @@ impl Shard {
             let bytes = self.local.store.record(location).units() as usize * UNIT;
             assert!(
                 bytes > 0 && emptying.walked + bytes <= used,
-                "segment {segment} is not framed to its end"
+                "records of segment {segment} do not end at its end"
             );
             emptying.walked += bytes;
             budget.records -= 1;
@@ -198,7 +198,7 @@ impl Shard {
             self.emptying = None;
             assert!(
                 self.space.live_records(segment) == 0,
-                "records of segment {segment} are live and in no index"
+                "records of segment {segment} are live but not in the index"
             );
             // All records were dead before the walk, or were abandoned on another core.
             self.space.try_retire(&self.local.store, segment);

@@ -79,7 +79,7 @@ pub enum InsertRefusal {
     #[error("the object is too large")]
     TooLarge,
     /// The body ended before its announced length.
-    #[error("the body is shorter than was said")]
+    #[error("the body is shorter than announced")]
     Short,
 }
 
@@ -228,7 +228,7 @@ impl ObjectWriter {
     pub fn written(&mut self, bytes: u64) {
         self.written += bytes;
         let room: u64 = self.parts[..self.handed].iter().map(|part| part.extent.len() as u64).sum();
-        assert!(self.written <= room, "{} body bytes written where {room} have room", self.written);
+        assert!(self.written <= room, "{} body bytes written, with room for {room}", self.written);
     }
 
     /// Returns the number of body bytes written so far.

@@ -316,7 +316,7 @@ impl Index {
             write_slot(words, number, slot);
         }
         let overflow = overflow(before).checked_add_signed(overflow_change);
-        let Some(overflow @ 0..=255) = overflow else { panic!("overflow count of a bucket left its bounds") };
+        let Some(overflow @ 0..=255) = overflow else { panic!("overflow count of a bucket out of range") };
         words[0].store(overflow << 32 | u64::from(sequence.wrapping_add(2)), Release);
     }
 }

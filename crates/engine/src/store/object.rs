@@ -246,7 +246,7 @@ impl PinnedObject {
     /// ([`Store::lends`](super::Store::lends)).
     pub fn lend(&self, at: u64) -> Span<'_> {
         let store = &self.local.store;
-        assert!(store.lends(), "a store lends only what it can renew");
+        assert!(store.lends(), "only a store that can renew segments may lend memory");
         // Marks all segments of the object although one would be enough, because most objects lie in one
         // segment.
         self.segments.iter().for_each(|pinned| store.segments.lend(pinned.segment));

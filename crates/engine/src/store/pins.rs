@@ -34,7 +34,7 @@ impl Pins {
     #[inline]
     pub fn release(&self, core: usize, segment: usize) {
         let before = self.rows[core][segment].fetch_sub(1, Release);
-        assert!(before > 0, "a pin of segment {segment} was dropped twice");
+        assert!(before > 0, "pin of segment {segment} dropped twice");
     }
 
     /// Returns whether no core pins the segment.

@@ -148,7 +148,9 @@ impl<'a> Record<'a> {
             2 => Kind::Whole,
             3 => Kind::Chained,
             4 => Kind::Extent,
-            other => panic!("a record of kind {other} in the arena: a segment was read that is not written"),
+            other => {
+                panic!("record of kind {other} in the arena: the segment was read before it was written")
+            }
         }
     }
 
@@ -308,7 +310,7 @@ impl<'a> Record<'a> {
     /// Writes an object's header; `units` is the length of its space.
     pub(super) fn write_header(&self, kind: Kind, units: u32, header: &Header) {
         let Lengths { key, head, extra, tail, .. } = header.lengths;
-        assert!(head.max(tail).max(extra) as u64 <= LENGTH_MASK, "a record has fewer bytes than its parts");
+        assert!(head.max(tail).max(extra) as u64 <= LENGTH_MASK, "record shorter than its parts");
         self.words[0].store(kind as u64 | (key as u64) << 8 | u64::from(units) << 32, Relaxed);
         self.words[1].store(header.hash.word(), Relaxed);
         self.words[2].store(header.sequence, Relaxed);

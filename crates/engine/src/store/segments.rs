@@ -133,7 +133,7 @@ impl Segments {
     /// Ends the count of an unfinished object (linked or abandoned); may be called on any core.
     pub fn filling_ends(&self, segment: usize) {
         let before = self.fillings[segment].fetch_sub(1, Release);
-        assert!(before > 0, "a filling in segment {segment} ended twice");
+        assert!(before > 0, "filling in segment {segment} ended twice");
     }
 
     /// Returns whether an unfinished object has space in the segment.

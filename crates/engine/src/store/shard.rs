@@ -113,7 +113,11 @@ impl Shard {
 
     pub(super) fn assert_owned(&self, hash: Hash) {
         let owner = self.local.store.owner(hash);
-        assert!(owner == self.local.core, "core {} was asked for what core {owner} owns", self.local.core);
+        assert!(
+            owner == self.local.core,
+            "core {} received a request for core {owner}'s key",
+            self.local.core
+        );
     }
 
     /// Unlinks an object; returns whether it was found.

@@ -114,7 +114,7 @@ impl Store {
     pub(super) fn renew(&self, segment: usize) {
         let words = self.geometry.segment_bytes / size_of::<u64>();
         let renewed = self.arena.renew(segment * words..(segment + 1) * words);
-        assert!(renewed.is_ok(), "what sockets may still send is not written over: {renewed:?}");
+        assert!(renewed.is_ok(), "cannot renew a freed segment: {renewed:?}");
     }
 
     /// Returns the reader of a core, for that core's thread. A core has one epoch at a time, over all its

@@ -281,7 +281,7 @@ impl Space {
     pub(super) fn unlink(&mut self, store: &Store, tally: &Tally, place: Place) {
         let segment = store.geometry.segment_of(place.location);
         let owned = self.of(segment);
-        assert!(owned.live_records > 0, "more records unlinked than were linked in segment {segment}");
+        assert!(owned.live_records > 0, "more records unlinked than linked in segment {segment}");
         owned.live_records -= 1;
         owned.live_bytes -= place.bytes();
         tally.live_bytes.subtract(place.bytes() as u64);
@@ -425,14 +425,19 @@ impl Space {
             let state = store.segments.state(segment);
             let found = live.get(&segment).copied().unwrap_or((0, 0));
             match state {
-                SegmentState::Free => assert!(self.free.contains(&segment), "free segment {segment} is lost"),
+                SegmentState::Free => {
+                    assert!(self.free.contains(&segment), "free segment {segment} is not in its list")
+                }
                 SegmentState::Draining => {
                     assert_eq!(self.draining.iter().filter(|one| one.segment == segment).count(), 1);
                     assert_eq!(found, (0, 0), "a linked record in draining segment {segment}");
                 }
                 SegmentState::Open => {
                     let open = [self.open, self.nearly_full].map(|open| open[owned.log as usize]);
-                    assert!(open.contains(&Some(segment)), "open segment {segment} is lost");
+                    assert!(
+                        open.contains(&Some(segment)),
+                        "open segment {segment} is missing from the open list"
+                    );
                 }
                 SegmentState::Sealed => {
                     sealed[owned.log as usize] += 1;

@@ -147,7 +147,7 @@ mod memory {
         fn drop(&mut self) {
             // SAFETY: this is exactly the range that `reserve` mapped; no slice of it outlives `self`.
             let failed = unsafe { munmap(self.mapping.as_ptr(), self.mapping_bytes) };
-            debug_assert!(failed.is_ok(), "munmap of our own mapping: {failed:?}");
+            debug_assert!(failed.is_ok(), "munmap failed: {failed:?}");
         }
     }
 }

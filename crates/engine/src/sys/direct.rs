@@ -22,7 +22,7 @@ pub fn write_words(file: &File, words: &[AtomicU64], offset: u64) -> io::Result<
     let mut done = 0;
     while done < bytes {
         let at = i64::try_from(offset + done as u64)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "beyond what a file offset can say"))?;
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "beyond the range of a file offset"))?;
         // SAFETY: `done` is less than the bytes of the slice, so the address is within it (or the slice is empty and
         // the loop is not entered).
         let from = unsafe { words.as_ptr().byte_add(done) };
@@ -87,7 +87,7 @@ pub fn open_direct(file: &File) -> Option<File> {
 /// Returns the error of `sync_file_range(2)`.
 pub fn begin_write_back(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "beyond what a file offset can say"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "beyond the range of a file offset"));
     };
     // SAFETY: the call takes numbers and a descriptor that is open as long as `file` exists.
     let failed =

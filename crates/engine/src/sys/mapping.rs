@@ -137,7 +137,7 @@ impl Drop for MappedWords {
     fn drop(&mut self) {
         // SAFETY: this is exactly the range that `map` mapped; no slice of it outlives `self`.
         let failed = unsafe { munmap(self.base.as_ptr(), self.bytes) };
-        debug_assert!(failed.is_ok(), "munmap of our own mapping: {failed:?}");
+        debug_assert!(failed.is_ok(), "munmap failed: {failed:?}");
     }
 }
 

@@ -42,7 +42,7 @@ impl Authorities {
             digest.update(&certificate);
             roots.add(certificate).map_err(|error| TlsError::Content {
                 file: file.to_owned(),
-                why: format!("one of its certificates cannot sign clients': {error}"),
+                why: format!("a certificate cannot sign clients' certificates: {error}"),
             })?;
         }
         let mut id = [0; 16];

@@ -60,7 +60,7 @@ impl Certificate {
     pub fn read(pair: &Pair) -> Result<Self, TlsError> {
         let chain = read_chain(&pair.certificates)?;
         let key = PrivateKeyDer::from_pem_file(&pair.key)
-            .map_err(|error| wrong(&pair.key, error, "there is no private key in it (PEM)"))?;
+            .map_err(|error| wrong(&pair.key, error, "no private key in it (PEM)"))?;
         let ocsp = pair.ocsp.as_deref().map(read_ocsp).transpose()?;
         Self::new(chain, &key, ocsp).map_err(|why| match why {
             CertificateFault::Key(why) => {
@@ -78,9 +78,9 @@ impl Certificate {
     /// Returns a [`CertificateFault`] if chain and key do not match, or are not valid.
     pub fn from_pem(text: &[u8]) -> Result<Self, CertificateFault> {
         let chain = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
-        let chain = chain.map_err(|_| CertificateFault::Certificate("it is not in PEM"))?;
+        let chain = chain.map_err(|_| CertificateFault::Certificate("not in PEM format"))?;
         let key = PrivateKeyDer::from_pem_slice(text);
-        let key = key.map_err(|_| CertificateFault::Certificate("there is no private key in it (PEM)"))?;
+        let key = key.map_err(|_| CertificateFault::Certificate("no private key in it (PEM)"))?;
         Self::new(chain, &key, None)
     }
 
@@ -95,10 +95,9 @@ impl Certificate {
     ) -> Result<Self, CertificateFault> {
         let signing =
             rustls::crypto::aws_lc_rs::sign::any_supported_type(key).map_err(CertificateFault::Key)?;
-        let first =
-            chain.first().ok_or(CertificateFault::Certificate("there is no certificate in it (PEM)"))?;
+        let first = chain.first().ok_or(CertificateFault::Certificate("no certificate in it (PEM)"))?;
         let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(first)
-            .map_err(|_| CertificateFault::Certificate("its first certificate cannot be read (X.509)"))?;
+            .map_err(|_| CertificateFault::Certificate("invalid first certificate (X.509)"))?;
         let (mut names, mut addresses) = (Vec::new(), Vec::new());
         if let Ok(Some(listed)) = parsed.subject_alternative_name() {
             for name in &listed.value.general_names {
@@ -167,7 +166,7 @@ fn read_ocsp(path: &Path) -> Result<Vec<u8>, TlsError> {
         Ok(read) if read.first() == Some(&0x30) => Ok(read),
         Ok(_) => Err(TlsError::Content {
             file,
-            why: "this is no OCSP response in DER, as `openssl ocsp -respout` writes it".to_owned(),
+            why: "not an OCSP response in DER, as `openssl ocsp -respout` writes it".to_owned(),
         }),
         Err(why) => Err(TlsError::Unreadable { file, why }),
     }

@@ -55,7 +55,7 @@ enum Challenge {
 #[derive(Debug, thiserror::Error)]
 pub enum ChallengeError {
     /// The maximum of [`OPEN_MAX`] is open already.
-    #[error("{OPEN_MAX} challenges are open already")]
+    #[error("too many open challenges: at most {OPEN_MAX}")]
     TooMany,
     /// The key cannot be used.
     #[error("{0}")]

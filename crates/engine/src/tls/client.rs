@@ -60,7 +60,7 @@ pub fn connector(shown: TlsClientOptions<'_>) -> Result<TlsConnector, TlsError> 
         Some((file, key_file)) => {
             let chain = certificates(file)?;
             let key = PrivateKeyDer::from_pem_file(key_file)
-                .map_err(|error| wrong(key_file, error, "there is no private key in it (PEM)"))?;
+                .map_err(|error| wrong(key_file, error, "no private key in it (PEM)"))?;
             builder.with_client_auth_cert(chain, key).map_err(|why| TlsError::Pair {
                 certificates: file.to_owned(),
                 key: key_file.to_owned(),

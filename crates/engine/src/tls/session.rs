@@ -61,10 +61,10 @@ pub enum SessionError {
     #[error("{0}")]
     Tls(#[from] rustls::Error),
     /// A message of the handshake is longer than [`HANDSHAKE_BYTES_MAX`].
-    #[error("a message of the handshake is longer than {HANDSHAKE_BYTES_MAX} bytes")]
+    #[error("handshake message longer than {HANDSHAKE_BYTES_MAX} bytes")]
     TooLong,
     /// The key has sealed its maximum amount of data.
-    #[error("the key has sealed as much as it may")]
+    #[error("the key has reached its encryption limit")]
     Exhausted,
 }
 

@@ -447,15 +447,15 @@ fn each_mistake_has_its_words_and_its_file() {
     assert_eq!(said(&certificate, &key, Some(&certificate)), "right");
     for (certificates, key, clients, file, says) in [
         (&nowhere, &key, None, "nowhere.pem", "cannot be read: No such file"),
-        (&empty, &key, None, "empty.pem", "there is no certificate in it (PEM)"),
-        (&key, &key, None, "key.pem", "there is no certificate in it (PEM)"),
+        (&empty, &key, None, "empty.pem", "no certificate in it (PEM)"),
+        (&key, &key, None, "key.pem", "no certificate in it (PEM)"),
         (&torn, &key, None, "torn.pem", "not in PEM"),
         (&certificate, &nowhere, None, "nowhere.pem", "cannot be read: No such file"),
-        (&certificate, &empty, None, "empty.pem", "there is no private key in it (PEM)"),
-        (&certificate, &certificate, None, "cert.pem", "there is no private key in it (PEM)"),
+        (&certificate, &empty, None, "empty.pem", "no private key in it (PEM)"),
+        (&certificate, &certificate, None, "cert.pem", "no private key in it (PEM)"),
         (&certificate, &foreign, None, "cert.pem with ", "foreign.pem: "),
         (&certificate, &key, Some(&nowhere), "nowhere.pem", "cannot be read: No such file"),
-        (&certificate, &key, Some(&empty), "empty.pem", "there is no certificate in it (PEM)"),
+        (&certificate, &key, Some(&empty), "empty.pem", "no certificate in it (PEM)"),
     ] {
         let said = said(certificates, key, clients.map(PathBuf::as_path));
         assert!(said.contains(file) && said.contains(says), "{file}, {says}: {said}");

@@ -70,7 +70,7 @@ fn a_processor_that_is_not_there_is_an_error_that_names_it() {
     let error = Cores::start(config, |_| async {}).unwrap_err();
     assert!(matches!(error, StartError::NoSuchProcessor { processor: 1023, .. }));
     assert!(
-        error.to_string().starts_with("processor 1023 cannot be used: this process may use ["),
+        error.to_string().starts_with("processor 1023 is not available: this process may use ["),
         "{error}"
     );
 }

@@ -225,7 +225,7 @@ fn what_fails_is_an_error_for_all_who_wait_and_nothing_else() {
         let (one, two) = (reads.read(extent(512, 10)).unwrap(), reads.read(extent(512, 10)).unwrap());
         for error in [bytes(one).await.unwrap_err(), bytes(two).await.unwrap_err()] {
             assert!(matches!(error, ReadError::Disk { os: Some(5), .. }), "{error:?}");
-            assert!(error.to_string().starts_with("the disk failed to read 10 bytes at 512: "), "{error}");
+            assert!(error.to_string().starts_with("cannot read 10 bytes at 512 from the disk: "), "{error}");
         }
         disk.fails.store(false, Ordering::SeqCst);
         let short = bytes(reads.read(extent(9_990, 20)).unwrap()).await.unwrap_err();

@@ -55,7 +55,7 @@ impl Lists {
                 "sender" if value.contains('@') => lists.senders.push(value.into()),
                 "sender" => return Err(fault(format!("{value:?} has no @"))),
                 "word" => lists.words.push(value.into()),
-                other => return Err(fault(format!("{other:?} is no kind of ban"))),
+                other => return Err(fault(format!("unknown kind of ban {other:?}"))),
             }
         }
         Ok(lists)
@@ -116,13 +116,13 @@ fn agree(a: u128, b: u128, bits: u8) -> bool {
 
 fn network(text: &str) -> Result<(IpAddr, u8), String> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-    let address: IpAddr = address.parse().map_err(|_| format!("{address:?} is no IP address"))?;
+    let address: IpAddr = address.parse().map_err(|_| format!("invalid IP address {address:?}"))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     match bits {
         None => Ok((address, most)),
         Some(bits) => match bits.parse() {
             Ok(bits) if bits <= most => Ok((address, bits)),
-            _ => Err(format!("{bits:?} is not a number of bits up to {most}")),
+            _ => Err(format!("invalid prefix length {bits:?}: at most {most}")),
         },
     }
 }
@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, begin) in [
-            ("address x", "line 1: \"x\" is no IP"),
+            ("address x", "line 1: invalid IP address \"x\""),
             ("\naddress 1.2.3.4/33", "line 2: \"33\" is not"),
             ("sender x", "line 1: \"x\" has no @"),
             ("word", "line 1: \"word\" stands alone"),
-            ("ban x", "line 1: \"ban\" is no kind"),
+            ("ban x", "line 1: unknown kind of ban \"ban\""),
         ] {
             let fault = Lists::parse(text).expect_err("it is wrong").to_string();
             assert!(fault.starts_with(begin), "{fault}");

@@ -85,10 +85,10 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v1/messages/{id}", message::<M>, ("A mail with its content.", ""))
         .delete("/api/v1/messages/{id}", delete::<M>, ("Deletes a mail.", ""))
         .get("/api/v1/messages/{id}/download", raw::<M>, ("Its source.", ""))
-        .get("/api/v1/messages/{id}/mime/part/{part}/download", part::<M>, ("A part of it, decoded.", ""))
+        .get("/api/v1/messages/{id}/mime/part/{part}/download", part::<M>, ("A part of a mail, decoded.", ""))
         .get("/api/v1/events", events::<M>, ("Arrivals as server-sent events.", ""))
         .get("/api/v2/websocket", websocket::<M>, ("Arrivals by WebSocket.", ""))
-        .get("/api/v2/outgoing-smtp", no_servers, ("The servers that mail may be sent on to: none.", ""))
+        .get("/api/v2/outgoing-smtp", no_servers, ("The servers that mail may be released to: none.", ""))
         .unlisted(GET, "/api/v2/jim", no_jim)
         .unlisted(POST, "/api/v2/jim", no_jim)
         .unlisted(PUT, "/api/v2/jim", no_jim)
@@ -140,14 +140,14 @@ async fn find<M: Mailboxes>(
     QueryParams(listing): QueryParams<Listing>,
 ) -> Result<Response, Fault> {
     if listing.query.is_empty() {
-        return Err(Fault::Bad("the parameter `query` is missing: what is looked for".to_owned()));
+        return Err(Fault::Bad("the parameter `query` is missing: the text to look for".to_owned()));
     }
     let word = search::fold(&listing.query);
     let term = match listing.kind.as_deref() {
         Some("from") => Term::From(word),
         Some("to") => Term::To(word),
         Some("containing") => Term::Word(word),
-        _ => return Err(Fault::Bad("the parameter `kind` is one of from, to, containing".to_owned())),
+        _ => return Err(Fault::Bad("the parameter `kind` must be from, to or containing".to_owned())),
     };
     let found = app.search(client, &scope, &Query::default().and(term), None, FOUND_MAX).await?.mails;
     let total = found.len() as u64;

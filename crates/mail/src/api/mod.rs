@@ -37,10 +37,8 @@ async fn not_released() -> Fault {
 fn one_line(name: &str, value: &str) -> Result<(), Fault> {
     match value.chars().find(|c| c.is_control() && *c != '\t') {
         None => Ok(()),
-        Some('\r' | '\n') => {
-            Err(Fault::Bad(format!("there is a line break in `{name}`; it has to be one line")))
-        }
-        Some(_) => Err(Fault::Bad(format!("there is a control character in `{name}`; leave it out"))),
+        Some('\r' | '\n') => Err(Fault::Bad(format!("line break in `{name}`; a single line is needed"))),
+        Some(_) => Err(Fault::Bad(format!("control character in `{name}`; leave it out"))),
     }
 }
 

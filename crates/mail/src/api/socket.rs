@@ -45,7 +45,7 @@ where
     F: Future<Output = Option<String>> + Send,
 {
     let upgrade = upgrade
-        .map_err(|_| Fault::Bad("this is asked for by WebSocket, with `Upgrade: websocket`".to_owned()))?;
+        .map_err(|_| Fault::Bad("a WebSocket is needed here: send `Upgrade: websocket`".to_owned()))?;
     // Browsers let any page open a WebSocket to any address and, unlike with a GET, read the responses.
     app.check_asker(headers)?;
     let mut arrivals = ScopeEvents::new(&app, client, scope, None).await?;

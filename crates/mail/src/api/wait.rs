@@ -85,7 +85,7 @@ fn since_ms(text: &str) -> Result<u64, Fault> {
         // A plus sign in a query was decoded as a blank.
         Err(_) => search::date_ms(&text.replace(' ', "+")).map_err(|_| {
             Fault::Bad(format!(
-                "`{}` is no time to begin at; 2026-11-21, 2026-11-21T22:00:00Z or milliseconds since 1970 would be",
+                "invalid start time `{}`; expected 2026-11-21, 2026-11-21T22:00:00Z or milliseconds since 1970",
                 crate::render::cut(text, 40)
             ))
         }),
@@ -106,7 +106,7 @@ pub(super) async fn wait<M: Mailboxes>(
         Ok(mail) => mail?,
         Err(_) => {
             return Err(Fault::TimedOut(format!(
-                "no mail that fits came to {} within {} ms",
+                "no matching mail arrived for {} within {} ms",
                 scope.name(),
                 timeout.as_millis()
             )));
@@ -163,9 +163,7 @@ async fn first<M: Mailboxes>(
                 }
             }
             None if arrivals.is_cut() => {
-                return Err(Fault::Busy(
-                    "this address waits for more mails at once than others leave room for",
-                ));
+                return Err(Fault::Busy("too many waits from this address"));
             }
             None => return Err(Fault::Busy("the server is stopping")),
         }

@@ -211,10 +211,10 @@ pub enum Unavailable {
     #[error("the server is stopping")]
     Stopping,
     /// The disk failed.
-    #[error("the store cannot be read: {0}")]
+    #[error("cannot read the store: {0}")]
     Disk(String),
     /// The reader's budget has no room for the mail.
-    #[error("there is no room to read the mail")]
+    #[error("no memory to read the mail")]
     NoRoom,
     /// An injected mail was not accepted.
     #[error("the mail was not accepted: {0}")]

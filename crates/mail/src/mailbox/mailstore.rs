@@ -118,7 +118,7 @@ impl Mailstore {
         }
         let (sender, answer) = oneshot::channel();
         if !self.give(core, Message::Ask(question(sender))) {
-            return Err(Unavailable::Disk("too many questions wait".to_owned()));
+            return Err(Unavailable::Disk("too many requests are queued".to_owned()));
         }
         tokio::select! {
             biased;
@@ -308,7 +308,7 @@ impl Mailstore {
             Ok(value) => Ok(Some(value)),
             Err(ReadError::Gone(_)) => Ok(None),
             Err(error @ ReadError::Damaged(_)) => {
-                tracing::error!(%error, "a stored mail cannot be shown");
+                tracing::error!(%error, "cannot show a stored mail");
                 self.count_damaged();
                 Ok(None)
             }

@@ -167,7 +167,7 @@ async fn delete(core: &Core, ids: &[MailId]) -> Result<u64, String> {
     }
     if unwritten > 0 {
         return Err(format!(
-            "{unwritten} deletions could not be written down, and may be undone by a restart"
+            "{unwritten} deletions could not be written to disk, and may be undone by a restart"
         ));
     }
     Ok(count)
@@ -214,14 +214,18 @@ async fn deliver(
     let config = core.config();
     let refuse = |why: String| Err(Unavailable::Refused(why));
     if raw.len() as u64 > config.limits.mail_bytes_max {
-        return refuse(format!("it has {} bytes; {} are taken", raw.len(), config.limits.mail_bytes_max));
+        return refuse(format!(
+            "the mail has {} bytes; at most {} are accepted",
+            raw.len(),
+            config.limits.mail_bytes_max
+        ));
     }
     if recipients.is_empty() {
-        return refuse("it has no recipient".to_owned());
+        return refuse("the mail has no recipient".to_owned());
     }
     if recipients.len() > config.limits.recipients_max {
         return refuse(format!(
-            "it has {} recipients; {} are taken",
+            "the mail has {} recipients; at most {} are accepted",
             recipients.len(),
             config.limits.recipients_max
         ));
@@ -233,7 +237,7 @@ async fn deliver(
             Err(fault) => return refuse(format!("{recipient}: {fault}")),
         };
         if !config.domains.is_empty() && config.domains.iter().all(|domain| **domain != *inbox.domain) {
-            return refuse(format!("{recipient}: no mail is taken for this domain"));
+            return refuse(format!("{recipient}: mail for this domain is not accepted"));
         }
         envelope.add(inbox, recipient);
     }
@@ -284,11 +288,13 @@ fn no_room(
     envelope.tail.give_up(core, peer);
     let (counter, why) = match why {
         AppendFault::Behind => {
-            return Err(Unavailable::Refused("a part of the server does not keep up; later".to_owned()));
+            return Err(Unavailable::Refused(
+                "a core of the server has fallen behind; try again later".to_owned(),
+            ));
         }
-        AppendFault::TooLarge => (Counter::TooLarge, "it is larger than mails may be"),
-        AppendFault::Full(counter) => (counter, "too many mails are being received"),
-        AppendFault::Room => (Counter::StoreFull, "the store has no room now"),
+        AppendFault::TooLarge => (Counter::TooLarge, "the mail is larger than the limit"),
+        AppendFault::Full(counter) => (counter, "too many mails are being received; try again later"),
+        AppendFault::Room => (Counter::StoreFull, "the store has no room now; try again later"),
     };
     core.count(counter);
     Err(Unavailable::Refused(why.to_owned()))

@@ -113,7 +113,7 @@ impl Twin {
             return refuse(&mut state, format!("it has {} bytes", raw.len()));
         }
         if recipients.is_empty() {
-            return refuse(&mut state, "it has no recipient".to_owned());
+            return refuse(&mut state, "the mail has no recipient".to_owned());
         }
         let mut inboxes: Vec<Inbox> = Vec::new();
         for recipient in recipients {

@@ -40,25 +40,25 @@ const SCANNED_TIMES_MAX: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HtmlLimit {
     /// More than [`TAGS_MAX`] tags.
-    #[error("it has more than {TAGS_MAX} tags")]
+    #[error("the HTML has more than {TAGS_MAX} tags")]
     Tags,
     /// More than [`TAG_ATTRIBUTES_MAX`] attributes in a tag, or too many tags within tags.
-    #[error("a tag of it has more than {TAG_ATTRIBUTES_MAX} attributes")]
+    #[error("a tag has more than {TAG_ATTRIBUTES_MAX} attributes")]
     TagAttributes,
     /// More than [`ATTRIBUTES_MAX`] attributes.
-    #[error("its elements have more than {ATTRIBUTES_MAX} attributes")]
+    #[error("the elements have more than {ATTRIBUTES_MAX} attributes")]
     Attributes,
     /// More than [`ELEMENTS_MAX`] elements.
-    #[error("it makes more than {ELEMENTS_MAX} elements")]
+    #[error("the HTML has more than {ELEMENTS_MAX} elements")]
     Elements,
     /// Elements nested deeper than [`DEPTH_MAX`].
-    #[error("its elements are nested more than {DEPTH_MAX} deep")]
+    #[error("the elements are nested more than {DEPTH_MAX} deep")]
     Depth,
     /// More than [`LOOKS_MAX`] visits of elements.
-    #[error("its elements are nested so that they take too long to sort out")]
+    #[error("misnested elements take too long to repair")]
     Looks,
     /// The caller's step limit has ended.
-    #[error("it takes too long to be made safe")]
+    #[error("sanitizing the HTML takes too long")]
     Time,
 }
 

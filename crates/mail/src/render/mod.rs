@@ -56,36 +56,35 @@ const BODIES_MAX: usize = 100;
 pub enum Notice {
     /// The mail has more than [`PARSED_BYTES_MAX`] bytes.
     #[error(
-        "This mail is too large to be shown whole: its first 28 MiB are, and what is attached within them. The source has all of it."
+        "This mail is too large to be shown in full: only its first 28 MiB and the attachments within them are shown. \
+         The source has all of it."
     )]
     MailCut,
     /// The text has more than [`TEXT_BYTES_MAX`] bytes.
-    #[error("The text is too long to be shown whole. The source has all of it.")]
+    #[error("The text is too long to be shown in full. The source has all of it.")]
     TextCut,
     /// The head has more than [`HEADERS_MAX`] fields.
     #[error("There are too many header fields to show them all. The source has all of them.")]
     HeadersCut,
     /// A head exceeds the limits of `render::heads`.
     #[error(
-        "The head of this mail, or of a part of it, is too long to be read whole. The source has all of it."
+        "The header of this mail, or of a part of it, is too long to be read in full. The source has all of it."
     )]
     HeadCut,
     /// The [`StepLimit`] has ended.
-    #[error(
-        "This mail takes too long to be taken apart, so that not all of it is shown. The source has all of it."
-    )]
+    #[error("This mail takes too long to parse, so only a part of it is shown. The source has all of it.")]
     TimeOver,
     /// The mail has more than [`ATTACHMENTS_MAX`] attachments.
     #[error("There are too many attachments to list them all. The source has all of them.")]
     AttachmentsCut,
     /// Multiparts are nested deeper than `mime::DEPTH_MAX`.
-    #[error("This mail has parts within parts, too deep to be taken apart. The source has all of it.")]
+    #[error("The parts of this mail are nested too deep to be shown. The source has all of it.")]
     TooDeep,
     /// A field has more pieces of parameters than `parameters::PIECES_MAX`.
     #[error("There are too many parameters to read them all. The source has all of them.")]
     ParametersCut,
     /// The mail is empty: it has neither a head nor a body.
-    #[error("This is not a mail as the standards describe it. The source shows what came.")]
+    #[error("This mail does not follow the mail standards. The source shows what arrived.")]
     NotAMail,
 }
 

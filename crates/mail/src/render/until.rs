@@ -24,7 +24,7 @@ pub struct StepLimit {
 
 /// Error of a limit that has ended: no more steps are granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it takes too long")]
+#[error("rendering takes too long")]
 pub struct StepLimitReached;
 
 impl StepLimit {

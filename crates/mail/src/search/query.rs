@@ -71,13 +71,13 @@ pub enum QueryFault {
     #[error("the query has more than {TERMS_MAX} terms")]
     TooMany,
     /// Invalid date.
-    #[error("`{0}` is no date; 2026-11-21 or 2026-11-21T22:00 would be")]
+    #[error("invalid date `{0}`; expected 2026-11-21 or 2026-11-21T22:00")]
     Date(String),
     /// Invalid size.
-    #[error("`{0}` is no size; 500, 100K or 2M would be")]
+    #[error("invalid size `{0}`; expected 500, 100K or 2M")]
     Size(String),
     /// Unknown word after `has:` or `is:`.
-    #[error("`{0}` is not known; has:attachment, has:inline, is:read, is:unread and is:tagged are")]
+    #[error("unknown filter `{0}`; expected has:attachment, has:inline, is:read, is:unread or is:tagged")]
     Unknown(String),
     /// Invalid cursor.
     #[error("invalid cursor `{0}`; use the one of the previous page")]
@@ -106,7 +106,7 @@ impl Query {
             }
         }
         if memchr::memchr_iter(b'"', text.as_bytes()).count() % 2 == 1 {
-            query.remarks.push("a quotation mark is not closed; the phrase goes to the end".to_owned());
+            query.remarks.push("unclosed quotation mark; the phrase extends to the end".to_owned());
         }
         Ok(query)
     }
@@ -184,7 +184,7 @@ fn term(word: &str, remarks: &mut Vec<String>) -> Result<Option<(Term, bool)>, Q
         _ => {
             if looks_like_a_field(name, value) {
                 remarks.push(format!(
-                    "`{name}:` is no field ({FIELDS} are); `{}` was looked for as a word",
+                    "unknown field `{name}:` (known: {FIELDS}); `{}` was searched as a word",
                     crate::render::cut(&lower, 80)
                 ));
             }

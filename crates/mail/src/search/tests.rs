@@ -111,12 +111,12 @@ fn each_term_finds_what_it_says() {
 #[test]
 fn a_fault_says_what_would_be_right() {
     for (query, fault) in [
-        ("before:yesterday", "`yesterday` is no date; 2026-11-21 or 2026-11-21T22:00 would be"),
-        ("after:2026-13-41", "`2026-13-41` is no date; 2026-11-21 or 2026-11-21T22:00 would be"),
-        ("larger:big", "`big` is no size; 500, 100K or 2M would be"),
+        ("before:yesterday", "invalid date `yesterday`; expected 2026-11-21 or 2026-11-21T22:00"),
+        ("after:2026-13-41", "invalid date `2026-13-41`; expected 2026-11-21 or 2026-11-21T22:00"),
+        ("larger:big", "invalid size `big`; expected 500, 100K or 2M"),
         (
             "has:wings",
-            "`has:wings` is not known; has:attachment, has:inline, is:read, is:unread and is:tagged are",
+            "unknown filter `has:wings`; expected has:attachment, has:inline, is:read, is:unread or is:tagged",
         ),
     ] {
         assert_eq!(Query::parse(query).unwrap_err().to_string(), fault);
@@ -227,11 +227,11 @@ fn accents_headers_and_link_targets_are_found() {
 fn what_was_not_understood_is_said() {
     let remarks = |query: &str| Query::parse(query).unwrap().remarks().to_vec();
     assert!(
-        remarks("form:ann")[0].starts_with("`form:` is no field (from, to, "),
+        remarks("form:ann")[0].starts_with("unknown field `form:` (known: from, to, "),
         "{:?}",
         remarks("form:ann")
     );
-    assert_eq!(remarks("\"not closed")[0], "a quotation mark is not closed; the phrase goes to the end");
+    assert_eq!(remarks("\"not closed")[0], "unclosed quotation mark; the phrase extends to the end");
     for understood in ["from:ann", "https://x.test/y", "10:30", "cid:logo", "a b", "", "x:"] {
         assert_eq!(remarks(understood), [""; 0], "{understood}");
     }

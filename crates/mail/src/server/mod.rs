@@ -73,14 +73,14 @@ pub enum StartError {
     #[error("{0}")]
     Listen(io::Error),
     /// The store cannot be opened.
-    #[error("the mail store: {0}")]
+    #[error("mail store: {0}")]
     Store(#[from] StoreError),
     /// The configured store is smaller than [`STORE_BYTES_MIN`].
-    #[error("the mail store must have at least {}, and {} were given", Size(STORE_BYTES_MIN), Size(*.0))]
+    #[error("the mail store is too small: at least {} are needed, {} were given", Size(STORE_BYTES_MIN), Size(*.0))]
     StoreTooSmall(u64),
     /// The configured largest mail is too large, or takes too much of the store.
     #[error(
-        "the largest mail may have {} at most (256 MiB, and a quarter of the store), and {} were given",
+        "the largest mail is too large: at most {} (256 MiB, and a quarter of the store), {} were given",
         Size(*most),
         Size(*given)
     )]
@@ -94,16 +94,16 @@ pub enum StartError {
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
     /// There is a listener for SMTP under TLS, but no certificate.
-    #[error("TLS: there is an address for SMTP under TLS, but no certificate")]
+    #[error("TLS: an address for SMTP under TLS is set, but no certificate")]
     NoCertificate,
     /// More loops than the core bits of mail IDs can number.
-    #[error("mail runs on {CORES_MAX} cores at most, and {0} were given")]
+    #[error("too many cores: mail runs on at most {CORES_MAX}, {0} were given")]
     TooManyCores(usize),
     /// The processors cannot be listed, or the channels between loops cannot be created.
-    #[error("cannot prepare the loops: {0}")]
+    #[error("cannot prepare the event loops: {0}")]
     Prepare(io::Error),
     /// The loops cannot be started.
-    #[error("cannot start the loops: {0}")]
+    #[error("cannot start the event loops: {0}")]
     Cores(#[from] cores::run::StartError),
 }
 

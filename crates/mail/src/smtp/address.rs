@@ -28,13 +28,13 @@ pub enum AddressFault {
     #[error("the part before the @ is longer than {LOCAL_BYTES_MAX} bytes")]
     LocalTooLong,
     /// The local part has a control character or a space.
-    #[error("the part before the @ has a character that no address has")]
+    #[error("the part before the @ has an invalid character")]
     LocalCharacter,
     /// No domain after the `@`.
     #[error("the domain after the @ is missing")]
     DomainMissing,
     /// The domain is too long, or has a forbidden character or an empty label.
-    #[error("the domain after the @ is not a domain name")]
+    #[error("the domain after the @ is not a valid domain name")]
     DomainInvalid,
 }
 
@@ -210,7 +210,7 @@ impl askama::filters::HtmlSafe for MailId {}
 
 /// Text that cannot be the ID of any mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a mail's name is 16 letters and digits (a-z, 2-7), and this is none")]
+#[error("invalid mail id: it is 16 letters and digits (a-z, 2-7)")]
 pub struct NotAMailId;
 
 impl FromStr for MailId {

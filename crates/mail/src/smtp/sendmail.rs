@@ -43,10 +43,10 @@ pub enum SendmailFault {
     #[error("sendmail: the mail is larger than {MAIL_BYTES_MAX} bytes")]
     TooLarge,
     /// Reading standard input failed.
-    #[error("sendmail: the mail cannot be read: {0}")]
+    #[error("sendmail: cannot read the mail: {0}")]
     Input(io::Error),
     /// The connection to the server failed.
-    #[error("sendmail: {server} cannot be reached: {error} (is `nighttrain mail` running?)")]
+    #[error("sendmail: cannot connect to {server}: {error} (is `nighttrain mail` running?)")]
     Server {
         /// The server's address.
         server: String,

@@ -30,18 +30,18 @@ fn every_fault_of_the_api_is_json_and_says_what_would_be_right() {
     let site = Site::new();
     let id = site.deliver("ann", "Subject: x\r\n\r\n");
     for (path, words) in [
-        (format!("{INBOX}/wait?timeout=10m"), "`10m` is too long; at most 5m would be right"),
+        (format!("{INBOX}/wait?timeout=10m"), "duration `10m` is too long; at most 5m"),
         (format!("{INBOX}/wait?since=yesterday"), "2026-11-21T22:00:00Z"),
-        (format!("{INBOX}/wait?delete=maybe"), "`maybe` is no duration"),
+        (format!("{INBOX}/wait?delete=maybe"), "invalid duration `maybe`"),
         (format!("{INBOX}?wait=1h"), "at most 5m"),
         (format!("{INBOX}?delete=10m"), "at most 5m"),
         (format!("{INBOX}?skip=-1"), "skip"),
-        (format!("{INBOX}/messages/{id}?delete=1d"), "`1d` is no duration"),
+        (format!("{INBOX}/messages/{id}?delete=1d"), "invalid duration `1d`"),
         ("/api/v1/messages?limit=many".to_owned(), "limit"),
         ("/api/v1/search?start=x&query=y".to_owned(), "start"),
         ("/api/events".to_owned(), "Upgrade: websocket"),
         ("/api/v2/websocket".to_owned(), "Upgrade: websocket"),
-        ("/api/v2/search?kind=subject&query=x".to_owned(), "from, to, containing"),
+        ("/api/v2/search?kind=subject&query=x".to_owned(), "from, to or containing"),
     ] {
         let said = fault(&site, "GET", &path, "", 400);
         assert!(said.contains(words), "{path}: {said}");

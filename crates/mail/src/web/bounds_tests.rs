@@ -30,7 +30,7 @@ fn html_over_a_bound_is_shown_as_text_and_said() {
     for view in ["", "/html"] {
         let page = site.page(&format!("{base}{view}"));
         assert!(
-            page.contains("The HTML of this mail is not shown: a tag of it has more than 256 attributes."),
+            page.contains("The HTML of this mail is not shown: a tag has more than 256 attributes."),
             "{page}"
         );
         assert!(page.contains("Your code is 493021") && !page.contains("<iframe"), "{page}");

@@ -36,7 +36,8 @@ impl ChangeForm {
     /// Parses `application/x-www-form-urlencoded`.
     fn read(form: &[u8]) -> Result<Self, Fault> {
         let mut wish = Self::default();
-        let form = std::str::from_utf8(form).map_err(|_| Fault::Bad("the form is no text".to_owned()))?;
+        let form =
+            std::str::from_utf8(form).map_err(|_| Fault::Bad("the form is not valid UTF-8".to_owned()))?;
         for (name, value) in form.split('&').filter_map(|pair| pair.split_once('=')) {
             let value = value.replace('+', " ");
             let value = percent_decode_str(&value).decode_utf8_lossy().into_owned();
@@ -106,9 +107,7 @@ pub(super) async fn change<M: Mailboxes>(
             count = mails.len();
             let name = wish.tag.trim();
             if name.is_empty() {
-                return Err(Fault::Bad(
-                    "the field `tag` is missing: what the mail is to be tagged with".to_owned(),
-                ));
+                return Err(Fault::Bad("the field `tag` is missing: the tag to add".to_owned()));
             }
             for mail in mails {
                 let mut names = app.marks.tags(mail.id);
@@ -121,7 +120,7 @@ pub(super) async fn change<M: Mailboxes>(
                 tags = app.marks.tags(mail.id);
             }
         }
-        _ => return Err(Fault::Bad("the form does not say what is to be done".to_owned())),
+        _ => return Err(Fault::Bad("the form names no action".to_owned())),
     }
     let asks_for_json = headers
         .get(header::ACCEPT)

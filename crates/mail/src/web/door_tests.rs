@@ -370,7 +370,7 @@ fn a_silent_proxy_closes_all_mail() {
             assert_eq!(status, 403);
             assert!(page.contains("--token-file") && page.contains("in mail-readers</th>"), "{page}");
             let home = written(&house, &local("/", "")).1;
-            assert!(!home.contains("/inbox/*@*") && home.contains("does not say for whom"), "{home}");
+            assert!(!home.contains("/inbox/*@*") && home.contains("does not name its clients"), "{home}");
             assert_eq!(written(&house, &local("/inbox/ann@night.test", "")).0, 200, "one inbox stays public");
             let counted =
                 metrics(&house).iter().filter(|(name, n)| name.contains("proxy_signs") && *n > 0).count();

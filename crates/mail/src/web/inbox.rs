@@ -135,7 +135,7 @@ pub(super) async fn search_page<M: Mailboxes>(
     };
     let cursor = searched.cursor.as_deref().map(str::parse::<Cursor>).transpose();
     match search::Query::parse(template.query).and_then(|query| Ok((query, cursor?))) {
-        Err(fault) => template.fault = Some(format!("This cannot be searched for: {fault}.")),
+        Err(fault) => template.fault = Some(format!("Invalid search: {fault}.")),
         Ok((query, cursor)) => {
             found = app.search(client, &scope, &query, cursor, FOUND_MAX).await?;
             found.mails.retain(|mail| !app.leaving.has(&scope, mail.id));
@@ -159,7 +159,7 @@ fn in_words(found: &search::SearchOutcome) -> String {
     };
     let looked = format!("{count} found among {}", found.looked_at);
     match (found.bounded, found.next.is_some()) {
-        (true, _) => format!("{looked}; there are more to look at."),
+        (true, _) => format!("{looked}; there are more to search."),
         (false, true) => format!("{looked}, newest first; there may be more."),
         (false, false) => format!("{looked}."),
     }

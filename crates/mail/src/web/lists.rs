@@ -101,7 +101,7 @@ where
         (Ok(()), printer) => Ok(printer.finish()),
         (Err(_), printer) if printer.is_refused() => Err(Fault::NoRoom),
         (Err(error), _) => {
-            tracing::error!("a mail cannot be written as JSON: {error}");
+            tracing::error!("cannot write a mail as JSON: {error}");
             Err(Fault::Broken)
         }
     }
@@ -142,7 +142,7 @@ where
             Ok(None) => None,
             Err(fault) => {
                 list.app.counters.add(Counter::ListsBroken, 1);
-                tracing::warn!("a list of mails broke off: {fault}");
+                tracing::warn!("list of mails interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }
@@ -223,7 +223,7 @@ where
             Ok(None) => None,
             Err(fault) => {
                 lines.app.counters.add(Counter::ListsBroken, 1);
-                tracing::warn!("a list of mails broke off: {fault}");
+                tracing::warn!("list of mails interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }
@@ -269,7 +269,7 @@ where
                 piece.push(b',');
             }
             (self.write)(&summary, &gist, piece).map_err(|error| {
-                tracing::error!("a mail cannot be written as JSON: {error}");
+                tracing::error!("cannot write a mail as JSON: {error}");
                 Fault::Broken
             })?;
         }

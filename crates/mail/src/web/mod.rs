@@ -116,7 +116,7 @@ impl Web {
         let _ = self.stop.send(true);
         for hanging in join_within(THREADS_TIME_MAX, std::mem::take(&mut self.threads)) {
             let name = hanging.thread().name().unwrap_or_default();
-            tracing::error!("the thread {name} did not end within {THREADS_TIME_MAX:?}; it is left behind");
+            tracing::error!("thread {name} did not end within {THREADS_TIME_MAX:?}: abandoned");
         }
     }
 }

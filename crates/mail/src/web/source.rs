@@ -48,7 +48,7 @@ pub(crate) async fn source<M: Mailboxes>(
             Ok(None) => None,
             Err(fault) => {
                 rest.app.counters.add(Counter::SourcesBroken, 1);
-                tracing::warn!("the source of a mail broke off: {fault}");
+                tracing::warn!("source of a mail interrupted: {fault}");
                 Some((Err(io::Error::other(fault)), None))
             }
         }

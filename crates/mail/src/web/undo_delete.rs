@@ -178,7 +178,7 @@ impl<M: Mailboxes> App<M> {
         // The mails stay hidden until they are deleted.
         for id in mails {
             if let Err(error) = self.mailboxes.delete(&scope, id).await {
-                tracing::warn!("a mail that was deleted on a page is still there: {error}");
+                tracing::warn!("cannot delete a mail that was deleted on a page: {error}");
             }
         }
         self.leaving.take(name, |_| true);

@@ -76,7 +76,7 @@ impl Token {
 pub(crate) fn read_token(key: &str, path: &Path) -> Result<Token, String> {
     match read_tokens(key, path)? {
         (token, others) if others.is_empty() => Ok(token),
-        _ => Err(format!("{key} {}: a token is one line, and there are several", path.display())),
+        _ => Err(format!("{key} {}: a token is one line, and the file has several", path.display())),
     }
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>),
     let token = |line: &str| {
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&line.len()) {
             return Err(fault(format!(
-                "a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, this one has {}; \
-                 `head -c 24 /dev/urandom | base64` makes a good one",
+                "a token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters, this one has {}; create one with `head \
+                 -c 24 /dev/urandom | base64`",
                 line.len()
             )));
         }
@@ -108,7 +108,7 @@ pub(crate) fn read_tokens(key: &str, path: &Path) -> Result<(Token, Vec<Token>),
     let first = token(lines.next().unwrap_or_default())?;
     let others = lines.map(token).collect::<Result<Vec<_>, _>>()?;
     if others.len() >= TOKENS_MAX {
-        return Err(fault(format!("at most {TOKENS_MAX} tokens are taken")));
+        return Err(fault(format!("too many tokens: at most {TOKENS_MAX}")));
     }
     Ok((first, others))
 }
@@ -130,8 +130,8 @@ impl Access {
     ) -> Result<Self, String> {
         if token.is_none() && !address.ip().is_loopback() {
             return Err(format!(
-                "{address}: others than this machine can connect there, so a token is needed: \
-                 set admin-token-file, or listen on 127.0.0.1"
+                "{address}: other machines can connect there, so a token is required: set admin-token-file, or listen \
+                 on 127.0.0.1"
             ));
         }
         Ok(Self { token })
@@ -142,18 +142,18 @@ impl Access {
         if text(header::HeaderName::from_static("sec-fetch-site"))
             .is_some_and(|site| !matches!(site, "same-origin" | "none"))
         {
-            return Some((StatusCode::FORBIDDEN, "refused: sent by a browser for another site's page\n"));
+            return Some((StatusCode::FORBIDDEN, "refused: sent by another site's page\n"));
         }
         let host = text(header::HOST).unwrap_or_default();
         if let Some(origin) = text(header::ORIGIN)
             && origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")) != Some(host)
         {
-            return Some((StatusCode::FORBIDDEN, "refused: sent by a browser for another site's page\n"));
+            return Some((StatusCode::FORBIDDEN, "refused: sent by another site's page\n"));
         }
         let Some(token) = &self.token else {
             return (!is_unspoofable(host)).then_some((
                 StatusCode::MISDIRECTED_REQUEST,
-                "refused: ask by IP address or as localhost, such as http://127.0.0.1:9180/\n",
+                "refused: use an IP address or localhost, such as http://127.0.0.1:9180/\n",
             ));
         };
         let guess = text(header::AUTHORIZATION).and_then(|value| value.split_once(' '));
@@ -163,7 +163,7 @@ impl Access {
             {
                 None
             }
-            _ => Some((StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer TOKEN\n")),
+            _ => Some((StatusCode::UNAUTHORIZED, "a token is required: Authorization: Bearer TOKEN\n")),
         }
     }
 }
@@ -281,7 +281,7 @@ mod tests {
         std::fs::write(&path, "0123456789abcdef\r\nfedcba9876543210\n").expect("a file");
         let (_, others) = read_tokens("cluster-secret", &path).expect("two");
         assert!(others.len() == 1 && others[0].is("fedcba9876543210"));
-        assert!(read_token("admin-token-file", &path).expect_err("two").contains("there are several"));
+        assert!(read_token("admin-token-file", &path).expect_err("two").contains("the file has several"));
         std::fs::write(&path, "0123456789abcdef\n".repeat(TOKENS_MAX + 1)).expect("a file");
         assert!(read_tokens("cluster-secret", &path).expect_err("many").contains("at most 8"));
         std::fs::write(&path, "two lines, of length\nenough to be a token").expect("a file");

@@ -76,12 +76,12 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
     let (said, text) = server.said(server.authorized(request).send_empty())?;
     let what = match (url, ban) {
         (Some(url), _) => url.clone(),
-        (None, Some(ban)) => format!("what this holds of: {ban}"),
+        (None, Some(ban)) => format!("all objects that match {ban}"),
         (None, None) if *all => "everything".to_owned(),
-        (None, None) => format!("what has the tag {}", tags.join(" or ")),
+        (None, None) => format!("all objects with the tag {}", tags.join(" or ")),
     };
     let mut done = match (said["invalidated"].as_bool(), said["dropped"].as_bool()) {
-        (Some(true), _) if *soft => format!("Stale from now on: {what}\n"),
+        (Some(true), _) if *soft => format!("Made stale: {what}\n"),
         (Some(true), _) => format!("Purged {what}\n"),
         (_, Some(true)) => {
             let found = said["found"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
@@ -89,20 +89,22 @@ pub(crate) fn purge(settings: &Settings, task: &PurgeTask) -> Result<String, Fai
             let found = if found.is_empty() { what } else { found.join(" and ") };
             format!("Dropped {found}\n")
         }
-        (_, Some(false)) => format!("Nothing was stored under {what}, by http or by https\n"),
+        (_, Some(false)) => format!("No stored object: {what}, by http or by https\n"),
         _ => return Err(server.unexpected(200, &text)),
     };
     for told in said["instances"].as_array().into_iter().flatten() {
         let name = explained::plain(told["name"].as_str().unwrap_or_default());
         let standing = match told["standing"].as_str().unwrap_or_default() {
-            "applied" => "has carried it out",
-            "lease-out" => "is cut off, and shows nothing that it stored until it has carried it out",
+            "applied" => "has applied the purge",
+            "lease-out" => "is cut off, and serves no stored object until it has applied the purge",
             "left" => "has stopped",
-            "serves-on" => "serves on, and may show it: it is told to, and has not carried it out",
-            "serves-on-applied" => {
-                "has carried it out, but is told to serve on when it is cut off: next time it may show it"
+            "serves-on" => {
+                "has not applied the purge: configured to serve on, it may still serve the objects"
             }
-            _ => "has not carried it out",
+            "serves-on-applied" => {
+                "has applied the purge, but is configured to serve on when cut off: next time it may serve purged objects"
+            }
+            _ => "has not applied the purge",
         };
         done.push_str(&format!("{name} {standing}\n"));
     }
@@ -121,7 +123,7 @@ fn bans(server: &Server) -> Result<String, Failure> {
         };
         format!("{}  {soft}  {done}  {}\n", ban["number"], ban["ban"].as_str().unwrap_or_default())
     };
-    Ok(if bans.is_empty() { "No bans are kept\n".to_owned() } else { bans.iter().map(line).collect() })
+    Ok(if bans.is_empty() { "No bans\n".to_owned() } else { bans.iter().map(line).collect() })
 }
 
 /// Explains how the server would handle a request, and why: the server's JSON, or lines for people.
@@ -157,7 +159,7 @@ pub(crate) fn origins(settings: &Settings, task: &OriginsTask) -> Result<String,
         let request = server.agent.post(server.url("/origins")).query("server", name).query("set", state);
         let (said, text) = server.said(server.authorized(request).send_empty())?;
         return match said["set"].as_bool() {
-            Some(true) => Ok(format!("{name} is set to {state}\n")),
+            Some(true) => Ok(format!("{name} set to {state}\n")),
             _ => Err(server.unexpected(200, &text)),
         };
     }
@@ -240,16 +242,16 @@ impl Server {
             };
             Failure::Failed(if refused {
                 format!(
-                    "nothing listens on {address}: is `nighttrain cache` running, with its admin server elsewhere? \
-                     Then say --admin ADDRESS"
+                    "cannot connect to {address}: is `nighttrain cache` running, with its admin server elsewhere? Then \
+                     set --admin ADDRESS"
                 )
             } else {
-                format!("no answer from the admin server on {address}: {error}")
+                format!("no answer from the admin server at {address}: {error}")
             })
         })?;
         let status = answer.status().as_u16();
         let text = answer.body_mut().read_to_string().map_err(|error| {
-            Failure::Failed(format!("the answer of the admin server on {address} broke off: {error}"))
+            Failure::Failed(format!("the answer of the admin server at {address} was cut short: {error}"))
         })?;
         Ok((status, text))
     }
@@ -272,12 +274,12 @@ impl Server {
         let address = self.address;
         Failure::Failed(match status {
             401 if self.token.is_none() => {
-                format!("the admin server on {address} demands a token: say --admin-token-file FILE")
+                format!("the admin server at {address} requires a token: set --admin-token-file FILE")
             }
-            401 => format!("the admin server on {address} does not accept the token in the file"),
+            401 => format!("the admin server at {address} rejected the token in the file"),
             _ => {
                 let said: String = text.chars().filter(|c| !c.is_control()).take(120).collect();
-                format!("{address} is no admin server of Nighttrain; it said {status}: {said}")
+                format!("{address} is not a Nighttrain admin server; it answered {status}: {said}")
             }
         })
     }

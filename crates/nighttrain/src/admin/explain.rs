@@ -36,8 +36,8 @@ pub(super) async fn explain(
     let Some(request) = asked(query) else {
         return error(
             StatusCode::BAD_REQUEST,
-            "which one: /explain?url=http://www.example.org/path, with &method=POST and &header=Name:%20value or \
-             without",
+            "missing URL: /explain?url=http://www.example.org/path, optionally with &method=POST and \
+             &header=Name:%20value",
         );
     };
     let asked = admin.ask(move |accelerator| {

@@ -15,7 +15,7 @@ use super::{Admin, error};
 /// Answers 200 with the process and its descriptors. The kernel decides which processes may open them.
 pub(super) async fn log(State(admin): State<Arc<Admin>>) -> Response {
     let Some(journal) = &admin.journal else {
-        return error(StatusCode::NOT_FOUND, "this server has no log of transactions; its own log says why");
+        return error(StatusCode::NOT_FOUND, "no transaction log on this server; its own log has the reason");
     };
     let opened = journal.opened();
     Json(json!({

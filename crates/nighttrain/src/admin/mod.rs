@@ -195,7 +195,7 @@ async fn ready(State(admin): State<Arc<Admin>>) -> (StatusCode, &'static str) {
     if admin.operated.is_ready() {
         (StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready: it is starting or stopping\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or stopping\n")
     }
 }
 
@@ -264,18 +264,18 @@ impl Admin {
         ask: impl FnOnce(&dyn Purger) -> T + Send + 'static,
     ) -> Result<T, Response> {
         let Ok(permit) = Arc::clone(&self.purges).try_acquire_owned() else {
-            let message = "too many purges and questions at once; try again";
+            let message = "too many purges and requests at once; try again";
             return Err(error(StatusCode::SERVICE_UNAVAILABLE, message));
         };
         let Some(accelerator) = self.accelerator.clone() else {
-            return Err(error(StatusCode::NOT_FOUND, "there is no accelerator here"));
+            return Err(error(StatusCode::NOT_FOUND, "no accelerator runs in this process"));
         };
         let asked = tokio::task::spawn_blocking(move || {
             let answer = ask(&*accelerator);
             drop(permit);
             answer
         });
-        asked.await.map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "it broke off; see the log"))
+        asked.await.map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "internal error; see the log"))
     }
 }
 
@@ -287,15 +287,15 @@ async fn purge(State(admin): State<Arc<Admin>>, Query(query): Query<Vec<(String,
     let Some(wanted) = PurgeQuery::of(query) else {
         return error(
             StatusCode::BAD_REQUEST,
-            "which one: POST /purge?url=http://www.example.org/path, ?tag=product-7&tag=list, \
-             ?ban=req.url+~+%5E/news or ?all, each with &soft or without",
+            "missing target: POST /purge?url=http://www.example.org/path, ?tag=product-7&tag=list, \
+             ?ban=req.url+~+%5E/news or ?all, each optionally with &soft",
         );
     };
     if wanted.reach == PurgeReach::Everywhere
         && admin.accelerator.as_ref().is_none_or(|one| one.cluster().is_none())
     {
-        let message = "there is no cluster here, so everywhere is here: leave that out, or name the cluster (cluster in \
-                       [cache])";
+        let message = "no cluster is configured, so there are no other instances: leave the option out, or set cluster \
+                       in [cache]";
         return error(StatusCode::BAD_REQUEST, message);
     }
     match admin.ask(move |accelerator| carry_out(accelerator, &wanted)).await {
@@ -362,7 +362,7 @@ async fn cluster(State(admin): State<Arc<Admin>>) -> Response {
         None if !peers.is_empty() => {
             Json(serde_json::json!({ "peers": peers_table::said(&peers) })).into_response()
         }
-        None => error(StatusCode::NOT_FOUND, "there is no cluster here (cluster in [cache])"),
+        None => error(StatusCode::NOT_FOUND, "no cluster is configured (cluster in [cache])"),
     }
 }
 
@@ -371,7 +371,7 @@ async fn cluster(State(admin): State<Arc<Admin>>) -> Response {
 async fn bans(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Response {
     // A GET with purge parameters is refused, so that a client does not take the list for a successful purge.
     if query.is_some_and(|query| !query.is_empty()) {
-        let message = "what is to be purged is said by POST; GET /purge, without more, lists the bans";
+        let message = "purges use POST; GET /purge, without parameters, lists the bans";
         let mut refused = error(StatusCode::METHOD_NOT_ALLOWED, message);
         refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         return refused;

@@ -40,7 +40,7 @@ pub(super) async fn objects(
 ) -> Response {
     let Some((expression, rows)) = asked(query) else {
         let message = format!(
-            "which ones: /objects, with ?match=req.url+~+%5E/news and &limit=50 (1 to {OBJECTS_MAX}) or without"
+            "invalid query: /objects, optionally with ?match=req.url+~+%5E/news and &limit=50 (1 to {OBJECTS_MAX})"
         );
         return error(StatusCode::BAD_REQUEST, &message);
     };

@@ -66,10 +66,10 @@ pub(super) async fn set(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
     let Some((server, by_hand)) = asked(query) else {
-        let message = "which one: POST /origins?server=http://10.0.0.1:3000&set=drain, or down, or auto";
+        let message = "missing server: POST /origins?server=http://10.0.0.1:3000&set=drain, or down, or auto";
         return error(StatusCode::BAD_REQUEST, message);
     };
-    let message = format!("no origin has the server {server}; GET /origins lists them");
+    let message = format!("unknown server {server}; GET /origins lists the servers");
     match admin.ask(move |accelerator| accelerator.set_origin(&server, by_hand)).await {
         Ok(true) => Json(json!({ "set": true })).into_response(),
         Ok(false) => error(StatusCode::NOT_FOUND, &message),

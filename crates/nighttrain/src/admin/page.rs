@@ -11,12 +11,12 @@ pub(super) fn status(report: &Report) -> String {
     let hits = report.count("requests", "hits");
     let messages = report.count("messages", "received");
     let state = match (report.ready, received) {
-        (false, _) => "It is starting or stopping and takes no new requests.".to_owned(),
-        (true, 0) if messages > 0 => format!("It is ready. {messages} messages were received."),
-        (true, 0) => "It is ready. Nothing has come yet.".to_owned(),
+        (false, _) => "Starting or stopping; not accepting new requests.".to_owned(),
+        (true, 0) if messages > 0 => format!("Ready. {messages} messages received."),
+        (true, 0) => "Ready. No requests yet.".to_owned(),
         #[allow(clippy::cast_precision_loss, reason = "shown to a tenth of a percent")]
         (true, _) => format!(
-            "It is ready. {hits} of {received} requests were answered from memory ({:.1} %).",
+            "Ready. {hits} of {received} requests were answered from memory ({:.1} %).",
             hits as f64 * 100.0 / received as f64
         ),
     };

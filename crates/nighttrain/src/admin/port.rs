@@ -60,7 +60,7 @@ impl Port {
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let served = httpd::serve_behind(Arc::default(), listener, tls, pages, std::future::pending());
             if let Err(error) = runtime.block_on(served) {
-                tracing::error!("the server of {name} ended: {error}");
+                tracing::error!("HTTP server of {name} ended: {error}");
             }
         })?;
         Ok(())

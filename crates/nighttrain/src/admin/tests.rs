@@ -177,7 +177,7 @@ fn the_page_says_how_it_is() {
     let (_, kind, text) = ask(serve(true), "/", &[]);
     assert!(kind.starts_with("text/html"));
     assert!(text.contains("617 of 1234 requests were answered from memory (50.0 %)"), "{text}");
-    assert!(ask(serve(false), "/", &[]).2.contains("takes no new requests"));
+    assert!(ask(serve(false), "/", &[]).2.contains("not accepting new requests"));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn purges() {
     assert_eq!(ask(address, "/purge?url=http://a/other", &[]).0, 405);
     let mut answer = agent().post(format!("http://{address}/purge")).send_empty().expect("an answer");
     assert_eq!(answer.status(), 400);
-    assert!(answer.body_mut().read_to_string().expect("text").contains("which one"));
+    assert!(answer.body_mut().read_to_string().expect("text").contains("missing URL"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub(crate) fn top(settings: &Settings, interval: Duration, frames: Option<u64>) 
 fn read(settings: &Settings) -> Result<Value, Failure> {
     let said = client::stat(settings, true)?;
     serde_json::from_str(&said)
-        .map_err(|error| Failure::Failed(format!("what the admin server said of itself is no JSON: {error}")))
+        .map_err(|error| Failure::Failed(format!("invalid JSON from the admin server: {error}")))
 }
 
 /// Renders the changes between `before` and `now`, `seconds` later.

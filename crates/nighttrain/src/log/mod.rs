@@ -59,19 +59,20 @@ impl FilterHandle {
 pub(crate) fn parse_filter(text: &str) -> Result<EnvFilter, String> {
     if text.trim().is_empty() {
         return Err(
-            "a filter is error, warn, info, debug, trace or off, or such as info,cache=debug".to_owned()
+            "invalid log filter: expected error, warn, info, debug, trace or off, or levels by part such as \
+             info,cache=debug"
+                .to_owned(),
         );
     }
     // tracing-subscriber takes any lone word as a module's name, so that `--log verbose` would log nothing.
     if let Some(word) = text.split(',').find(|word| !is_level(word) && !word.contains(['=', '['])) {
         return Err(format!(
-            "`{word}` is no level: the levels are error, warn, info, debug, trace and off; \
-             one part's level is such as cache=debug"
+            "invalid log level `{word}`: expected error, warn, info, debug, trace or off; by part, such as cache=debug"
         ));
     }
     // `cluster` logs the cluster library's events itself, once, in our own words.
     EnvFilter::try_new(format!("async_nats=off,{text}"))
-        .map_err(|error| format!("{error}: a filter is such as info or info,cache=debug"))
+        .map_err(|error| format!("{error}; expected a filter such as info or info,cache=debug"))
 }
 
 fn is_level(word: &str) -> bool {
@@ -98,7 +99,7 @@ impl Write for LogFile {
             match Self::open(&self.path) {
                 Ok(file) => self.file = file,
                 // The old file stays in use.
-                Err(why) => _ = writeln!(self.file, "the log file cannot be opened again: {why}"),
+                Err(why) => _ = writeln!(self.file, "cannot reopen the log file: {why}"),
             }
         }
         self.file.write(bytes)

@@ -24,8 +24,8 @@ pub(crate) fn fit(config: &mut Config, files: u64, cores: u64) {
     if fits < asked {
         config.limits.origin_connections_max = fits;
         tracing::warn!(
-            "origin-connections-max is {fits} a server and core, and not {asked}: the process may open {files} files \
-             (raise LimitNOFILE, or ulimit -n)"
+            "origin-connections-max lowered to {fits} per server and core, from {asked}: the process may open {files} \
+             files (raise LimitNOFILE, or ulimit -n)"
         );
     }
 }

@@ -142,23 +142,22 @@ impl MemorySum {
                 .map(|row| format!("{} for {}", rounded(row.bytes), row.what))
                 .collect();
             return Err(format!(
-                "the process may use {limit} of memory, and comes to need {filled} when its stores are full: {}; raise \
-                 the limit to {filled} and some more, or lower the stores' sizes",
+                "not enough memory: the process may use {limit}, and needs {filled} when its stores are full: {}; \
+                 raise the limit to {filled} and some more, or lower the stores' sizes",
                 parts.join(", ")
             ));
         }
         Ok((most_bytes > limit_bytes).then(|| {
             format!(
-                "the process may use {limit} of memory; {filled} are for stores, and with all that clients can make it \
-                 hold it would need {most}: `nighttrain check` shows the parts"
+                "the process may use {limit} of memory; stores take {filled}, and with all that clients may hold it \
+                 would need {most}: `nighttrain check` shows the parts"
             )
         }))
     }
 }
 
 /// Label of the clients' memory in the sum.
-const CLIENTS: &str =
-    "what clients make it hold: connections, answers and messages not read, mails coming in (client-memory)";
+const CLIENTS: &str = "memory that clients may hold: connections, unread answers and messages, mails being received (client-memory)";
 
 /// Returns the memory that clients can make the servers hold.
 fn client_bytes(settings: &Settings, servers: ServerSet) -> u64 {
@@ -245,8 +244,8 @@ fn fit_connections(settings: &mut Settings, servers: ServerSet, limit: u64) -> O
     }
     let would_do = wanted.saturating_add(wanted / (KEPT_ONE_IN - 1)).saturating_add(1);
     Some(format!(
-        "the process may open {limit} files: its servers take {there_are} connections in all where {wanted} are \
-         configured, and the rest is for origins, files and the admin port; for all of them raise the limit \
+        "the process may open {limit} files: its servers accept {there_are} connections instead of the configured \
+         {wanted}, and the rest is for origins, files and the admin port; for all of them raise the limit \
          (LimitNOFILE, ulimit -n) to {would_do}"
     ))
 }
@@ -291,7 +290,7 @@ mod tests {
         let refused = sum.within(128 * MIB).expect_err("256 MiB in 128");
         assert!(refused.contains("128MiB") && refused.contains("raise the limit to 276MiB"), "{refused}");
         let warned = sum.within(276 * MIB).expect("the stores fit").expect("clients may not");
-        assert!(warned.contains("276MiB are for stores"), "{warned}");
+        assert!(warned.contains("stores take 276MiB"), "{warned}");
         assert_eq!(sum.within(sum.most_bytes()), Ok(None));
         assert!(sum.within(sum.most_bytes() - 1).is_ok_and(|warning| warning.is_some()));
     }

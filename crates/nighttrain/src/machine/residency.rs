@@ -36,7 +36,7 @@ struct Residency {
 /// Returns `Failure::Failed` if the file cannot be opened or mapped. The process must be allowed to write the
 /// file, otherwise `mincore` does not report its true residency.
 pub(crate) fn residency(path: &Path, json: bool) -> Result<String, Failure> {
-    let failed = |error| Failure::Failed(format!("cannot look at {}: {error}", path.display()));
+    let failed = |error| Failure::Failed(format!("cannot inspect {}: {error}", path.display()));
     let file = CachedFile::open(path).map_err(failed)?;
     let mapping = file.mapping();
     let found = look(mapping.len() as u64, |from, to| {
@@ -156,6 +156,6 @@ mod tests {
             serde_json::from_str(&residency(&path, true).expect("a map")).expect("JSON");
         assert_eq!(document["residency"]["cells"].as_array().map(Vec::len), Some(64), "{document}");
         let error = residency(&directory.path().join("none"), false).expect_err("no file");
-        assert!(error.to_string().contains("cannot look at"), "{error}");
+        assert!(error.to_string().contains("cannot inspect"), "{error}");
     }
 }

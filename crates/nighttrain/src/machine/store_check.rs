@@ -22,7 +22,7 @@ pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
         Err(error) => return Err(Failure::Failed(format!("{text}{error}"))),
     }
     if checked.fault_count == 0 {
-        text.push_str("Every header, table, record and checksum is right.\n");
+        text.push_str("All headers, tables, records and checksums are valid.\n");
         return Ok(text);
     }
     text.push_str(&format!("{} places are damaged:\n", checked.fault_count));
@@ -30,7 +30,7 @@ pub(crate) fn verify(path: &Path) -> Result<String, Failure> {
         text.push_str(&format!("  {fault}\n"));
     }
     text.push_str(
-        "Nothing was changed. A server may use the file all the same: what is damaged is never served, and fetched anew.",
+        "Nothing was changed. A server can still use the file: damaged records are never served, but fetched again.",
     );
     Err(Failure::Failed(text))
 }
@@ -40,12 +40,12 @@ fn told(seen: &PurgesSeen) -> String {
     let PurgesSeen { path, bytes, purged, bans, torn_bytes, is_foreign } = seen;
     let path = path.display();
     if *is_foreign {
-        return format!("{path}: of another store, or just begun; a start begins it anew\n");
+        return format!("{path}: of another store, or just created; a start replaces it\n");
     }
     let torn = if *torn_bytes == 0 {
         String::new()
     } else {
-        format!(", and {} of a purge that was being written, which a start cuts off", size_text(*torn_bytes))
+        format!(", and {} of an incomplete purge, which a start removes", size_text(*torn_bytes))
     };
     format!("{path}: {purged} purged tags and addresses, {bans} bans, {}{torn}\n", size_text(*bytes))
 }

@@ -159,8 +159,8 @@ impl Accelerator {
             let share = accelerator.clustered.as_ref().and_then(ClusterCertStore::of);
             if share.is_none() && accelerator.clustered.is_some() && certificates.are_obtained() {
                 tracing::warn!(
-                    "each accelerator of the cluster obtains certificates of its own, and answers for nobody else: with \
-                     cluster-secret they share them"
+                    "accelerators of the cluster do not share certificates: each obtains its own, and answers only its \
+                     own challenges; set cluster-secret to share them"
                 );
             }
             certificates.begin(share)?;
@@ -177,7 +177,7 @@ impl Accelerator {
     pub(crate) fn share_keys_with(&self, live: &[PeerAt]) {
         let outcome = self.running.ask(|server| server.set_peers(live));
         if let Some(Err(error)) = outcome {
-            tracing::warn!(%error, "cannot ask the accelerators of the cluster");
+            tracing::warn!(%error, "cannot query the accelerators of the cluster");
         }
     }
 
@@ -304,11 +304,11 @@ impl Service for Accelerator {
         text.push_str(&format!("cache: in front of {}, with {memory} of memory\n", self.in_front_of));
         if let Some((path, bytes)) = &self.store {
             let size = size_text(*bytes);
-            text.push_str(&format!("cache: keeps what it stores in {}, {size}\n", path.display()));
+            text.push_str(&format!("cache: stores objects in {}, {size}\n", path.display()));
         }
         text.extend(self.clustered.as_ref().map(|clustered| clustered.announcement()));
         if let Some(address) = self.running.ask(Server::peers_address).flatten() {
-            text.push_str(&format!("cache: is asked by its peers at {address}\n"));
+            text.push_str(&format!("cache: listening for peers on {address}\n"));
         }
         text
     }
@@ -376,8 +376,8 @@ impl Service for Accelerator {
     fn words(&self, at_most: Duration) -> StopMessages {
         StopMessages {
             stopping: format!("no new requests; those under way have up to {at_most:?}"),
-            whole: "every request was answered",
-            cut: "the time was up before every request was answered",
+            whole: "all requests were answered",
+            cut: "time limit reached before all requests were answered",
         }
     }
 }

@@ -98,8 +98,8 @@ impl Certificates {
     pub(crate) fn begin(&self, share: Option<Arc<dyn Share>>) -> Result<(), Failure> {
         if let Some((config, challenges)) = self.to_obtain.clone().zip(self.challenges.clone()) {
             let begun = acme::Client::start(config, Arc::clone(&self.tls.certificates), challenges, share);
-            let client = begun
-                .map_err(|error| Failure::Failed(format!("no certificates can be obtained: {error}")))?;
+            let client =
+                begun.map_err(|error| Failure::Failed(format!("cannot obtain certificates: {error}")))?;
             // The client is started only once.
             let _ = self.client.set(client);
         }
@@ -215,7 +215,7 @@ impl Certificates {
             }
             Err(fault) => {
                 tracing::error!(
-                    "a certificate has changed and cannot be used; those before go on: {}",
+                    "cannot use a changed certificate: the previous ones stay in use: {}",
                     fault.message
                 );
             }
@@ -248,7 +248,7 @@ fn hosts_without(settings: &Settings, of_files: &[Arc<Certificate>]) -> Vec<Name
                 Ok(name) => names.push(name),
                 // Only a warning: perhaps no client connects to this host by TLS.
                 Err(wrong) => {
-                    tracing::warn!("no certificate is obtained for the site at {}: {wrong}", site.place)
+                    tracing::warn!("cannot obtain a certificate for the site at {}: {wrong}", site.place)
                 }
             }
         }

@@ -77,7 +77,7 @@ pub(crate) fn join_and_tell(in_force: &mut ActiveSettings) -> Result<(), Vec<Fau
         // Written to stderr because the log has not started yet, and so that no log filter hides it.
         _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
-            format_args!("nighttrain: {}: not honoured: {}\n", path.display(), passed_over.join(", ")),
+            format_args!("nighttrain: {}: ignored: {}\n", path.display(), passed_over.join(", ")),
         );
     }
     if let Some(word) = word_on_origins(in_force) {
@@ -133,7 +133,7 @@ impl Feed {
             monitor_counters: port.counters(),
         });
         port.serve(monitor::router(Arc::clone(&feed), feed.monitor), None)
-            .map_err(failed("the monitoring pages cannot be served"))?;
+            .map_err(failed("cannot serve the monitoring pages"))?;
         Ok(feed)
     }
 
@@ -224,9 +224,9 @@ impl Service for Feed {
 
     fn words(&self, at_most: Duration) -> StopMessages {
         StopMessages {
-            stopping: format!("no new clients; those that are here have up to {at_most:?} to leave"),
-            whole: "every client has left or was asked to",
-            cut: "the time was up before every client had left",
+            stopping: format!("no new clients; connected ones have up to {at_most:?} to leave"),
+            whole: "all clients have left or were asked to",
+            cut: "time limit reached before all clients had left",
         }
     }
 }

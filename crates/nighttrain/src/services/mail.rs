@@ -116,10 +116,9 @@ impl MailService {
         let server =
             Server::start_logged(config, journal).map_err(|error| Failure::Failed(error.to_string()))?;
         let (kept, index) = match store {
-            Store::Anonymous => (format!("{size} of memory, gone at the end"), None),
+            Store::Anonymous => (format!("{size} of memory, lost at exit"), None),
             Store::File(path) => {
-                let kept =
-                    format!("{} ({size}); {} mails are there", path.display(), server.recovered_mails());
+                let kept = format!("{} ({size}); {} mails", path.display(), server.recovered_mails());
                 let mut directory = path.into_os_string();
                 directory.push(".index");
                 (kept, Some(IndexLocation::new(directory.into(), server.store_header().seed())))
@@ -157,7 +156,7 @@ impl MailService {
             .web(self.addresses.smtp, self.shown.clone(), self.index.clone())
             .map_err(|fault| Failure::Configuration(vec![fault]))?;
         config.proxies.extend(in_front.map(Network::from));
-        let web = web::serve(http, mailboxes, config).map_err(failed("the pages cannot be served"))?;
+        let web = web::serve(http, mailboxes, config).map_err(failed("cannot serve the pages"))?;
         let counters = web.counters();
         *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Some(web);
         Ok(counters)
@@ -216,7 +215,7 @@ impl Service for MailService {
         Ok(Box::new(move || {
             let remark = format!("{} lines of bans", lists.len());
             if self.running.ask(|server| server.set_lists(lists)) == Some(false) {
-                tracing::error!("reload: a core was too busy to be told what is banned; try again");
+                tracing::error!("reload: a core was too busy to load the bans; try again");
             }
             Ok(Some(remark))
         }))
@@ -246,8 +245,8 @@ impl Service for MailService {
     fn words(&self, at_most: Duration) -> StopMessages {
         StopMessages {
             stopping: format!("no new connections; mails under way have up to {at_most:?}"),
-            whole: "every mail under way was answered",
-            cut: "the time was up before every mail under way was answered",
+            whole: "all mails under way were answered",
+            cut: "time limit reached before all mails under way were answered",
         }
     }
 }

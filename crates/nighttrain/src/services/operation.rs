@@ -162,7 +162,7 @@ impl RunningCommand {
         let dropped = self.filter.dropped();
         if dropped > self.dropped_lines {
             let lines = dropped - self.dropped_lines;
-            tracing::warn!("{lines} lines of this log were dropped: stderr is too slow for them");
+            tracing::warn!("{lines} log lines dropped: stderr is too slow");
             self.dropped_lines = dropped;
         }
     }
@@ -190,7 +190,7 @@ impl RunningCommand {
             for fault in faults {
                 tracing::error!("reload: {fault}");
             }
-            tracing::error!("reload: the configuration stays as it was");
+            tracing::error!("reload: configuration unchanged");
         })
         .ok()
     }
@@ -243,7 +243,7 @@ impl RunningCommand {
         if let (Some(token), Some(path)) = (&self.token, &self.at_start.settings.admin_token_file) {
             match admin::read_token("admin-token-file", path) {
                 Ok(new) => _ = token.send_replace(new),
-                Err(message) => tracing::error!("reload: {message}; the old token stays"),
+                Err(message) => tracing::error!("reload: {message}; the old token stays in use"),
             }
         }
     }
@@ -357,7 +357,7 @@ impl Signals {
 
     /// Logs the answer to SIGUSR2: there is no upgrade yet.
     pub(crate) fn cannot_upgrade() {
-        tracing::warn!("SIGUSR2: this version cannot hand its work to a new binary; it goes on");
+        tracing::warn!("SIGUSR2: this version cannot hand over to a new binary; continuing");
     }
 
     /// Drains on a thread that may block, and logs the outcome: `whole` if `drain` returns that nothing was
@@ -378,7 +378,7 @@ impl Signals {
                 Ok(Ok(true)) => tracing::info!("stopped: {whole}"),
                 Ok(Ok(false)) => tracing::warn!("stopped: {cut}"),
                 Ok(Err(failure)) => return Err(failure),
-                Err(error) => return Err(Failure::Failed(format!("the drain broke off: {error}"))),
+                Err(error) => return Err(Failure::Failed(format!("the drain was interrupted: {error}"))),
             },
             () = stop => {
                 tracing::warn!("stopped at once by a second signal");

@@ -168,7 +168,7 @@ mod tests {
             after
                 .settings
                 .accelerator(None)
-                .is_err_and(|wrong| wrong.to_string().contains("this site says none"))
+                .is_err_and(|wrong| wrong.to_string().contains("set neither for this site"))
         );
     }
 }

@@ -94,8 +94,8 @@ impl FeedSettings {
                 ocsp: None,
             })),
             (None, None) => None,
-            (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert goes with tls-key")),
-            (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert")),
+            (Some(_), None) => return Err(fault("tls-key", "is missing; tls-cert needs tls-key")),
+            (None, Some(_)) => return Err(fault("tls-cert", "is missing; tls-key needs tls-cert")),
         };
         if let Some(shown) = shared_or(self.tls_shared, of_files, shared)? {
             config.tls = Some(Tls {
@@ -116,10 +116,13 @@ impl FeedSettings {
             && self.tls_ca.is_none()
             && config.tls.as_ref().is_some_and(|tls| tls.ca_file.is_none())
         {
-            return Err(fault("tls-verify", "needs tls-ca: who signs the clients' certificates"));
+            return Err(fault(
+                "tls-verify",
+                "needs tls-ca, the CA certificates that sign clients' certificates",
+            ));
         }
         if (self.tls_verify || self.tls_handshake_first) && config.tls.is_none() {
-            return Err(fault("tls-cert", "is missing; without it there is no TLS to verify clients by"));
+            return Err(fault("tls-cert", "is missing; client certificates and handshake-first need TLS"));
         }
         if let Some(listen) = self.websocket {
             let tls = match (self.websocket_tls, &config.tls) {
@@ -151,7 +154,7 @@ impl FeedSettings {
                 ..Remote::default()
             });
         } else if self.leaf_credentials.is_some() || self.leaf_tls_ca.is_some() {
-            let message = "is missing; leaf-credentials and leaf-tls-ca are for the hub that it names";
+            let message = "is missing; leaf-credentials and leaf-tls-ca need the hub's address";
             return Err(Fault { place: "leaf".to_owned(), message: message.to_owned() });
         }
         hubs.extend(self.leaf_remotes.iter().cloned());
@@ -166,10 +169,10 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
         .map(|address| address.parse().map_err(|error: InvalidAddress| error.to_string()))
         .collect::<Result<_, _>>()?;
     if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
-        return Err(format!("at least one address is wanted, and at most {ADDRESSES_MAX} are taken"));
+        return Err(format!("expected 1 to {ADDRESSES_MAX} addresses"));
     }
     if addresses.iter().any(|address| address.is_web() != addresses[0].is_web()) {
-        return Err("all addresses of one hub are WebSocket's, or none is".to_owned());
+        return Err("the addresses of a hub must all be WebSocket addresses, or none".to_owned());
     }
     Ok(addresses)
 }
@@ -200,7 +203,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "ADDRESS",
-        help: "Where clients connect; port 0 takes a free one",
+        help: "Address for client connections; port 0 picks a free one",
         access: value!(
             feed.config.listen,
             parse = |text| parse_host_and_port(text, 4222),
@@ -239,7 +242,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         access: ValueAccess {
             set: |settings, text| {
                 if text.is_empty() || text.contains(char::is_whitespace) {
-                    return Err("a name without blanks is wanted".to_owned());
+                    return Err("expected a name without blanks".to_owned());
                 }
                 text.clone_into(&mut settings.feed.config.server_name);
                 Ok(())
@@ -253,7 +256,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
-        help: "The server's certificate chain, in PEM; with it, TLS is demanded of every client",
+        help: "Certificate chain of the server (PEM); if set, every client must use TLS",
         access: optional!(feed.tls_cert, parse = parse_path, show = path_text),
     },
     Setting {
@@ -262,7 +265,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "FILE",
-        help: "The certificate's key, in PEM",
+        help: "Private key of the certificate (PEM)",
         access: optional!(feed.tls_key, parse = parse_path, show = path_text),
     },
     Setting {
@@ -271,8 +274,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
-        help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
-               when a client comes",
+        help: "In `serve`, uses the accelerator's certificates for TLS: those from files and those obtained by ACME, \
+               in their current state",
         access: value!(feed.tls_shared, parse = truth, show = truth_text),
     },
     Setting {
@@ -330,7 +333,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: FEED,
         value_name: "LIST",
-        help: "Web origins that may connect, such as https://www.example.org; *: all; unset: only that of this address",
+        help: "Web origins that may connect, such as https://www.example.org; *: all; unset: this address only",
         access: ValueAccess {
             set: |settings, text| {
                 settings.feed.websocket_origins = list(text).map(str::to_owned).collect();
@@ -348,8 +351,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: FEED,
         value_name: "URL,…",
-        help: "Servers of a NATS cluster that is joined as a leaf node, such as nats-leaf://hub.example:7422 (also tls://, ws://, \
-               wss://), tried in turn; what is published here or there is there and here; [[feed.leaf-remote]] for more",
+        help: "Servers of a NATS cluster to join as a leaf node, such as nats-leaf://hub.example:7422 (also tls://, \
+               ws://, wss://), tried in turn; messages flow both ways; [[feed.leaf-remote]] for more",
         access: ValueAccess {
             set: |settings, text| {
                 settings.feed.leaf = addresses(text)?;
@@ -382,7 +385,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: FEED,
         value_name: "true|false",
-        help: "Connections begin with a PROXY header, version 1 or 2",
+        help: "Connections begin with a PROXY protocol header, version 1 or 2",
         access: value!(feed.config.proxy_protocol, parse = truth, show = truth_text),
     },
     Setting {
@@ -391,8 +394,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: FEED,
         value_name: "LIST",
-        help: "Networks in which each connection counts as a client of its own where memory is shared among clients: a large \
-               NAT, a proxy that names nobody; unset: this machine alone",
+        help: "Networks in which each connection, not each address, counts as a client when memory is shared out, such \
+               as a large NAT or a proxy that does not name its clients; unset: this machine only",
         access: networks!(feed.config.shared_networks),
     },
     Setting {
@@ -401,7 +404,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "TIME",
-        help: "Over how long a stopping server closes the clients that have not left by themselves",
+        help: "Time over which a stopping server closes the remaining clients",
         access: value!(feed.config.lame_duck_duration, parse = some_time, show = duration_text),
     },
     Setting {
@@ -410,7 +413,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED,
         value_name: "TIME",
-        help: "How long a stopping server waits for clients to leave by themselves",
+        help: "Time that a stopping server waits for clients to leave",
         access: value!(feed.config.lame_duck_grace_period, parse = some_time, show = duration_text),
     },
     Setting {
@@ -419,7 +422,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
-        help: "Connections over all cores; more are refused with an error and closed",
+        help: "Connections over all cores; further ones get an error and are closed",
         access: value!(feed.config.limits.max_connections, parse = one_or_more, show = plain),
     },
     Setting {
@@ -428,7 +431,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: FEED_LIMITS,
         value_name: "N",
-        help: "Subscriptions of one connection; one more is refused; 0: no limit",
+        help: "Subscriptions per connection; further ones are refused; 0: no limit",
         access: value!(feed.config.limits.max_subscriptions, parse = any_count, show = plain),
     },
     Setting {
@@ -437,7 +440,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Size of one message, headers included; more, and the connection is closed",
+        help: "Size of a message, headers included; a larger one closes the connection",
         access: value!(feed.config.limits.max_payload, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -446,7 +449,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Memory for all clients' subscriptions; a connection may take half of it, and when it is used up the client that takes most is closed for another",
+        help: "Memory for all clients' subscriptions; one connection may use half of it, and when it is used up the \
+               client that uses the most is disconnected in favour of another",
         access: value!(feed.config.limits.max_subscription_memory, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -455,7 +459,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Size of one operation's arguments; more, and the connection is closed",
+        help: "Size of a protocol line's arguments; a longer one closes the connection",
         access: value!(feed.config.limits.max_control_line, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -464,7 +468,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "What may wait for one consumer; from three quarters on it holds those who filled it, in proportion, then it is cut off",
+        help: "Backlog per consumer; from three quarters on producers are slowed in proportion, beyond it the consumer \
+               is disconnected",
         access: value!(feed.config.limits.max_pending, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -473,7 +478,8 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "SIZE",
-        help: "Memory for what waits for all consumers, and for messages that have not come whole; from half of it on producers are held earlier, beyond it a client that does not move is cut off",
+        help: "Memory for all backlogs and incomplete messages; from half of it on producers are slowed earlier, \
+               beyond it a client that makes no progress is disconnected",
         access: value!(feed.config.limits.max_pending_total, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -482,7 +488,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "How long a slow consumer may hold its producers back before it is cut off",
+        help: "Time that a slow consumer may hold back producers before it is disconnected",
         access: value!(feed.config.limits.producer_hold_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -491,7 +497,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "Time for a consumer to take its backlog, or a sixteenth of --max-pending, before it is closed",
+        help: "Time for a consumer to read its backlog, or a sixteenth of --max-pending, before it is disconnected",
         access: value!(feed.config.limits.write_deadline, parse = some_time, show = duration_text),
     },
     Setting {
@@ -500,7 +506,7 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: FEED_LIMITS,
         value_name: "TIME",
-        help: "Silence after which a client is sent a PING",
+        help: "Idle time after which a client is sent a PING",
         access: value!(feed.config.limits.ping_interval, parse = some_time, show = duration_text),
     },
     Setting {
@@ -524,5 +530,5 @@ pub(crate) const FEED_SETTINGS: &[Setting] = &[
 ];
 
 fn some_pings(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "a whole number is wanted, for instance 2".to_owned())
+    text.parse().map_err(|_| "expected a whole number, for instance 2".to_owned())
 }

@@ -386,11 +386,11 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: ValueShape::Counts,
         heading: COMMON,
         value_name: "LIST",
-        help: "Processors to run one loop on each, such as 0,1 or 0-3; unset: every one that the process may use",
+        help: "Processors to run one loop on each, such as 0,1 or 0-3; unset: all that the process may use",
         access: ValueAccess {
             set: |settings, text| {
                 settings.cache.cores = engine::cores::parse_list(text)
-                    .map_err(|error| format!("{error}; cores are such as 0,1 or 0-3"))?;
+                    .map_err(|error| format!("{error}; expected cores such as 0,1 or 0-3"))?;
                 settings.feed.config.cores.clone_from(&settings.cache.cores);
                 settings.mail.config.cores.clone_from(&settings.cache.cores);
                 Ok(())
@@ -407,9 +407,9 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "SIZE",
-        help: "Memory that clients can make all servers of the process hold: connections, answers and messages that are not \
-               read, mails that come in. Each kind has a part, the rest is for whichever needs it; beyond, who holds most \
-               gives way. Unset: what is left of 512MiB beside a store of 256MiB",
+        help: "Memory that clients of all servers may hold: connections, unread answers and messages, mails being \
+               received. Each kind has a part of its own and shares the rest; when all is used, the client that holds \
+               the most is disconnected. Unset: what a store of 256MiB leaves of 512MiB",
         access: optional!(
             client_memory_bytes,
             parse = parse_client_memory,
@@ -422,7 +422,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "ADDRESS",
-        help: "Where the admin server listens (/metrics, /healthz, /readyz, /stat) and where stat and purge find it",
+        help: "Address of the admin server (/metrics, /healthz, /readyz, /stat), which stat and purge connect to",
         access: value!(
             admin,
             parse = |text| parse_address(text, 9180),
@@ -435,7 +435,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "FILE",
-        help: "File with the token of the admin server; without one it listens on loopback only",
+        help: "File with the token of the admin server; unset: it listens on loopback only",
         access: optional!(admin_token_file, parse = parse_path, show = path_text),
     },
     Setting {
@@ -471,7 +471,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "DIR",
-        help: "Directory for state; unused while the store is in memory alone",
+        help: "Directory for state; not used while the store is in memory only",
         access: optional!(cache.state, parse = parse_path, show = path_text),
     },
     Setting {
@@ -480,7 +480,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "FILTER",
-        help: "Which messages go to stderr: error, warn, info, debug, trace, or such as info,cache=debug",
+        help: "Log level: error, warn, info, debug, trace, or by part such as info,cache=debug",
         access: ValueAccess {
             set: |settings, text| {
                 crate::log::parse_filter(text)?;
@@ -505,7 +505,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "FILE",
-        help: "File for the process id, removed at the end",
+        help: "File for the process id, removed at exit",
         access: optional!(pid_file, parse = parse_path, show = path_text),
     },
     Setting {
@@ -514,7 +514,7 @@ const COMMON_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "TIME",
-        help: "How long a stop waits for responses that are under way",
+        help: "Time that a stop waits for responses under way",
         access: value!(drain_time_max, parse = parse_duration, show = duration_text),
     },
 ];

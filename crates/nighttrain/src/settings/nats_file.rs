@@ -74,9 +74,9 @@ pub(crate) fn check(path: &Path) -> Result<(Vec<String>, ActiveSettings), Vec<Fa
     let name = |file: Option<PathBuf>| file.unwrap_or_else(|| path.to_owned()).display().to_string();
     let mut lines = vec![format!("{} is right.", path.display())];
     lines.extend(
-        unhonoured.into_iter().map(|IgnoredOption { file, line, key }| {
-            format!("{}:{line}: `{key}` is not honoured", name(file))
-        }),
+        unhonoured
+            .into_iter()
+            .map(|IgnoredOption { file, line, key }| format!("{}:{line}: `{key}` is ignored", name(file))),
     );
     lines.extend(word_on_origins(&in_force).map(|word| format!("{}: {word}", path.display())));
     let text = read(path).unwrap_or_default();
@@ -234,8 +234,8 @@ pub(crate) fn word_on_origins(in_force: &ActiveSettings) -> Option<&'static str>
     let web = config.websocket.as_ref()?;
     let is_own_alone = web.allowed_origins.is_empty() && !web.same_origin && config.authorization.is_open();
     is_own_alone.then_some(
-        "websocket: pages of other sites than this address are refused (403), because the file names no users; \
-         `allowed_origins` names the sites that may connect",
+        "websocket: pages of other origins are refused (403), because the file names no users; list the origins that \
+         may connect in `allowed_origins`",
     )
 }
 
@@ -328,7 +328,7 @@ mod tests {
         let said = said.join("\n").replace(path.to_str().expect("text"), "F");
         let lines: Vec<&str> = said.lines().map(|line| line.split(" now ").next().unwrap_or(line)).collect();
         assert_eq!(lines[0], "F is right.");
-        assert_eq!(lines[1], "F:1: `jetstream` is not honoured");
+        assert_eq!(lines[1], "F:1: `jetstream` is ignored");
         assert!(lines[2].starts_with("F:3: a deny of a queue group"), "{said}");
         assert!(lines[3].starts_with("F:3: each response counts"), "{said}");
         assert!(lines[4].starts_with("F:4: who asks"), "{said}");

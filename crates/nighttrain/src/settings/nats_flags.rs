@@ -20,7 +20,7 @@ use crate::{
 
 /// Flags of nats-server that `nighttrain feed` has.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "As nats-server has them")]
+#[command(next_help_heading = "nats-server options")]
 pub(crate) struct NatsFlags {
     /// The port of --listen; -1 takes a free one
     #[arg(short = 'p', long = "port", value_name = "PORT", value_parser = port, allow_negative_numbers = true)]
@@ -78,8 +78,9 @@ impl NatsFlags {
 fn port(text: &str) -> Result<u16, String> {
     match text.parse::<i32>() {
         Ok(-1) => Ok(0),
-        Ok(port) => u16::try_from(port).map_err(|_| "a port is 0 to 65535, or -1 for a free one".to_owned()),
-        Err(_) => Err("a port is a number, such as 4222".to_owned()),
+        Ok(port) => u16::try_from(port)
+            .map_err(|_| "invalid port: expected 0 to 65535, or -1 for a free one".to_owned()),
+        Err(_) => Err("invalid port: expected a number, such as 4222".to_owned()),
     }
 }
 
@@ -110,7 +111,7 @@ impl FromStr for SignalTarget {
             "reopen" => Signal::USR1,
             "reload" => Signal::HUP,
             "ldm" => Signal::USR2,
-            _ => return Err("a signal is stop, quit, term, reopen, reload or ldm".to_owned()),
+            _ => return Err("invalid signal: expected stop, quit, term, reopen, reload or ldm".to_owned()),
         };
         Ok(Self { signal, to })
     }
@@ -127,17 +128,17 @@ impl SignalTarget {
             Some(to) => id_of(to).map_err(failed)?,
             None => match feeds()[..] {
                 [one] => one,
-                [] => return Err(failed("no feed runs here; say which process: SIGNAL=PID".to_owned())),
+                [] => return Err(failed("no feed is running; name the process: SIGNAL=PID".to_owned())),
                 ref several => {
                     let numbers: Vec<String> = several.iter().map(i32::to_string).collect();
                     return Err(failed(format!(
-                        "several feeds run: {}; say which: SIGNAL=PID",
+                        "several feeds are running: {}; name one: SIGNAL=PID",
                         numbers.join(", ")
                     )));
                 }
             },
         };
-        let process = Pid::from_raw(id).ok_or_else(|| failed("0 is no process".to_owned()))?;
+        let process = Pid::from_raw(id).ok_or_else(|| failed("invalid process id 0".to_owned()))?;
         kill_process(process, self.signal).map_err(|why| failed(format!("process {id}: {why}")))
     }
 }
@@ -148,8 +149,8 @@ fn id_of(text: &str) -> Result<i32, String> {
         return Ok(id);
     }
     let read = fs::read_to_string(text)
-        .map_err(|why| format!("`{text}` is neither a process nor a file with one: {why}"))?;
-    number(&read).ok_or_else(|| format!("{text} holds no process's number"))
+        .map_err(|why| format!("`{text}` is neither a process id nor a file with one: {why}"))?;
+    number(&read).ok_or_else(|| format!("{text} contains no process id"))
 }
 
 /// Returns the other processes of this program that are feeds.

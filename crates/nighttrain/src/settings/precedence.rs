@@ -91,7 +91,7 @@ pub(crate) fn in_force(
         let Some(text) = variable(&name) else { continue };
         let result = match text.to_str() {
             Some(text) => setting.set(&mut settings, text),
-            None => Err("not text in UTF-8".to_owned()),
+            None => Err("invalid UTF-8".to_owned()),
         };
         match result {
             Ok(()) => sources[i] = Source::Environment,

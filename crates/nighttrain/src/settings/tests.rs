@@ -140,7 +140,7 @@ fn hosts_have_names() {
     assert!(local.ip().is_loopback() && local.port() == 4222, "{local}");
     assert_eq!(parse_host_and_port("[::1]:7", 1), Ok(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 7))));
     for (wrong, says) in [
-        ("localhost:port", "`port` is no port, such as 4222"),
+        ("localhost:port", "invalid port `port`; expected one such as 4222"),
         ("nowhere.invalid:1", "`nowhere.invalid` has no address"),
         ("4222", "perhaps 127.0.0.1:4222"),
         ("127.0.0.1", "perhaps 127.0.0.1:4222"),
@@ -162,9 +162,9 @@ fn addresses() {
         ("*:8081", "0.0.0.0:8081 or [::]:8081"),
         ("www.example.org:8081", "`www.example.org` is a name"),
         ("x", "`x` is a name"),
-        ("localhost:http", "an address is"),
-        ("", "an address is"),
-        ("127.0.0.1:99999", "an address is"),
+        ("localhost:http", "expected"),
+        ("", "expected"),
+        ("127.0.0.1:99999", "expected"),
     ] {
         let error = parse_address(wrong, 8080).expect_err(wrong);
         assert!(error.contains(says), "{wrong}: {error}");

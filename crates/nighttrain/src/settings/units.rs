@@ -19,7 +19,7 @@ const DURATION_UNITS: [(&str, u64); 5] =
 /// # Errors
 /// Returns a sentence that says what is wrong, with a correct example.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    const RIGHT: &str = "a size is a whole number and B, KiB, MiB or GiB, for instance 256MiB";
+    const RIGHT: &str = "expected a whole number and B, KiB, MiB or GiB, for instance 256MiB";
     let (number, unit) = number_and_unit(text, RIGHT)?;
     let Some((_, bytes)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) else {
         let near = SIZE_UNITS
@@ -27,11 +27,11 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
             .find(|(name, _)| unit.chars().next().is_some_and(|c| name.starts_with(c.to_ascii_uppercase())));
         return Err(match near {
             Some((name, _)) => format!("unknown unit `{unit}`: {RIGHT}; perhaps {number}{name}"),
-            None if unit.is_empty() => format!("no unit: {RIGHT}; perhaps {number}MiB"),
+            None if unit.is_empty() => format!("missing unit: {RIGHT}; perhaps {number}MiB"),
             None => format!("unknown unit `{unit}`: {RIGHT}"),
         });
     };
-    number.checked_mul(*bytes).ok_or_else(|| "that is more than 2^64 bytes".to_owned())
+    number.checked_mul(*bytes).ok_or_else(|| "more than 2^64 bytes".to_owned())
 }
 
 /// Parses a duration such as `250ms`.
@@ -39,16 +39,16 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Returns a sentence that says what is wrong, with a correct example.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    const RIGHT: &str = "a duration is a whole number and ms, s, m, h or d, for instance 10s";
+    const RIGHT: &str = "expected a whole number and ms, s, m, h or d, for instance 10s";
     let (number, unit) = number_and_unit(text, RIGHT)?;
     let Some((_, ms)) = DURATION_UNITS.iter().find(|(name, _)| *name == unit) else {
         return Err(if unit.is_empty() {
-            format!("no unit: {RIGHT}; perhaps {number}s")
+            format!("missing unit: {RIGHT}; perhaps {number}s")
         } else {
             format!("unknown unit `{unit}`: {RIGHT}")
         });
     };
-    let ms = number.checked_mul(*ms).ok_or_else(|| "that is more than 2^64 milliseconds".to_owned())?;
+    let ms = number.checked_mul(*ms).ok_or_else(|| "more than 2^64 milliseconds".to_owned())?;
     Ok(Duration::from_millis(ms))
 }
 

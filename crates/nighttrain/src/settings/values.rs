@@ -16,14 +16,14 @@ pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, S
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    let right = format!("an address is IP:PORT, for instance 127.0.0.1:{usual_port} or [::1]:{usual_port}");
+    let right = format!("expected IP:PORT, for instance 127.0.0.1:{usual_port} or [::1]:{usual_port}");
     if let Ok(ip) = text.parse::<IpAddr>() {
-        return Err(format!("no port: {right}; perhaps {}", SocketAddr::new(ip, usual_port)));
+        return Err(format!("missing port: {right}; perhaps {}", SocketAddr::new(ip, usual_port)));
     }
     if let Some(port) =
         text.strip_prefix(':').unwrap_or(text).parse::<u16>().ok().filter(|_| !text.is_empty())
     {
-        return Err(format!("no IP address: {right}; perhaps 127.0.0.1:{port}"));
+        return Err(format!("missing IP address: {right}; perhaps 127.0.0.1:{port}"));
     }
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) => (name, port.parse::<u16>()),
@@ -32,14 +32,14 @@ pub(crate) fn parse_address(text: &str, usual_port: u16) -> Result<SocketAddr, S
     let Ok(port) = port else { return Err(right) };
     match name {
         "*" => Err(format!(
-            "* is no address: {right}; for all addresses of this machine 0.0.0.0:{port} or [::]:{port}"
+            "invalid address *: {right}; for all addresses of this machine 0.0.0.0:{port} or [::]:{port}"
         )),
         "localhost" => {
-            Err(format!("a name is not taken, since it may mean several: {right}; perhaps 127.0.0.1:{port}"))
+            Err(format!("a name may stand for several addresses: {right}; perhaps 127.0.0.1:{port}"))
         }
         name if is_host_name(name) => Err(format!(
-            "`{name}` is a name, which may mean several addresses, and is not taken: {right}; for all addresses of this \
-             machine 0.0.0.0:{port}"
+            "`{name}` is a name, which may stand for several addresses: {right}; for all addresses of this machine \
+             0.0.0.0:{port}"
         )),
         _ => Err(right),
     }
@@ -63,7 +63,9 @@ pub(crate) fn resolve(name: &str) -> Result<IpAddr, String> {
 pub(crate) fn parse_host_and_port(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
     match text.rsplit_once(':') {
         Some((name, port)) if is_host_name(name) => {
-            let port = port.parse().map_err(|_| format!("`{port}` is no port, such as {usual_port}"))?;
+            let port = port
+                .parse()
+                .map_err(|_| format!("invalid port `{port}`; expected one such as {usual_port}"))?;
             resolve(name).map(|ip| SocketAddr::new(ip, port))
         }
         _ => parse_address(text, usual_port),
@@ -71,7 +73,7 @@ pub(crate) fn parse_host_and_port(text: &str, usual_port: u16) -> Result<SocketA
 }
 
 pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("a path is missing".to_owned()) } else { Ok(PathBuf::from(text)) }
+    if text.is_empty() { Err("missing path".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
 pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
@@ -82,16 +84,23 @@ pub(crate) fn list(text: &str) -> impl Iterator<Item = &str> {
 pub(crate) fn field_name(text: &str) -> Result<Box<str>, String> {
     let is_token = !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
-    if is_token { Ok(text.into()) } else { Err(format!("`{text}` is no field name, such as Surrogate-Key")) }
+    if is_token {
+        Ok(text.into())
+    } else {
+        Err(format!(
+            "invalid field name `{text}`; expected one such as \
+                                                        Surrogate-Key"
+        ))
+    }
 }
 
 pub(crate) fn any_count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "a whole number is wanted, for instance 100".to_owned())
+    text.parse().map_err(|_| "expected a whole number, for instance 100".to_owned())
 }
 
 pub(crate) fn one_or_more(text: &str) -> Result<usize, String> {
     match any_count(text)? {
-        0 => Err("at least 1 is wanted".to_owned()),
+        0 => Err("expected at least 1".to_owned()),
         count => Ok(count),
     }
 }
@@ -99,14 +108,14 @@ pub(crate) fn one_or_more(text: &str) -> Result<usize, String> {
 /// Parses a size that is not zero.
 pub(crate) fn some_size(text: &str) -> Result<usize, String> {
     match usize::try_from(parse_size(text)?) {
-        Ok(0) | Err(_) => Err("a size above zero is wanted, for instance 1MiB".to_owned()),
+        Ok(0) | Err(_) => Err("expected a size above zero, for instance 1MiB".to_owned()),
         Ok(bytes) => Ok(bytes),
     }
 }
 
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        Duration::ZERO => Err("a time above zero is wanted, for instance 10s".to_owned()),
+        Duration::ZERO => Err("expected a time above zero, for instance 10s".to_owned()),
         time => Ok(time),
     }
 }
@@ -124,7 +133,7 @@ pub(crate) fn path_text(path: impl AsRef<Path>) -> String {
 }
 
 pub(crate) fn truth(text: &str) -> Result<bool, String> {
-    text.parse().map_err(|_| "true or false is wanted".to_owned())
+    text.parse().map_err(|_| "expected true or false".to_owned())
 }
 
 pub(crate) fn truth_text(is_so: bool) -> String {

@@ -136,7 +136,7 @@ impl ServerArgs {
         target.ca_file.clone_from(&self.tls_ca);
         if let Some(path) = &self.nkey {
             let seed = std::fs::read_to_string(path)
-                .map_err(|error| failed(format!("{} cannot be read: {error}", path.display())))?;
+                .map_err(|error| failed(format!("cannot read {}: {error}", path.display())))?;
             target.seed = Some(seed.trim().to_owned());
         }
         Ok(target)
@@ -146,7 +146,7 @@ impl ServerArgs {
 fn publish(tool: &PubTool) -> Result<(), Failure> {
     if !wire::nats::subject::is_valid_literal(tool.subject.as_bytes()) {
         return Err(Failure::Usage(format!(
-            "`{}` cannot be published to: a subject is words with dots between them, without blanks and wildcards",
+            "invalid subject `{}` to publish to: expected words separated by dots, without blanks and wildcards",
             tool.subject
         )));
     }
@@ -159,13 +159,15 @@ fn publish(tool: &PubTool) -> Result<(), Failure> {
                 .lock()
                 .take(TEXT_BYTES_MAX)
                 .read_to_end(&mut payload)
-                .map_err(|error| failed(format!("stdin cannot be read: {error}")))?;
+                .map_err(|error| failed(format!("cannot read stdin: {error}")))?;
         }
     }
     let most = client.info().max_payload;
     if most > 0 && payload.len() > most {
         let bytes = payload.len();
-        return Err(failed(format!("{bytes} bytes are more than the server takes ({most})")));
+        return Err(failed(format!(
+            "the message has {bytes} bytes, more than the server's max_payload ({most})"
+        )));
     }
     client.publish(tool.subject.as_bytes(), b"", &payload).map_err(failed)?;
     client.confirm().map_err(failed)
@@ -174,8 +176,8 @@ fn publish(tool: &PubTool) -> Result<(), Failure> {
 fn subscribe(tool: &SubTool) -> Result<(), Failure> {
     if !wire::nats::subject::is_valid_pattern(tool.subject.as_bytes()) {
         return Err(Failure::Usage(format!(
-            "`{}` cannot be subscribed to: a subject is words with dots between them; `*` stands for one, `>` for all \
-             that follow",
+            "invalid subject `{}` to subscribe to: expected words separated by dots; `*` matches one, `>` all that \
+             follow",
             tool.subject
         )));
     }
@@ -241,17 +243,17 @@ fn measure(tool: &BenchTool) -> Result<(), Failure> {
     let usage = |message: String| Err(Failure::Usage(message));
     if tool.size < SIZE_MIN {
         return usage(format!(
-            "--size is at least {SIZE_MIN}: a message carries its number, its time and a checksum"
+            "--size must be at least {SIZE_MIN}: a message carries its number, its time and a checksum"
         ));
     }
     if tool.messages == 0 || tool.rate == Some(0) {
-        return usage("--messages and --rate are above zero".to_owned());
+        return usage("--messages and --rate must be above zero".to_owned());
     }
     if tool.producers == 0 || tool.producers > THREADS_MAX || tool.consumers > THREADS_MAX {
-        return usage(format!("--producers is 1 to {THREADS_MAX}, --consumers 0 to {THREADS_MAX}"));
+        return usage(format!("--producers must be 1 to {THREADS_MAX}, --consumers 0 to {THREADS_MAX}"));
     }
     if !wire::nats::subject::is_valid_literal(tool.subject.as_bytes()) {
-        return usage(format!("`{}` is no subject without wildcards", tool.subject));
+        return usage(format!("invalid subject `{}`: wildcards are not allowed", tool.subject));
     }
     // A unique subject keeps the messages of simultaneous runs apart.
     let run = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();

@@ -25,7 +25,7 @@ const PROGRAM: &str = "nighttrain-lab";
 pub(crate) fn start(arguments: &[OsString]) -> Result<(), Failure> {
     let program = found()?;
     let error = Command::new(&program).args(arguments).exec();
-    Err(Failure::Failed(format!("{} cannot be started: {error}", program.display())))
+    Err(Failure::Failed(format!("cannot start {}: {error}", program.display())))
 }
 
 /// Runs the lab with these arguments and `input` on its standard input.
@@ -52,8 +52,8 @@ fn found() -> Result<PathBuf, Failure> {
     places.chain(env::split_paths(&path)).map(|place| place.join(PROGRAM)).find(|file| file.is_file()).ok_or_else(
         || {
             Failure::Failed(format!(
-                "the lab is a program of its own, {PROGRAM}, and is neither beside this one nor on the path: install it \
-                 from the same package, or build it with `cargo build --release --package lab`"
+                "the lab is a separate program, {PROGRAM}, and was found neither beside this one nor on the PATH: \
+                 install it from the same package, or build it with `cargo build --release --package lab`"
             ))
         },
     )

@@ -50,7 +50,7 @@ fn without_a_lab_it_says_which_program_is_missing_and_where_it_looked() {
     let directory = tempfile::tempdir().expect("a directory");
     let ended = run(copied(directory.path()).arg("list"));
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
-    for part in ["nighttrain-lab", "beside this one", "the path"] {
+    for part in ["nighttrain-lab", "beside this one", "the PATH"] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
     assert_eq!(ended.stderr.lines().count(), 1);

@@ -109,7 +109,7 @@ fn the_feeds_users_and_mails_bans_are_read_again() {
     // A mistake in one server's file changes nothing in the others.
     write("nats.conf", "authorization { user: cid }\n");
     write("banned", "");
-    reload("the configuration stays as it was");
+    reload("configuration unchanged");
     assert_eq!(greeting(feed, "bob"), "PONG");
     assert!(sender(smtp, "x@spam.example").starts_with('5'));
 

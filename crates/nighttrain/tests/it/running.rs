@@ -43,7 +43,7 @@ fn it_says_what_it_bound_answers_and_stops() {
     let purge = run(&mut program(&["purge", "http://a.example/", "--admin", &admin]));
     assert_eq!(
         (purge.code, purge.stdout.as_str()),
-        (0, "Nothing was stored under http://a.example/, by http or by https\n")
+        (0, "No stored object: http://a.example/, by http or by https\n")
     );
     let purge = run(&mut program(&["purge", "no url", "--admin", &admin]));
     assert_eq!(purge.code, 1);
@@ -51,12 +51,12 @@ fn it_says_what_it_bound_answers_and_stops() {
     // The accelerator's own port is no admin server, and the error says so.
     let wrong = run(&mut program(&["stat", "--admin", &running.cache.to_string()]));
     assert_eq!(wrong.code, 1);
-    assert!(wrong.stderr.contains("is no admin server"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("is not a Nighttrain admin server"), "{}", wrong.stderr);
 
     running.signal(Signal::TERM);
     let (code, log) = running.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("stopped: every request was answered"), "{log}");
+    assert!(log.contains("stopped: all requests were answered"), "{log}");
 }
 
 /// `make run`'s promise: the second request is answered from memory, a session page from the site, and
@@ -178,7 +178,7 @@ fn hangup_reads_the_file_again_and_says_what_came_of_it() {
     reload("log = \"info\"\n", "reload: nothing changed");
     reload("log = \"info\"\ndrain-time-max = \"1s\"\n", "reload: changed drain-time-max");
     reload("log = \"info\"\n[cache]\nmemory = \"1MiB\"\n", "only a restart changes memory");
-    reload("log = \"info\"\n[cache]\nmemry = \"1MiB\"\n", "reload: the configuration stays as it was");
+    reload("log = \"info\"\n[cache]\nmemry = \"1MiB\"\n", "reload: configuration unchanged");
     reload(
         "log = \"warn\"\n[cache]\nmemory = \"1MiB\"\n",
         "reload: changed log; only a restart changes memory",
@@ -194,7 +194,7 @@ fn a_token_is_demanded_and_a_reload_changes_it() {
     let admin = running.admin.to_string();
     let without = run(&mut program(&["stat", "--admin", &admin]));
     assert_eq!(without.code, 1);
-    assert!(without.stderr.contains("demands a token"), "{}", without.stderr);
+    assert!(without.stderr.contains("requires a token"), "{}", without.stderr);
     let with = ["stat", "--admin", &admin, "--admin-token-file", &path];
     assert_eq!(run(&mut program(&with)).code, 0);
 
@@ -203,7 +203,7 @@ fn a_token_is_demanded_and_a_reload_changes_it() {
     let wrong =
         run(&mut program(&["stat", "--admin", &admin, "--admin-token-file", other.to_str().expect("text")]));
     assert_eq!(wrong.code, 1);
-    assert!(wrong.stderr.contains("does not accept the token"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("rejected the token"), "{}", wrong.stderr);
 
     let old = directory.path().join("old");
     std::fs::copy(&path, &old).expect("a copy");

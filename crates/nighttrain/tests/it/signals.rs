@@ -163,7 +163,7 @@ fn what_cannot_be_done_by_a_signal_is_logged_and_it_goes_on() {
         server.logs("SIGUSR1: no log file to reopen");
         if command != ["feed"] {
             server.send(12);
-            server.logs("SIGUSR2: this version cannot hand its work to a new binary");
+            server.logs("SIGUSR2: this version cannot hand over to a new binary");
         }
         server.answers(&format!("SIGUSR1 and SIGUSR2 to {command:?}"));
     }
@@ -174,12 +174,12 @@ fn what_cannot_be_done_by_a_signal_is_logged_and_it_goes_on() {
 fn the_feed_alone_is_a_lame_duck_by_usr2_and_others_stop_by_quit() {
     let mut feed = Server::start(&["feed"]);
     feed.send(12);
-    feed.logs("stopped: every client has left or was asked to");
+    feed.logs("stopped: all clients have left or were asked to");
     assert_eq!(feed.child.wait().expect("our child").code(), Some(0));
 
     let mut cache = Server::start(&["cache", "--demo"]);
     cache.send(3);
-    cache.logs("stopped: every request was answered");
+    cache.logs("stopped: all requests were answered");
     assert_eq!(cache.child.wait().expect("our child").code(), Some(0));
 }
 

@@ -112,16 +112,16 @@ impl<'a> Message<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeafFault {
     /// The operation is unknown: the port is not one for leaf nodes.
-    #[error("no such operation")]
+    #[error("unknown operation")]
     UnknownOperation,
     /// The arguments cannot be read.
-    #[error("the arguments of {0} cannot be read")]
+    #[error("invalid arguments of {0}")]
     Malformed(&'static str),
     /// The line does not end within [`Limits::line_bytes_max`].
-    #[error("a line that is too long")]
+    #[error("protocol line too long")]
     LineTooLong,
     /// The message exceeds [`Limits::payload_bytes_max`].
-    #[error("a message that is too long")]
+    #[error("message too long")]
     PayloadTooLarge,
 }
 

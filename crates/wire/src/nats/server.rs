@@ -47,13 +47,13 @@ pub enum ServerOp<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFault {
     /// The operation is not INFO, MSG, HMSG, PING, PONG, +OK or -ERR.
-    #[error("no such operation")]
+    #[error("unknown operation")]
     UnknownOperation,
     /// The arguments cannot be read.
-    #[error("the arguments of {0} cannot be read")]
+    #[error("invalid arguments of {0}")]
     Malformed(&'static str),
     /// The line does not end within [`LINE_BYTES_MAX`].
-    #[error("a line of more than {LINE_BYTES_MAX} bytes")]
+    #[error("protocol line longer than {LINE_BYTES_MAX} bytes")]
     LineTooLong,
 }
 

@@ -27,13 +27,13 @@ pub struct Stamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The payload is shorter than its stamp, or its length differs from the recorded one.
-    #[error("the payload has {found} bytes and not what it says")]
+    #[error("the payload has {found} bytes, not the stated number")]
     Size {
         /// Number of bytes that arrived.
         found: usize,
     },
     /// The bytes do not match the checksum.
-    #[error("the checksum does not fit")]
+    #[error("the checksum does not match")]
     Checksum,
 }
 

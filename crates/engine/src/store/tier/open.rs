@@ -61,7 +61,7 @@ pub enum OpenOnFileError {
     File(#[from] OpenError),
     /// The file has too few segments for the cores.
     #[error(
-        "{} are too small a store for {cores} cores: with segments of {} it needs at least {}",
+        "{} are too small for a store with {cores} cores: with segments of {} it needs at least {}",
         Size(*bytes),
         Size(*segment_bytes),
         Size(*needed)
@@ -375,7 +375,7 @@ impl Source for TierSource {
         if log::is_record(&record, self.seed, offset as usize) {
             Ok(())
         } else {
-            Err(Damage { at, rule: "a record's checksum does not match" })
+            Err(Damage { at, rule: "the record's checksum does not match" })
         }
     }
 }

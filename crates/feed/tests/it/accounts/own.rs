@@ -57,7 +57,7 @@ fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
         (
             "exports: [ {stream: \"a.*\"} ]",
             "imports: [ {stream: {account: A, subject: \"a.*\"}, to: b} ]",
-            "stands in `b` once",
+            "must appear in `b` once",
         ),
         (
             "exports: [ {service: \"a.*\"} ]",
@@ -74,25 +74,21 @@ fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
             "imports: [ {service: {account: A, subject: a}, to: n}, {service: {account: A, subject: b}, to: n} ]",
             "give this one another `to`",
         ),
-        ("exports: [ {stream: a, response_type: stream} ]", "", "is of services"),
-        (
-            "exports: [ {service: a, response_type: often} ]",
-            "",
-            "no response type: singleton, stream or chunked",
-        ),
+        ("exports: [ {stream: a, response_type: stream} ]", "", "applies to services"),
+        ("exports: [ {service: a, response_type: often} ]", "", "invalid response type"),
         ("exports: [ {stream: a, service: b} ]", "", "an entry of its own"),
         ("exports: [ {stream: a, nonsense: b} ]", "", "not supported in an export"),
         ("exports: [ {stream: a} ]", "imports: [ {stream: {account: A}} ]", "an `account` and a `subject`"),
-        ("exports: {stream: a}", "", "a list [ … ] is wanted"),
+        ("exports: {stream: a}", "", "expected a list [ … ]"),
         (
             "exports: [ {service: s} ], imports: [ {service: {account: B, subject: s}} ]",
             "exports: [ {service: s} ], imports: [ {service: {account: A, subject: s}} ]",
-            "makes a circle, in which a message would go round: B from A from B",
+            "forms a cycle: B from A from B",
         ),
         (
             "exports: [ {stream: s} ], imports: [ {stream: {account: B, subject: s}} ]",
             "exports: [ {stream: s} ], imports: [ {stream: {account: A, subject: s}} ]",
-            "makes a circle",
+            "forms a cycle",
         ),
     ];
     for (a, b, why) in REFUSED {
@@ -108,7 +104,7 @@ fn what_accounts_cannot_have_of_each_other_is_refused_with_its_line() {
     let text = "accounts {\nA { exports: [ {service: a} ], imports: [ {service: {account: B, subject: b}, to: a} ] }\n\
                 B { exports: [ {service: b} ], imports: [ {service: {account: C, subject: c}, to: b} ] }\n\
                 C { exports: [ {service: c} ], imports: [ {service: {account: A, subject: a}, to: c} ] }\n}\n";
-    let faults = nats_config::read(text, Path::new("nats.conf"), &Nothing).expect_err("a circle");
+    let faults = nats_config::read(text, Path::new("nats.conf"), &Nothing).expect_err("a cycle");
     assert_eq!(faults[0].line, 4, "{faults:?}");
     // Mutual imports of different services are no cycle.
     let text = "accounts {\nA { exports: [ {service: a} ], imports: [ {service: {account: B, subject: b}} ] }\n\

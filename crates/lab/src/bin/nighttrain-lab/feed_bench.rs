@@ -36,7 +36,7 @@ struct Measured {
 pub(crate) fn draw(file: &Path) -> Result<(), Failure> {
     let mut text = String::new();
     let read = std::io::stdin().lock().take(MEASURED_BYTES_MAX).read_to_string(&mut text);
-    read.map_err(|error| Failure::Failed(format!("stdin cannot be read: {error}")))?;
+    read.map_err(|error| Failure::Failed(format!("cannot read stdin: {error}")))?;
     let measured: Measured = serde_json::from_str(&text).map_err(|error| {
         Failure::Usage(format!("stdin is not what `nighttrain feed bench --html` hands over: {error}"))
     })?;

@@ -73,7 +73,7 @@ pub(super) async fn webhook<M: Mailboxes>(
 
 fn read_injected(body: &[u8]) -> Result<InjectRequest, Fault> {
     let injected: InjectRequest = serde_json::from_slice(body)
-        .map_err(|error| Fault::Bad(format!("this is no {{\"from\", \"subject\", \"text\"}}: {error}")))?;
+        .map_err(|error| Fault::Bad(format!("invalid {{\"from\", \"subject\", \"text\"}}: {error}")))?;
     let to = injected.to.as_deref().unwrap_or_default();
     for (name, value) in [("subject", &*injected.subject), ("from", &injected.from), ("to", to)] {
         one_line(name, value)?;

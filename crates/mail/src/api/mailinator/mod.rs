@@ -72,7 +72,8 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
             &of_inbox("/wait"),
             wait_for::<M>,
             (
-                "The newest mail that fits, stored already or arriving in time, with its codes and links; 404 if none came.",
+                "The newest matching mail, stored already or arriving in time, with its codes and links; 404 if none \
+                 arrived.",
                 "from subject text query since timeout delete",
             ),
         )
@@ -150,9 +151,9 @@ pub(super) fn routes<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
             ("Puts a mail into this inbox: {from, subject, text}.", ""),
         )
         .get("/api/v2/domains", domains::<M>, ("The service's own domain.", ""))
-        .get(DOMAIN, domain::<M>, ("A domain; every one is there.", ""))
+        .get(DOMAIN, domain::<M>, ("A domain; every name exists.", ""))
         .get(&of_domain("/rules"), rules, ("The rules of a domain; there are none.", ""))
-        .get("/api/v2/team", team::<M>, ("Who runs this, in Mailinator's words.", ""))
+        .get("/api/v2/team", team::<M>, ("The operator, in Mailinator's format.", ""))
         .get("/api/v2/team/stats", stats::<M>, ("Mails accepted.", ""))
         // Operations for the owner of a domain.
         .unlisted(POST, DOMAIN, not_done)
@@ -457,7 +458,7 @@ fn aspect_of(mail: &Mail, what: &str, now_ms: u64, until: &StepLimit) -> Result<
         // JSON with the field names that the JavaScript and Python clients know.
         "raw" if !mail.is_whole() => {
             return Err(Fault::NotDone(
-                "so large a mail is not told as JSON; the page of the mail has its source",
+                "the mail is too large for JSON; the page of the mail has its source",
             ));
         }
         "raw" => {
@@ -560,7 +561,7 @@ async fn rules() -> Json<Value> {
 }
 
 async fn not_done() -> Fault {
-    Fault::NotDone("domains need not be made, and there are no rules")
+    Fault::NotDone("domains need not be created, and there are no rules")
 }
 
 async fn team<M: Mailboxes>(State(app): State<Arc<App<M>>>) -> Json<Value> {

@@ -71,14 +71,14 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v1/messages", list::<M>, ("Mails, newest first.", "start limit"))
         .put("/api/v1/messages", set_read::<M>, ("Marks mails read or unread: {IDs, Read, Search}.", ""))
         .delete("/api/v1/messages", delete::<M>, ("Deletes the mails named in {IDs}, or all.", ""))
-        .get("/api/v1/search", find::<M>, ("Mails that fit a search.", "query start limit"))
-        .delete("/api/v1/search", delete_found::<M>, ("Deletes the mails that fit a search.", "query"))
+        .get("/api/v1/search", find::<M>, ("Mails that match a search.", "query start limit"))
+        .delete("/api/v1/search", delete_found::<M>, ("Deletes the mails that match a search.", "query"))
         .get(
             "/api/v1/message/{id}",
             message::<M>,
             ("A mail with its content; latest is the newest. It is marked read.", ""),
         )
-        .get("/api/v1/message/{id}/headers", headers::<M>, ("Its header fields.", ""))
+        .get("/api/v1/message/{id}/headers", headers::<M>, ("The header fields of a mail.", ""))
         .get("/api/v1/message/{id}/raw", raw::<M>, ("Its source.", ""))
         .get("/api/v1/message/{id}/part/{part}", part::<M>, ("An attachment.", ""))
         .post(
@@ -92,9 +92,9 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
         .get("/api/v1/tags", tags::<M>, ("All tags.", ""))
         .put("/api/v1/tags", set_tags::<M>, ("Tags mails: {IDs, Tags}.", ""))
         .put("/api/v1/tags/{tag}", rename_tag::<M>, ("Renames a tag: {Name}.", ""))
-        .delete("/api/v1/tags/{tag}", delete_tag::<M>, ("Takes a tag off all mails.", ""))
+        .delete("/api/v1/tags/{tag}", delete_tag::<M>, ("Removes a tag from all mails.", ""))
         .get("/api/v1/info", info::<M>, ("Counts and versions.", ""))
-        .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, cleaned.", ""))
+        .get("/view/{file}", view::<M>, ("ID.html or ID.txt: a mail's body, sanitized.", ""))
         .get("/api/events", events::events::<M>, ("Arrivals and deletions by WebSocket.", ""))
         // Paths that Mailpit's own pages request, and functions that do not exist here, each with an error
         // that says why.
@@ -109,11 +109,11 @@ fn put_in<M: Mailboxes>(routes: Routes<M>) -> Routes<M> {
 }
 
 async fn not_checked() -> Fault {
-    Fault::NotDone("there are no checks of HTML, links or spam")
+    Fault::NotDone("checks of HTML, links or spam are not supported")
 }
 
 async fn no_chaos() -> Fault {
-    Fault::NotDone("there is no chaos to be set")
+    Fault::NotDone("chaos testing is not supported")
 }
 
 /// Last parameters of a path; `{address}` is parsed by [`RequestScope`].
@@ -396,7 +396,7 @@ fn change(body: &[u8]) -> Result<Change, Fault> {
         return Ok(Change::default());
     }
     let change: Change = serde_json::from_slice(body)
-        .map_err(|error| Fault::Bad(format!("this is no change of mails: {error}")))?;
+        .map_err(|error| Fault::Bad(format!("invalid change of mails: {error}")))?;
     if change.ids.len() > IDS_MAX {
         return Err(Fault::Bad(format!("more than {IDS_MAX} IDs")));
     }
@@ -485,7 +485,7 @@ async fn rename_tag<M: Mailboxes>(
 ) -> Result<&'static str, Fault> {
     let change = change(&body.bytes)?;
     if change.name.trim().is_empty() {
-        return Err(Fault::Bad("the field `Name` is missing: what the tag is to be called".to_owned()));
+        return Err(Fault::Bad("the field `Name` is missing: the tag's new name".to_owned()));
     }
     app.replace_tag(&scope, named.tag.as_deref().unwrap_or_default(), Some(change.name.trim())).await?;
     Ok("ok")

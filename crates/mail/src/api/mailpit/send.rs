@@ -99,8 +99,8 @@ struct Letter {
 }
 
 fn letter(body: &[u8], scope: &Scope, name: &str) -> Result<Letter, Fault> {
-    let sent: SendRequest = serde_json::from_slice(body)
-        .map_err(|error| Fault::Bad(format!("this is no mail to send: {error}")))?;
+    let sent: SendRequest =
+        serde_json::from_slice(body).map_err(|error| Fault::Bad(format!("invalid mail: {error}")))?;
     let mut recipients: Vec<String> =
         sent.to.iter().chain(&sent.cc).map(|person| person.email.clone()).collect();
     recipients.extend(sent.bcc.iter().cloned());
@@ -170,7 +170,7 @@ fn raw(sent: &SendRequest, name: &str) -> Result<Vec<u8>, Fault> {
     for (name, value) in &sent.headers {
         let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
         if !is_name || value.contains(['\r', '\n']) {
-            return Err(Fault::Bad(format!("`{}` is no header field", crate::render::cut(name, 80))));
+            return Err(Fault::Bad(format!("invalid header field `{}`", crate::render::cut(name, 80))));
         }
         builder = builder.header(name.as_str(), Raw::new(value.as_str()));
     }
@@ -183,7 +183,7 @@ fn raw(sent: &SendRequest, name: &str) -> Result<Vec<u8>, Fault> {
     for attached in &sent.attachments {
         let content = BASE64_STANDARD
             .decode(attached.content.trim())
-            .map_err(|error| Fault::Bad(format!("the content of an attachment is no base64: {error}")))?;
+            .map_err(|error| Fault::Bad(format!("invalid base64 in an attachment: {error}")))?;
         let kind = if attached.content_type.is_empty() {
             "application/octet-stream"
         } else {

@@ -19,18 +19,18 @@ pub(super) const WRITTEN_BYTES_MAX: usize = 512;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CssLimit {
     /// More than [`CSS_BYTES_MAX`] bytes.
-    #[error("its style sheets have more than {CSS_BYTES_MAX} bytes")]
+    #[error("the style sheets have more than {CSS_BYTES_MAX} bytes")]
     Bytes,
     /// More than [`CSS_RULES_MAX`] rules.
-    #[error("its style sheets have more than {CSS_RULES_MAX} rules")]
+    #[error("the style sheets have more than {CSS_RULES_MAX} rules")]
     Rules,
     /// More than [`CSS_SELECTORS_MAX`] selectors of a rule.
-    #[error("a rule of its style sheets has more than {CSS_SELECTORS_MAX} selectors")]
+    #[error("a style rule has more than {CSS_SELECTORS_MAX} selectors")]
     Selectors,
     /// More than [`CSS_DECLARATIONS_MAX`] declarations.
-    #[error("its style sheets have more than {CSS_DECLARATIONS_MAX} declarations")]
+    #[error("the style sheets have more than {CSS_DECLARATIONS_MAX} declarations")]
     Declarations,
     /// Nesting deeper than [`CSS_DEPTH_MAX`].
-    #[error("its style sheets are nested more than {CSS_DEPTH_MAX} deep")]
+    #[error("the style sheets are nested more than {CSS_DEPTH_MAX} deep")]
     Depth,
 }

@@ -52,11 +52,11 @@ pub(super) struct IndexSegment {
 pub(super) enum SegmentFault {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it is damaged")]
+    #[error("the segment is damaged")]
     Damaged,
-    #[error("it is of version {0}; this is version {VERSION}")]
+    #[error("the segment has version {0}; this program needs version {VERSION}")]
     Version(u32),
-    #[error("it is of another store")]
+    #[error("the segment belongs to another store")]
     Foreign,
 }
 

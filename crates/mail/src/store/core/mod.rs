@@ -516,7 +516,7 @@ impl Core {
             EarlyExpiryOutcome::Gone | EarlyExpiryOutcome::NoNeed => return Ok(None),
             EarlyExpiryOutcome::TooOften => {
                 self.count(Counter::HurriesRefused);
-                return Err(Unavailable::TooOften("the time of this mail was changed too often; delete it"));
+                return Err(Unavailable::TooOften("the end of this mail was changed too often; delete it"));
             }
             EarlyExpiryOutcome::Yes => {}
         }

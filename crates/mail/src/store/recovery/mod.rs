@@ -73,7 +73,7 @@ pub enum StoreError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The system refuses memory or threads, or the disk fails.
-    #[error("the store cannot be started: {0}")]
+    #[error("cannot start the store: {0}")]
     Start(#[from] io::Error),
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn recover(
     if !older.is_empty() {
         tracing::warn!(
             mails = older.len(),
-            "the oldest mails are dropped: the index has no memory for all that are stored (index-memory)"
+            "oldest mails dropped: the index has no memory for all stored mails (index-memory)"
         );
         for (location, payload_bytes) in older {
             reader.died(location, payload_bytes as usize);

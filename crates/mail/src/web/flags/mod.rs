@@ -97,20 +97,20 @@ struct MailFlags {
 /// Reason for which tags are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TagFault {
-    #[error("a tag's name has 1 to {TAG_BYTES_MAX} bytes")]
+    #[error("invalid tag: a tag has 1 to {TAG_BYTES_MAX} bytes")]
     Name,
-    #[error("a mail has {TAGS_MAX} tags at most")]
+    #[error("too many tags: a mail has at most {TAGS_MAX}")]
     TooMany,
-    #[error("the tags of this inbox have {INBOX_TAG_BYTES_MAX} bytes in all at most")]
+    #[error("too many tags: those of an inbox have at most {INBOX_TAG_BYTES_MAX} bytes together")]
     Inbox,
-    #[error("there are too many tags in all; they go with their mails")]
+    #[error("too many tags in the store; delete mails to free some")]
     Full,
 }
 
 impl From<TagFault> for Fault {
     fn from(fault: TagFault) -> Self {
         match fault {
-            TagFault::Full => Self::Busy("there are too many tags in all; they go with their mails"),
+            TagFault::Full => Self::Busy("too many tags in the store; delete mails to free some"),
             fault => Self::Bad(fault.to_string()),
         }
     }

@@ -429,14 +429,14 @@ fn html_view(clean: Option<&SanitizedHtml>, base: &str, seen: HtmlView, notices:
     let mut view = (None, None, None);
     if let Some(clean) = clean {
         if clean.cut {
-            notices.push("The HTML is too long to be shown whole. The source has all of it.".to_owned());
+            notices.push("The HTML is too long to be shown in full. The source has all of it.".to_owned());
         }
         if let Some(over) = clean.css_over {
             notices
                 .push(format!("A part of this mail's style is left out: {over}. The source has all of it."));
         }
         let taken = clean.taken.in_words();
-        view.2 = (!taken.is_empty()).then(|| format!("Taken out to make it safe: {}.", listed(&taken)));
+        view.2 = (!taken.is_empty()).then(|| format!("Removed for safety: {}.", listed(&taken)));
         if clean.remote_items > 0 {
             let items = match clean.remote_items {
                 1 => "1 remote item".to_owned(),
@@ -446,9 +446,9 @@ fn html_view(clean: Option<&SanitizedHtml>, base: &str, seen: HtmlView, notices:
             let words = match seen.remote {
                 RemoteContent::Blocked => {
                     view.1 = Some(page(HtmlView { remote: RemoteContent::Loaded, ..seen }));
-                    "blocked: to load them tells the sender that this was read."
+                    "blocked: loading them would tell the sender that the mail was read."
                 }
-                RemoteContent::Loaded => "loaded, because you asked.",
+                RemoteContent::Loaded => "loaded at your request.",
             };
             view.0 = Some(format!("{items} from {hosts} {words}"));
         }

@@ -49,16 +49,16 @@ pub(crate) const WHO_SEES: [(&str, &str, &str); 5] = [
     (
         "this machine, by 127.0.0.1, ::1 or localhost",
         "yes",
-        "yes, if no token is configured and no proxy was noticed that does not say for whom it asks",
+        "yes, unless a token is configured or a proxy was noticed that does not name its clients",
     ),
-    ("whoever has the token (token-file)", "yes", "yes"),
+    ("clients with the token (token-file)", "yes", "yes"),
     (
         "an address in mail-readers",
         "yes",
-        "yes, if it was not noticed to be a proxy that does not say for whom it asks",
+        "yes, unless it was noticed to be a proxy that does not name its clients",
     ),
     ("an address that a proxy in trusted-proxies names", "yes", "if that address is in mail-readers"),
-    ("any other address, and whoever comes through another proxy", "yes", "no"),
+    ("any other address, and clients behind any other proxy", "yes", "no"),
 ];
 
 /// A secret token. `Debug` does not show it, and it is never logged.
@@ -67,7 +67,7 @@ pub struct Token(Arc<str>);
 
 /// The token is shorter than 16 characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the token is shorter than {TOKEN_BYTES_MIN} characters, so it can be guessed")]
+#[error("the token is too short: at least {TOKEN_BYTES_MIN} characters are needed")]
 pub struct TokenTooShort;
 
 impl Token {
@@ -118,7 +118,7 @@ impl AllMail {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Shown => "of all inboxes, newest first",
-            Self::ByToken => "for who has the operator's token",
+            Self::ByToken => "with the operator's token",
             Self::BehindProxy | Self::Hidden => "",
         }
     }
@@ -208,19 +208,19 @@ impl<M: Mailboxes> App<M> {
         );
         match self.silent_proxies.note(from.asker, &sign) {
             NoteOutcome::New if is_here => tracing::warn!(
-                "a proxy on this machine passes requests to the mail pages and does not say for whom ({sign}): all mail \
-                 together is closed to this machine until a restart; set token-file, or have the proxy send \
-                 X-Forwarded-For and list it in trusted-proxies"
+                "a proxy on this machine does not name the clients of the mail pages ({sign}): the view of all mail is \
+                 closed to this machine until a restart; set token-file, or have the proxy send X-Forwarded-For and \
+                 list it in trusted-proxies"
             ),
             NoteOutcome::New => tracing::warn!(
                 address = %from.asker,
-                "an address in mail-readers is a proxy that does not say for whom it asks ({sign}): it is no reader until a \
-                 restart; have the proxy send X-Forwarded-For and list it in trusted-proxies"
+                "a proxy in mail-readers does not name its clients ({sign}): not a reader until a restart; have the \
+                 proxy send X-Forwarded-For and list it in trusted-proxies"
             ),
             NoteOutcome::Full => {
                 self.counters.add(Counter::ProxiesFull, 1);
                 tracing::warn!(
-                    "too many proxies in mail-readers do not say for whom they ask: only addresses that a trusted proxy \
+                    "too many proxies in mail-readers do not name their clients: only addresses that a trusted proxy \
                      names are readers until a restart"
                 );
             }
@@ -237,8 +237,8 @@ impl<M: Mailboxes> App<M> {
             if self.on_loopback { "anyone on this machine, or let in by a proxy," } else { "anyone" };
         let networks: Vec<String> = self.config.readers.iter().map(ToString::to_string).collect();
         let all = match (self.config.token.is_some(), networks.join(", ")) {
-            (true, networks) if networks.is_empty() => "Seen with the operator's token".to_owned(),
-            (true, networks) => format!("Seen with the operator's token, or from {networks}"),
+            (true, networks) if networks.is_empty() => "Visible with the operator's token".to_owned(),
+            (true, networks) => format!("Visible with the operator's token, or from {networks}"),
             (false, networks) if networks.is_empty() => "Shown together on this machine alone".to_owned(),
             (false, networks) => format!("Shown together on this machine, and to {networks}"),
         };

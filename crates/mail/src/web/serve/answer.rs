@@ -45,15 +45,15 @@ const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 /// Error of a request, shown as a page to people and as JSON to programs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("there is no such page")]
+    #[error("no such page")]
     NoSuchPage,
-    #[error("this page is not asked in that way")]
+    #[error("this page does not support the request's method")]
     NoSuchMethod,
-    #[error("this mail is not there: it was deleted, or its time was over, or it never came")]
+    #[error("no such mail: it was deleted, has expired, or never arrived")]
     NoSuchMail,
-    #[error("this mail has no such part")]
+    #[error("the mail has no such part")]
     NoSuchPart,
-    #[error("this is no address: {0}")]
+    #[error("invalid address: {0}")]
     NotAnAddress(AddressFault),
     #[error("{0}")]
     Query(QueryFault),
@@ -61,29 +61,31 @@ pub(crate) enum Fault {
     Bad(String),
     #[error("{0}")]
     TimedOut(String),
-    #[error("what shows more than one inbox needs the operator's token")]
+    #[error("the token is required to see more than one inbox")]
     TokenNeeded,
     #[error(
-        "what shows more than one inbox is shown to this machine only, as long as --mail-readers names no network that {0} is in"
+        "more than one inbox is shown to this machine only, unless --mail-readers names a network that contains {0}"
     )]
     OnlyFromHere(IpAddr),
     #[error(
-        "a proxy on this machine does not say for whom it asks ({0}), so what shows more than one inbox needs a token here"
+        "a proxy on this machine does not name its clients ({0}), so the token is required to see more than one inbox"
     )]
     BehindProxy(String),
-    #[error("another site's page asked for this change")]
+    #[error("the change was sent by another site's page")]
     ForeignWrite,
-    #[error("`{name}` is not a name of this service: addresses, `localhost`{named} are (--http-hosts)")]
+    #[error(
+        "`{name}` is not a host name of this service; it answers to addresses, `localhost`{named} (--http-hosts)"
+    )]
     ForeignHost {
         name: String,
         /// Names that the operator configured, each after a comma.
         named: String,
     },
-    #[error("this is not done here: {0}")]
+    #[error("not supported: {0}")]
     NotDone(&'static str),
     #[error("{0}")]
     Busy(&'static str),
-    #[error("the memory for requests and answers is in use (http-bytes-max)")]
+    #[error("the memory for requests and answers is used up (http-bytes-max)")]
     NoRoom,
     #[error("{0}")]
     TooMany(&'static str),
@@ -91,7 +93,7 @@ pub(crate) enum Fault {
     TooLarge(usize),
     #[error("{0}")]
     Store(Unavailable),
-    #[error("the answer broke off")]
+    #[error("the answer was interrupted")]
     Broken,
 }
 
@@ -137,20 +139,20 @@ impl Fault {
             Self::NoSuchPage | Self::NoSuchMethod => "No such page",
             Self::NoSuchMail => "This mail is gone",
             Self::NoSuchPart => "No such part",
-            Self::NotAnAddress(_) => "This is no address",
-            Self::Query(_) | Self::Bad(_) => "This cannot be understood",
+            Self::NotAnAddress(_) => "Invalid address",
+            Self::Query(_) | Self::Bad(_) => "The request cannot be understood",
             Self::TimedOut(_) => "Nothing came",
             Self::TokenNeeded | Self::OnlyFromHere(_) | Self::BehindProxy(_) | Self::ForeignWrite => {
                 "Not allowed"
             }
-            Self::NotDone(_) => "Not done here",
+            Self::NotDone(_) => "Not supported",
             Self::Store(Unavailable::Refused(_)) => "The mail was not accepted",
             Self::Store(Unavailable::TooOften(_)) => "Too often",
             Self::Busy(_) | Self::NoRoom | Self::TooMany(_) => "Too busy",
             Self::TooLarge(_) => "Too large",
-            Self::ForeignHost { .. } => "Not our name",
+            Self::ForeignHost { .. } => "Unknown host name",
             Self::Store(_) => "The mail cannot be read now",
-            Self::Broken => "The answer broke off",
+            Self::Broken => "The answer was interrupted",
         }
     }
 
@@ -158,37 +160,38 @@ impl Fault {
     fn todo(&self) -> &'static str {
         match self {
             Self::NoSuchPage | Self::NoSuchMethod | Self::NoSuchPart => {
-                "Check the address in the browser's bar."
+                "Check the address in the browser's address bar."
             }
             Self::NoSuchMail => "Ask the sender to send it again.",
             Self::NotAnAddress(_) => {
-                "An address is a name, perhaps with @ and a domain: ann, or ann@example.org."
+                "An address is a name, optionally with @ and a domain: ann, or ann@example.org."
             }
             Self::Query(_) | Self::Bad(_) | Self::TooLarge(_) => "Change the request and send it again.",
             Self::TooMany(_) => "Wait until your other requests are answered.",
-            Self::TimedOut(_) => "Ask again, or wait longer.",
+            Self::TimedOut(_) => "Try again, or wait longer.",
             Self::TokenNeeded => {
                 "Log in with any name and the token as the password, or look at one inbox by its name."
             }
             Self::OnlyFromHere(_) => {
-                "Look at one inbox by its name. Whoever runs this service can name your network with --mail-readers, or \
-                 configure a token."
+                "Look at one inbox by its name. The operator of this service can add your network with --mail-readers, \
+                 or configure a token."
             }
             Self::BehindProxy(_) => {
-                "Look at one inbox by its name. Whoever runs this service can configure a token (--token-file), or have the \
-                 proxy send X-Forwarded-For, list it in --trusted-proxies and name readers with --mail-readers."
+                "Look at one inbox by its name. The operator of this service can configure a token (--token-file), or \
+                 have the proxy send X-Forwarded-For, list it in --trusted-proxies and name readers with \
+                 --mail-readers."
             }
             Self::ForeignWrite => "Do it on the inbox's own page.",
             Self::ForeignHost { .. } => {
-                "Use the address, or localhost. Whoever runs this service can add the name with --http-hosts."
+                "Use the address, or localhost. The operator of this service can add the name with --http-hosts."
             }
-            Self::NotDone(_) => "The API page lists what is.",
+            Self::NotDone(_) => "The API page lists what is supported.",
             Self::Store(Unavailable::Refused(_)) => "Change the mail and send it again.",
-            Self::Store(Unavailable::TooOften(_)) => "Wait a minute, and ask less often.",
-            Self::Busy(_) | Self::NoRoom => "This is on our side. Try again in a few seconds.",
+            Self::Store(Unavailable::TooOften(_)) => "Wait a minute, and send fewer requests.",
+            Self::Busy(_) | Self::NoRoom => "The problem is on our side. Try again in a few seconds.",
             Self::Store(_) | Self::Broken => {
-                "This is on our side. Try again in a minute; if it stays so, tell whoever runs this service, with the \
-                 request's name."
+                "The problem is on our side. Try again in a minute; if it persists, tell the operator of this service \
+                 the request's name."
             }
         }
     }
@@ -300,7 +303,7 @@ pub(crate) async fn around<M: Mailboxes>(
         app.counters.add(Counter::ServerFaults, 1);
         // These refusals are counted; a log line for each would allow a client to fill the log.
         if matches!(response.extensions().get::<Fault>(), Some(Fault::Busy(_) | Fault::NoRoom)) {
-            tracing::debug!(request = %name, status = status.as_u16(), "no memory for a mail page: 503");
+            tracing::debug!(request = %name, status = status.as_u16(), "no memory for a mail page: answered 503");
         } else {
             tracing::warn!(request = %name, status = status.as_u16(), "a mail page failed");
         }
@@ -357,7 +360,7 @@ pub(crate) fn page(template: &impl Template) -> Result<Response, Fault> {
 pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result<Response, Fault> {
     let mut html = String::with_capacity(T::SIZE_HINT + lists_bytes);
     template.render_into(&mut html).map_err(|error| {
-        tracing::error!("a page cannot be written: {error}");
+        tracing::error!("cannot render a page: {error}");
         Fault::Broken
     })?;
     Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
@@ -367,7 +370,7 @@ pub(crate) fn long_page<T: Template>(template: &T, lists_bytes: usize) -> Result
 pub(crate) fn long_json(value: &impl Serialize, bytes: usize) -> Result<Response, Fault> {
     let mut json = Vec::with_capacity(bytes);
     serde_json::to_writer(&mut json, value).map_err(|error| {
-        tracing::error!("an answer cannot be written: {error}");
+        tracing::error!("cannot write an answer: {error}");
         Fault::Broken
     })?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())

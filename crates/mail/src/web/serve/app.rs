@@ -191,7 +191,7 @@ impl<M: Mailboxes> App<M> {
                 }
                 Err(_) => {
                     self.counters.add(Counter::ListenersFull, 1);
-                    return Err(Fault::Busy("too many live pages are open at once"));
+                    return Err(Fault::Busy("too many live pages are open"));
                 }
             }
         }

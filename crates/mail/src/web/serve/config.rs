@@ -67,8 +67,8 @@ impl Default for Config {
             warning: WARNING.to_owned(),
             terms: [
                 "This service receives mail for test purposes and shows it to anyone who asks for the address.",
-                "Do not use it for what belongs to you alone: accounts that matter, personal data, anything secret.",
-                "Mail is deleted by itself after its time, and may be deleted by anyone before. Nothing is guaranteed.",
+                "Do not use it for anything of your own: accounts that matter, personal data, secrets.",
+                "Mail is deleted automatically after a time, and anyone may delete it earlier. Nothing is guaranteed.",
             ]
             .map(str::to_owned)
             .to_vec(),

@@ -72,9 +72,9 @@ impl JobQueue {
             }
             let own = state.waiting.get(&client).map_or(0, VecDeque::len);
             let full = if state.waiting_in_all >= self.waiting_max {
-                Some(Fault::Busy("too many are waiting for mails to be read"))
+                Some(Fault::Busy("too many requests are waiting for mails to be read"))
             } else if !client.is_here() && own >= (self.waiting_max / CLIENT_SHARE).max(1) {
-                Some(Fault::TooMany("too many requests of this address are waiting for mails to be read"))
+                Some(Fault::TooMany("too many requests from this address are waiting for mails to be read"))
             } else {
                 None
             };

@@ -36,7 +36,7 @@ impl<M: Mailboxes, const BYTES_MAX: usize> FromRequest<Arc<App<M>>> for ChargedB
         let mut bytes = Vec::new();
         // Received bytes are charged, not announced ones: an announcement takes no memory.
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|_| Fault::Bad("the body broke off".to_owned()))?;
+            let piece = piece.map_err(|_| Fault::Bad("the request body was interrupted".to_owned()))?;
             if bytes.len() + piece.len() > BYTES_MAX {
                 return Err(Fault::TooLarge(BYTES_MAX));
             }

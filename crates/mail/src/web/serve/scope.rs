@@ -115,7 +115,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
             Ok(Query(queried)) => Ok(Self(queried)),
             Err(rejection) => {
                 let why = std::error::Error::source(&rejection).map_or(String::new(), ToString::to_string);
-                Err(Fault::Bad(format!("a parameter of the query cannot be read: {why}")))
+                Err(Fault::Bad(format!("invalid parameter in the query: {why}")))
             }
         }
     }

@@ -49,9 +49,9 @@ pub(crate) enum ProxySign {
 impl std::fmt::Display for ProxySign {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Http10 => f.write_str("a request in HTTP/1.0 came from this machine"),
+            Self::Http10 => f.write_str("an HTTP/1.0 request came from this machine"),
             Self::OtherHost { named, host } => {
-                write!(f, "a page that was opened at `{named}` asked here for `{host}`")
+                write!(f, "a page opened at `{named}` sent a request here for `{host}`")
             }
         }
     }

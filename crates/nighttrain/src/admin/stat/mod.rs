@@ -151,14 +151,14 @@ impl Report {
         }
         if self.is_without_freshness() {
             table.push_str(
-                "\nMost pages that were fetched do not say how long they are fresh, so they are not answered from the store:\n\
-                 let the origin say Cache-Control: max-age=…, or set default-ttl.\n",
+                "\nMost fetched pages state no freshness lifetime, so they are not served from the store:\nlet the \
+                 origin send Cache-Control: max-age=…, or set default-ttl.\n",
             );
         }
         if let Some(sign) = self.silent_proxy() {
             table.push_str(&format!(
-                "\nA proxy in front of the mail pages does not say for whom it asks ({sign}), so its address does not see all mail\n\
-                 together any more: set token-file, or have it send X-Forwarded-For and list it in trusted-proxies.\n",
+                "\nA proxy in front of the mail pages does not name its clients ({sign}), so its address may no longer \
+                 see all\nmail: set token-file, or have it send X-Forwarded-For and list it in trusted-proxies.\n",
             ));
         }
         table
@@ -167,7 +167,7 @@ impl Report {
     /// Returns the evidence, if any, for a proxy in front of the mail pages that does not announce itself.
     fn silent_proxy(&self) -> Option<&'static str> {
         [
-            ("mail_proxy_signs_http10", "requests in HTTP/1.0 came from this machine"),
+            ("mail_proxy_signs_http10", "HTTP/1.0 requests came from this machine"),
             ("mail_proxy_signs_host", "pages were opened at another host than their requests name"),
         ]
         .into_iter()

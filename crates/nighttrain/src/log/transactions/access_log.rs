@@ -66,28 +66,25 @@ impl Source for Counts {
             }),
             counter(
                 "access_log_overrun",
-                "Requests that the access log missed, because it was slower than the loops.",
+                "Requests missing from the access log because it was slower than the loops.",
                 Unit::None,
                 |of: &Self| of.overrun.load(Relaxed),
             ),
             counter(
                 "access_log_dropped",
-                "Lines that were dropped while the access log's file could not be written.",
+                "Access log lines dropped while the file could not be written.",
                 Unit::None,
                 |of: &Self| of.dropped.load(Relaxed),
             ),
             counter(
                 "access_log_failures",
-                "Writes and openings of the access log's file that failed.",
+                "Failed writes and openings of the access log's file.",
                 Unit::None,
                 |of: &Self| of.failures.load(Relaxed),
             ),
-            counter(
-                "access_log_rotations",
-                "Files of the access log that were set aside.",
-                Unit::None,
-                |of: &Self| of.rotations.load(Relaxed),
-            ),
+            counter("access_log_rotations", "Rotations of the access log.", Unit::None, |of: &Self| {
+                of.rotations.load(Relaxed)
+            }),
         ];
         families.extend(figures.iter().map(|figure| figure.family(self)));
     }
@@ -116,7 +113,7 @@ impl AccessLog {
         let rules = &settings.log_rules;
         let Some(path) = &rules.access_log else { return Ok(None) };
         let file = LineFile::open(path, rules.rotate, rules.keep, today()).map_err(|error| {
-            let message = format!("{}: {error}; a file is wanted that can be appended to", path.display());
+            let message = format!("{}: {error}; a file that can be appended to is needed", path.display());
             Failure::Configuration(vec![Fault { place: "access-log".to_owned(), message }])
         })?;
         let (told, counts) = (Arc::<WriterSignals>::default(), Arc::<Counts>::default());
@@ -133,7 +130,7 @@ impl AccessLog {
         let thread = std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || writer.run())
-            .map_err(failed("the access log cannot start"))?;
+            .map_err(failed("cannot start the access log"))?;
         Ok(Some(Self { told, counts, thread: Some(thread) }))
     }
 

@@ -51,7 +51,7 @@ impl LogQuery {
     fn of(task: &LogTask) -> Result<Self, Failure> {
         let not_understood = |what: &str, fault: &Fault, text: &str| {
             Failure::Usage(format!(
-                "the {what} is not understood at byte {}:\n{}",
+                "invalid {what}, at byte {}:\n{}",
                 fault.at,
                 fault.marked(text.as_bytes())
             ))
@@ -67,7 +67,7 @@ impl LogQuery {
         };
         if task.group && matches!(format, Format::Common | Format::Combined) {
             let message =
-                "common and combined show clients' requests alone: there is nothing to group with them";
+                "common and combined show client requests only: there is nothing to group with them";
             return Err(Failure::Usage(message.to_owned()));
         }
         Ok(Self {
@@ -89,7 +89,7 @@ pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
     let opened = client::journal(settings)?;
     let server = Server::of(opened)?;
     let (reader, lease) = opened.open().map_err(|error| cannot_open(opened, &error))?;
-    let leasing = LeaseThread::start(lease).map_err(failed("the log cannot be read"))?;
+    let leasing = LeaseThread::start(lease).map_err(failed("cannot read the log"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -100,9 +100,7 @@ pub(crate) fn log(settings: &Settings, task: &LogTask) -> Result<(), Failure> {
     let lapsed = leasing.lapsed();
     let mut said = format!("{shown} shown, {lost} lost\n");
     if lapsed > 0 {
-        said.push_str(&format!(
-            "this reader was held up for {lapsed} s, in which nothing was logged for it\n"
-        ));
+        said.push_str(&format!("reader paused for {lapsed} s, in which nothing was logged for it\n"));
     }
     // An error is ignored: if stderr is gone, there is no reader.
     _ = io::stderr().write_all(said.as_bytes());
@@ -113,14 +111,14 @@ fn cannot_open(opened: JournalAddress, error: &OpenError) -> Failure {
     let pid = opened.pid;
     let hint = match error {
         OpenError::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            ": it is another user's; say it as that user, or as root"
+            ": the process belongs to another user; run this as that user, or as root"
         }
         OpenError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-            ": it is not on this machine, or in another container; say it there"
+            ": the process is on another machine, or in another container; run this there"
         }
         _ => "",
     };
-    Failure::Failed(format!("the log of process {pid} cannot be read: {error}{hint}"))
+    Failure::Failed(format!("cannot read the log of process {pid}: {error}{hint}"))
 }
 
 /// The process that owns the journal.

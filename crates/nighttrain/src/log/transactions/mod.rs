@@ -39,7 +39,7 @@ pub(crate) fn journal(settings: &Settings) -> Result<Option<Arc<Journal>>, Failu
     match made {
         Ok(journal) => Ok(Some(journal)),
         Err(error) if is_always_read => {
-            Err(Failure::Failed(format!("there is no memory that the log can be read from: {error}")))
+            Err(Failure::Failed(format!("no memory to share the log through: {error}")))
         }
         Err(error) => {
             tracing::warn!(%error, "no memory for the transaction log: `nighttrain log` shows nothing");

@@ -54,7 +54,7 @@ impl FileFormat {
         match text {
             "combined" => Ok(Self::Combined),
             "json" => Ok(Self::Json),
-            _ => Err("combined or json is wanted".to_owned()),
+            _ => Err("expected combined or json".to_owned()),
         }
     }
 
@@ -84,7 +84,7 @@ impl Rotate {
             "daily" => Ok(Self::Daily),
             _ => match parse_size(text) {
                 Ok(bytes @ ROTATE_BYTES_MIN..) => Ok(Self::Bytes(bytes)),
-                _ => Err("daily or a size of 4KiB or more is wanted, for instance 100MiB".to_owned()),
+                _ => Err("expected daily, or a size of at least 4KiB, for instance 100MiB".to_owned()),
             },
         }
     }
@@ -124,19 +124,20 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: COMMON,
         value_name: "SIZE",
-        help: "Memory of each loop for `nighttrain log`, taken while somebody reads; records beyond it are lost and counted",
+        help: "Memory per loop for `nighttrain log`, allocated while a reader is attached; records beyond it are lost \
+               and counted",
         access: value!(log_rules.ring_bytes, parse = some_size, show = usize_size_text),
     },
     of_cache(
         "access-log",
         "FILE",
-        "A file that each request is appended to, off the loops; SIGUSR1 opens it again",
+        "File for the access log, one line per request, written off the loops; SIGUSR1 reopens it",
         optional!(log_rules.access_log, parse = parse_path, show = path_text),
     ),
     of_cache(
         "access-log-format",
         "FORMAT",
-        "How its lines look: combined or json",
+        "Format of the access log: combined or json",
         value!(
             log_rules.format,
             parse = FileFormat::parse,
@@ -146,7 +147,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
     of_cache(
         "access-log-rotate",
         "SIZE|daily",
-        "When it is set aside as FILE.1, and a new one begun; unset: never",
+        "When to rotate the access log to FILE.1: a size or daily; unset: never",
         optional!(log_rules.rotate, parse = Rotate::parse, show = Rotate::text),
     ),
     Setting {
@@ -154,7 +155,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
         ..of_cache(
             "access-log-keep",
             "N",
-            "How many files that were set aside are kept",
+            "Rotated access log files to keep",
             value!(log_rules.keep, parse = one_or_more, show = plain),
         )
     },
@@ -163,7 +164,7 @@ pub(crate) const LOG_SETTINGS: &[Setting] = &[
         ..of_cache(
             "log-hide-query",
             "NAMES",
-            "Parameters of queries whose values are never logged; - for none",
+            "Query parameters whose values are never logged; -: none",
             value!(cache.log_secrets, parse = parse_secrets, show = secrets_text),
         )
     },
@@ -175,7 +176,7 @@ fn parse_secrets(text: &str) -> Result<Secrets, String> {
     }
     match list(text).find(|name| name.is_empty() || name.contains(['&', '=', '?', ';'])) {
         Some(name) => {
-            Err(format!("`{name}` is no name of a parameter, such as token; they stand between commas"))
+            Err(format!("invalid parameter name `{name}`; expected names such as token, separated by commas"))
         }
         None => Ok(Secrets::of(list(text))),
     }

@@ -67,7 +67,7 @@ impl Source for Counts {
             ("announce_events", "Mail events published on the feed", &self.announced),
             (
                 "announce_lost",
-                "Times that mail events were lost on their way to the feed; told as mail.missed",
+                "Times that mail events were lost on their way to the feed; announced as mail.missed",
                 &self.lost,
             ),
             (
@@ -75,8 +75,8 @@ impl Source for Counts {
                 "Pages dropped from the accelerator's store because of an event",
                 &self.purged,
             ),
-            ("announce_purges_dropped", "Purges left to the page's own age", &self.purges_dropped),
-            ("announce_retries", "Times that the feed took nothing and was tried again", &self.retries),
+            ("announce_purges_dropped", "Purges dropped; the pages expire by age", &self.purges_dropped),
+            ("announce_retries", "Times that publishing to the feed was retried", &self.retries),
         ] {
             let point = Point { labels: Vec::new(), value: Value::Counter(count.load(Relaxed)) };
             families.push(Family { name, help, unit: Unit::None, points: vec![point] });

@@ -65,8 +65,8 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
     let in_front_of = match &settings.origin {
         Some(origin) => origin.to_string(),
         None if settings.mail.has_pages_under_tls() => {
-            let message = "the accelerator is in front of the pages and asks them by http; visitors come to it by https, at \
-                           tls-listen of [cache]";
+            let message = "the accelerator is in front of the pages and connects to them by http; visitors use https \
+                           at tls-listen of [cache]";
             return Err(fault("http-tls", message.to_owned()));
         }
         None => "the mail pages".to_owned(),
@@ -86,12 +86,12 @@ fn start(settings: &Settings, journal: Option<&Arc<Journal>>, demo: bool) -> Res
         Arc::clone(&accelerator) as Arc<dyn Purger>,
         urls(accelerator.addresses(), &settings.mail.config.default_domain),
     )
-    .map_err(failed("mail cannot be announced"))?;
+    .map_err(failed("cannot announce mail on the feed"))?;
     // The accelerator connects to the pages from the same address, which belongs to this machine.
     let in_front = settings.origin.is_none().then(|| reachable(post.pages()).ip());
     let web = post.show(http, mailstore.clone(), settings, in_front)?;
     if demo {
-        samples::trickle(post.addresses().smtp).map_err(failed("samples cannot be sent"))?;
+        samples::trickle(post.addresses().smtp).map_err(failed("cannot send sample mails"))?;
     }
     let hint = match accelerator.addresses().first() {
         Some(address) if demo => format!(

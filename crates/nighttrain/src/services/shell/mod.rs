@@ -153,7 +153,7 @@ pub(crate) fn run(
             Some(acceptor.map_err(|error| Failure::Failed(format!("admin: {error}")))?)
         }
         (true, None) => {
-            let message = "there are no certificates to be shown: `serve` and `cache` have them, with tls-cert or acme-directory";
+            let message = "no certificates are available: `serve` and `cache` have them, with tls-cert or acme-directory";
             return Err(fault("admin-tls", message.to_owned()));
         }
     };
@@ -164,7 +164,7 @@ pub(crate) fn run(
     let operated = services.iter().map(|service| Arc::clone(service) as Arc<dyn OperatorView>).collect();
     let together = Arc::new(CombinedServers::new(operated, beside));
     port.serve(admin::pages(access, together, purges, journal), secured)
-        .map_err(failed("the admin server cannot start"))?;
+        .map_err(failed("cannot start the admin server"))?;
 
     operation.tell_warnings();
     let announced: String = services.iter().map(|service| service.announcement()).collect();
@@ -231,11 +231,11 @@ fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> StopMessages {
         ([service], [at_most]) => service.words(*at_most),
         _ => StopMessages {
             stopping: format!(
-                "what is under way has up to {:?} a server",
+                "requests under way have up to {:?} per server",
                 times.iter().max().copied().unwrap_or_default()
             ),
-            whole: "all that was under way has ended",
-            cut: "the time was up before all that was under way had ended",
+            whole: "everything under way has ended",
+            cut: "time limit reached before everything under way had ended",
         },
     }
 }
@@ -243,10 +243,10 @@ fn words(services: &[Arc<dyn Service>], times: &[Duration]) -> StopMessages {
 /// Describes a reload that broke off after the sections in `followed` had changed.
 fn not_reloaded(followed: &[Section]) -> String {
     if followed.is_empty() {
-        return "the configuration stays as it was".to_owned();
+        return "configuration unchanged".to_owned();
     }
     let followed: Vec<&str> = followed.iter().map(|section| section.name().unwrap_or("all")).collect();
-    format!("{} has changed already, the rest stays as it was: reload once more", followed.join(" and "))
+    format!("{} has changed already, the rest is unchanged: reload once more", followed.join(" and "))
 }
 
 /// Reads the configuration and its files again. Faults are logged and change nothing; settings that need a

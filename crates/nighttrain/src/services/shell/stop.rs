@@ -58,7 +58,7 @@ fn drain_one(service: &Arc<dyn Service>, at_most: Duration, grace: Duration) -> 
         let name = format!("{:?}", service.section()).to_lowercase();
         Err(Failure::Failed(match why {
             RecvTimeoutError::Timeout => {
-                format!("{name} hangs: it did not end within {limit:?} and is left behind")
+                format!("{name} did not end within {limit:?}: abandoned")
             }
             RecvTimeoutError::Disconnected => format!("the drain of {name} panicked"),
         }))
@@ -76,7 +76,7 @@ pub(super) fn end_in_time(times: &[Duration]) {
         std::process::exit(1);
     });
     if let Err(error) = thread {
-        tracing::warn!("the time of this stop has no limit: {error}");
+        tracing::warn!("no time limit for this stop: {error}");
     }
 }
 

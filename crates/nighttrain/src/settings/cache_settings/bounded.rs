@@ -30,7 +30,7 @@ pub(super) fn parse_blocks_from(text: &str) -> Result<Option<u64>, String> {
     }
     match parse_size(text) {
         Ok(bytes) if bytes >= 1 << 20 => Ok(Some(bytes)),
-        Ok(_) => Err("answers in blocks have 1MiB at least".to_owned()),
+        Ok(_) => Err("the size from which answers are sliced is at least 1MiB".to_owned()),
         Err(error) => Err(format!("{error}; or {NEVER}")),
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn parse_blocks_from(text: &str) -> Result<Option<u64>, String> {
 pub(super) fn head_size(text: &str) -> Result<usize, String> {
     match usize::try_from(parse_size(text)?) {
         Ok(bytes) if (1024..=16 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err("a limit on a head is from 1KiB to 16MiB".to_owned()),
+        _ => Err("invalid limit for a head: expected 1KiB to 16MiB".to_owned()),
     }
 }
 
@@ -47,6 +47,6 @@ pub(super) fn head_size(text: &str) -> Result<usize, String> {
 pub(super) fn headers_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=128) => Ok(count),
-        _ => Err("from 1 to 128 header fields are taken".to_owned()),
+        _ => Err("expected 1 to 128 header fields".to_owned()),
     }
 }

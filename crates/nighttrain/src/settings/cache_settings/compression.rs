@@ -6,7 +6,7 @@ use crate::settings::{list, units::parse_size};
 
 /// Parses a list of codings without duplicates; `none` is the empty list.
 pub(super) fn parse_codings(text: &str) -> Result<Vec<Coding>, String> {
-    const RIGHT: &str = "the codings are br, zstd and gzip, each once; or none";
+    const RIGHT: &str = "expected br, zstd and gzip, each once; or none";
     let mut codings = Vec::new();
     if matches!(text, "" | "none") {
         return Ok(codings);
@@ -34,7 +34,7 @@ pub(super) fn parse_type(text: &str) -> Result<Box<str>, String> {
     if is_type {
         Ok(text.to_ascii_lowercase().into())
     } else {
-        Err(format!("`{text}` is no media type, such as text/html, text/* or *+json"))
+        Err(format!("invalid media type `{text}`; expected text/html, text/* or *+json"))
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) fn parse_type(text: &str) -> Result<Box<str>, String> {
 pub(super) fn compressed_size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         bytes if bytes <= 64 << 20 => Ok(bytes),
-        _ => Err("at most 64MiB are compressed".to_owned()),
+        _ => Err("at most 64MiB can be compressed".to_owned()),
     }
 }
 

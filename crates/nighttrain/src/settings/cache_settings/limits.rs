@@ -19,7 +19,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Connections of clients per core; more are answered 503",
+        help: "Client connections per core; further ones are answered 503",
         access: value!(cache.limits.connections_max, parse = one_or_more, show = plain),
     },
     Setting {
@@ -28,7 +28,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Connections of one client address over all cores; more are closed; 0: no limit",
+        help: "Connections per client address over all cores; further ones are closed; 0: no limit",
         access: value!(cache.limits.connections_per_client_max, parse = any_count, show = plain),
     },
     Setting {
@@ -37,7 +37,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Size of one request's line and headers; more is answered 431",
+        help: "Size of a request's line and headers together; larger ones are answered 431",
         access: value!(cache.limits.request_head_bytes_max, parse = head_size, show = usize_size_text),
     },
     Setting {
@@ -46,7 +46,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Size of one request's body; more is answered 413",
+        help: "Size of a request's body; larger ones are answered 413",
         access: value!(cache.limits.request_body_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {
@@ -55,7 +55,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time for a request's head to arrive once its first byte has; more is answered 408",
+        help: "Time for a request's head to arrive after its first byte; slower ones are answered 408",
         access: value!(cache.limits.request_head_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -64,7 +64,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time that a kept-alive connection may idle between requests",
+        help: "Idle time of a keep-alive connection between requests",
         access: value!(cache.limits.idle_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -73,7 +73,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time that a response may make no progress before it is cut",
+        help: "Time that a response may make no progress before the client is disconnected",
         access: value!(cache.limits.send_stall_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -82,7 +82,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time that a slow reader may keep memory that the store wants back, before it is cut",
+        help: "Time that a slow reader may keep memory that the store wants back, before it is disconnected",
         access: value!(cache.limits.pin_grace, parse = parse_duration, show = duration_text),
     },
     Setting {
@@ -91,7 +91,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Size of the head of the origin's response; more is answered 502",
+        help: "Size of the origin's response head; larger ones are answered 502",
         access: value!(cache.limits.response_head_bytes_max, parse = head_size, show = usize_size_text),
     },
     Setting {
@@ -118,7 +118,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time between two reads of the origin's body",
+        help: "Time between two reads of the origin's response body",
         access: value!(cache.limits.origin_between_bytes_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -127,7 +127,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time from when an answer of the origin is asked for to its last byte; 0s: no limit",
+        help: "Time from the request to the origin to the last byte of its response; 0s: no limit",
         access: value!(cache.limits.origin_request_time_max, parse = parse_duration, show = duration_text),
     },
     Setting {
@@ -136,7 +136,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Of an answer over HTTP/2, what the origin may send before it is read; more makes a distant origin faster",
+        help: "HTTP/2 window per stream: what the origin may send before it is read; more makes a distant origin faster",
         access: value!(cache.limits.origin_stream_bytes_max, parse = window_size, show = usize_size_text),
     },
     Setting {
@@ -145,7 +145,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Exchanges at once on one connection of HTTP/2 to the origin, which may allow fewer",
+        help: "Concurrent streams per HTTP/2 connection to the origin, which may allow fewer",
         access: value!(cache.limits.origin_streams_max, parse = streams, show = plain),
     },
     Setting {
@@ -154,7 +154,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Bytes per core for what came over HTTP/2 and was not read, of all exchanges with origins; more wait",
+        help: "Memory per core for HTTP/2 responses of origins that are not read yet; further requests wait",
         access: value!(cache.limits.origin_streams_bytes_max, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -163,7 +163,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time that a connection to the origin may idle before it is closed",
+        help: "Idle time of a connection to the origin before it is closed",
         access: value!(cache.limits.origin_idle_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -172,7 +172,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time that a request's body may take before request-body-rate-min counts",
+        help: "Time that a request's body may take before request-body-rate-min applies",
         access: value!(cache.limits.request_body_time_grace, parse = some_time, show = duration_text),
     },
     Setting {
@@ -190,7 +190,8 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Exchanges with the origin per core, a quarter of them for what will be stored; more wait in a queue",
+        help: "Concurrent exchanges with the origin per core, a quarter of them for answers to be stored; further \
+               requests queue",
         access: value!(cache.limits.origin_connections_max, parse = one_or_more, show = plain),
     },
     Setting {
@@ -199,7 +200,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Requests per core that wait for an exchange with the origin; more are answered 503",
+        help: "Requests per core that queue for an exchange with the origin; further ones are answered 503",
         access: value!(cache.limits.origin_queue_max, parse = any_count, show = plain),
     },
     Setting {
@@ -208,7 +209,8 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Passed answers per core that last (events, slow downloads), beside those exchanges",
+        help: "Long-lasting passed answers per core (event streams, slow downloads), in addition to \
+               origin-connections-max",
         access: value!(cache.limits.origin_lasting_max, parse = any_count, show = plain),
     },
     Setting {
@@ -217,7 +219,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time that nothing may move on a WebSocket before it is ended",
+        help: "Idle time of a WebSocket before it is closed",
         access: value!(cache.limits.pipe_idle_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -226,7 +228,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Bytes that slow clients may make it hold outside of the store; who needs more is cut",
+        help: "Memory outside of the store that slow clients may hold; beyond it clients are disconnected",
         access: value!(cache.limits.client_bytes_max, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -235,7 +237,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Size of one request's line, which has the URL; more is answered 414",
+        help: "Size of a request's line, which has the URL; longer ones are answered 414",
         access: value!(cache.limits.request_line_bytes_max, parse = head_size, show = usize_size_text),
     },
     Setting {
@@ -244,7 +246,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Header fields of one request, at most 128; more are answered 431",
+        help: "Header fields of a request, at most 128; more are answered 431",
         access: value!(cache.limits.request_headers_max, parse = headers_count, show = plain),
     },
     Setting {
@@ -253,7 +255,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Requests that one connection may bring before it is closed in order; 0: no limit",
+        help: "Requests per connection before it is closed in order; 0: no limit",
         access: value!(cache.limits.requests_per_connection_max, parse = any_count, show = plain),
     },
     Setting {
@@ -262,7 +264,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time that a handshake of TLS may take; who takes longer is closed",
+        help: "Time for a TLS handshake; slower connections are closed",
         access: value!(cache.limits.handshake_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -271,7 +273,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: LIMITS,
         value_name: "N",
-        help: "Handshakes of TLS per core that are under way; more are closed",
+        help: "Concurrent TLS handshakes per core; further connections are closed",
         access: value!(cache.limits.handshakes_max, parse = one_or_more, show = plain),
     },
     Setting {
@@ -280,7 +282,8 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Bytes a second that a request's body must come with, after request-body-time-grace; a slower one is answered 408",
+        help: "Bytes per second at which a request's body must arrive, after request-body-time-grace; slower ones are \
+               answered 408",
         access: value!(cache.limits.request_body_rate_min, parse = parse_size, show = size_text),
     },
     Setting {
@@ -289,7 +292,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Bytes a second that a client must take of what waits for it; a slower one is cut; 0: no limit",
+        help: "Bytes per second that a client must read of its response; slower ones are disconnected; 0: no limit",
         access: value!(cache.limits.send_rate_min, parse = parse_size, show = size_text),
     },
     Setting {
@@ -298,7 +301,7 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "TIME",
-        help: "Time that a client may be waited for beyond send-rate-min",
+        help: "Time that a client may fall behind send-rate-min",
         access: value!(cache.limits.send_rate_grace, parse = some_time, show = duration_text),
     },
     Setting {
@@ -307,8 +310,8 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: LIMITS,
         value_name: "SIZE",
-        help: "Memory per core that all connections may take; near that the ones that idle longest are closed, beyond it new \
-               ones are refused",
+        help: "Memory per core for connections; near the limit the longest idle ones are closed, beyond it new ones \
+               are refused",
         access: value!(cache.limits.connection_bytes_max, parse = some_size, show = usize_size_text),
     },
 ];

@@ -43,7 +43,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Fault> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(fault("larger than 1 MiB: is it the right file?".to_owned()));
     }
-    String::from_utf8(text).map_err(|_| fault("not text in UTF-8: is it the right file?".to_owned()))
+    String::from_utf8(text).map_err(|_| fault("invalid UTF-8: is it the right file?".to_owned()))
 }
 
 /// Parses the file into values, sites and faults, in the order of the file.
@@ -146,11 +146,11 @@ fn text_of(value: &DeValue<'_>, shape: ValueShape) -> Result<String, String> {
             Ok(parts?.join(","))
         }
         _ => Err(match shape {
-            ValueShape::Text => "a string in quotes is wanted",
-            ValueShape::Count => "a whole number without quotes is wanted",
-            ValueShape::Flag => "true or false is wanted, without quotes",
-            ValueShape::Counts => "a list of whole numbers is wanted, such as [0, 1]",
-            ValueShape::Texts => "a list of strings is wanted, such as [\"10.0.0.7\"]",
+            ValueShape::Text => "expected a string in quotes",
+            ValueShape::Count => "expected a whole number without quotes",
+            ValueShape::Flag => "expected true or false, without quotes",
+            ValueShape::Counts => "expected a list of whole numbers, such as [0, 1]",
+            ValueShape::Texts => "expected a list of strings, such as [\"10.0.0.7\"]",
         }
         .to_owned()),
     }
@@ -231,9 +231,9 @@ mod tests {
                 "n.toml:2:1: `listen` belongs under [cache]",
                 "n.toml:4:1: `admin` belongs at the top of the file, before any [section]",
                 "n.toml:5:1: unknown key `default_ttl`; perhaps `default-ttl`",
-                "n.toml:6:10: memory: a string in quotes is wanted",
-                "n.toml:7:19: connections-max: a whole number without quotes is wanted",
-                "n.toml:8:14: purge-from: a list of strings is wanted, such as [\"10.0.0.7\"]",
+                "n.toml:6:10: memory: expected a string in quotes",
+                "n.toml:7:19: connections-max: expected a whole number without quotes",
+                "n.toml:8:14: purge-from: expected a list of strings, such as [\"10.0.0.7\"]",
                 "n.toml:9:1: unknown key `zzzzzzzzzzzz`",
                 "n.toml:10:2: unknown section `cahce`; perhaps [cache]",
                 "n.toml:11:2: unknown section `fed`; perhaps [feed]",

@@ -18,7 +18,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "SIZE",
-        help: "Size of one mail, up to 256MiB and a quarter of the store; more is answered 552",
+        help: "Size of a mail, up to 256MiB and a quarter of the store; larger ones are answered 552",
         access: value!(mail.config.limits.mail_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {
@@ -27,7 +27,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Recipients of one mail, up to 10000; more are answered 452",
+        help: "Recipients of a mail, up to 10000; more are answered 452",
         access: value!(mail.config.limits.recipients_max, parse = recipients, show = plain),
     },
     Setting {
@@ -36,7 +36,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Connections per core; more are answered 421",
+        help: "Connections per core; further ones are answered 421",
         access: value!(mail.config.limits.connections_max, parse = one_or_more, show = plain),
     },
     Setting {
@@ -45,7 +45,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Connections of one address; more are answered 421; 0: no limit; unset: a sixteenth of connections-max",
+        help: "Connections per address; further ones are answered 421; 0: no limit; unset: a sixteenth of connections-max",
         access: optional!(
             mail.config.limits.connections_per_address_max,
             parse = any_count,
@@ -58,7 +58,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
-        help: "How long a sender may take from a reply to the end of its next command",
+        help: "Time from a reply to the end of the sender's next command",
         access: value!(mail.config.limits.command_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -67,7 +67,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
-        help: "How long a sender may be silent within a mail",
+        help: "Time that a sender may be silent within a mail",
         access: value!(mail.config.limits.data_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -76,7 +76,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "SIZE",
-        help: "Memory for mails that are being received, half of it for one address; a mail beyond is answered 452",
+        help: "Memory for mails that are being received, half of it per address; mails beyond it are answered 452",
         access: value!(mail.config.limits.receiving_bytes_max, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -85,7 +85,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
-        help: "How long a sender may take over a whole mail",
+        help: "Time for a whole mail to arrive",
         access: value!(mail.config.limits.mail_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -94,7 +94,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
-        help: "How long a session may last in all",
+        help: "Time that a session may last",
         access: value!(mail.config.limits.session_time_max, parse = some_time, show = duration_text),
     },
     Setting {
@@ -103,7 +103,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Commands of a session in all",
+        help: "Commands per session",
         access: value!(
             mail.config.limits.session_commands_max,
             parse = one_or_more,
@@ -116,7 +116,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "SIZE",
-        help: "What a session may bring in all",
+        help: "Bytes that a session may send",
         access: value!(mail.config.limits.session_bytes_max, parse = some_size, show = usize_size_text),
     },
     Setting {
@@ -125,7 +125,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "New connections of one address a minute, half of them at once; more are answered 421; 0: no limit",
+        help: "New connections per address and minute, half of them at once; further ones are answered 421; 0: no limit",
         access: value!(mail.config.rates.connections_per_minute, parse = rate, show = rate_text),
     },
     Setting {
@@ -134,7 +134,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Mails of one address a minute; more are answered 450; 0: no limit",
+        help: "Mails per address and minute; further ones are answered 450; 0: no limit",
         access: value!(mail.config.rates.mails_per_minute, parse = rate, show = rate_text),
     },
     Setting {
@@ -143,7 +143,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Mails to one inbox a minute; more are answered 450; 0: no limit",
+        help: "Mails per inbox and minute; further ones are answered 450; 0: no limit",
         access: value!(mail.config.rates.inbox_mails_per_minute, parse = rate, show = rate_text),
     },
     Setting {
@@ -152,7 +152,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Mails with one subject a minute; more are answered 450; 0: no limit",
+        help: "Mails with the same subject per minute; further ones are answered 450; 0: no limit",
         access: value!(mail.config.rates.subject_mails_per_minute, parse = rate, show = rate_text),
     },
     Setting {
@@ -161,7 +161,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL_LIMITS,
         value_name: "N",
-        help: "Mails with nearly one text a minute; more are answered 450; 0: no limit",
+        help: "Mails with nearly the same text per minute; further ones are answered 450; 0: no limit",
         access: value!(mail.config.rates.campaign_mails_per_minute, parse = rate, show = rate_text),
     },
     Setting {
@@ -170,7 +170,7 @@ pub(crate) const MAIL_LIMIT_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL_LIMITS,
         value_name: "TIME",
-        help: "How long replies to a sender are held back that comes near one of these rates",
+        help: "Delay of replies to a sender that is near one of these rates",
         access: value!(mail.config.rates.tarpit, parse = parse_duration, show = duration_text),
     },
 ];

@@ -112,27 +112,27 @@ impl MailSettings {
             })),
             (None, None) => None,
             (Some(_), None) => {
-                return Err(fault("tls-key", "is missing; tls-cert goes with tls-key".to_owned()));
+                return Err(fault("tls-key", "is missing; tls-cert needs tls-key".to_owned()));
             }
             (None, Some(_)) => {
-                return Err(fault("tls-cert", "is missing; tls-key goes with tls-cert".to_owned()));
+                return Err(fault("tls-cert", "is missing; tls-key needs tls-cert".to_owned()));
             }
         };
         let tls = shared_or(self.tls_shared, of_files, shared)?;
         if self.config.smtps.is_some() && tls.is_none() {
-            let message = "is missing; without it (or tls-shared) there is no TLS for smtps";
+            let message = "is missing; smtps needs it, or tls-shared";
             return Err(fault("tls-cert", message.to_owned()));
         }
         let store = match &self.store {
             Some(store) => store.clone(),
             None => {
                 let state = state.cloned().or_else(state_directory).ok_or_else(|| {
-                    let message = "where mails are kept cannot be found out: say --state DIR, --store FILE, or --store anon";
+                    let message =
+                        "no directory for mails is known: set --state DIR, --store FILE, or --store anon";
                     fault("state", message.to_owned())
                 })?;
-                std::fs::create_dir_all(&state).map_err(|error| {
-                    fault("state", format!("{} cannot be made: {error}", state.display()))
-                })?;
+                std::fs::create_dir_all(&state)
+                    .map_err(|error| fault("state", format!("cannot create {}: {error}", state.display())))?;
                 Store::File(state.join(STORE_FILE))
             }
         };
@@ -167,13 +167,13 @@ impl MailSettings {
     /// Describes who may see the mail of all inboxes, for the announcement of the start.
     pub(crate) fn all_mail(&self) -> &'static str {
         match (self.asks_for_token(), self.mail_readers.is_empty()) {
-            (true, true) => "all mail together is for who has the token",
-            (true, false) => "all mail together is for who has the token, and for mail-readers",
+            (true, true) => "all mail is visible with the token",
+            (true, false) => "all mail is visible with the token, and to mail-readers",
             (false, true) => {
-                "all mail together is for this machine; behind a proxy set token-file, or mail-readers with trusted-proxies"
+                "all mail is visible to this machine; behind a proxy set token-file, or mail-readers with trusted-proxies"
             }
             (false, false) => {
-                "all mail together is for this machine and mail-readers; behind a proxy set token-file, or trusted-proxies"
+                "all mail is visible to this machine and mail-readers; behind a proxy set token-file, or trusted-proxies"
             }
         }
     }
@@ -245,7 +245,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Where mail is taken; port 0 takes a free one",
+        help: "Address for SMTP; port 0 picks a free one",
         access: value!(
             mail.config.smtp,
             parse = |text| parse_address(text, 1025),
@@ -258,7 +258,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Where inboxes are shown, and the APIs are",
+        help: "Address of the web pages and the APIs",
         access: value!(
             mail.http,
             parse = |text| parse_address(text, 8025),
@@ -271,7 +271,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Where mail is taken under TLS from the first byte; unset: nowhere",
+        help: "Address for SMTP under TLS from the first byte; unset: none",
         access: optional!(
             mail.config.smtps,
             parse = |text| parse_address(text, 1465),
@@ -284,7 +284,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Where mail is taken by LMTP; unset: nowhere",
+        help: "Address for LMTP; unset: none",
         access: optional!(
             mail.config.lmtp,
             parse = |text| parse_address(text, 1024),
@@ -297,7 +297,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
-        help: "The certificate chain, in PEM, for STARTTLS and smtps",
+        help: "Certificate chain for STARTTLS and smtps (PEM)",
         access: optional!(mail.tls_cert, parse = parse_path, show = path_text),
     },
     Setting {
@@ -306,7 +306,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
-        help: "The certificate's key, in PEM",
+        help: "Private key of the certificate (PEM)",
         access: optional!(mail.tls_key, parse = parse_path, show = path_text),
     },
     Setting {
@@ -315,8 +315,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "TLS with the certificates of the accelerator, in `serve`: those of files and those that are obtained, as they are \
-               when somebody comes",
+        help: "In `serve`, uses the accelerator's certificates for TLS: those from files and those obtained by ACME, \
+               in their current state",
         access: value!(mail.tls_shared, parse = truth, show = truth_text),
     },
     Setting {
@@ -325,7 +325,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "Pages and APIs are by https, with the certificate of tls-cert or those of tls-shared",
+        help: "Serves pages and APIs by https, with the certificate of tls-cert or those of tls-shared",
         access: value!(mail.http_tls, parse = truth, show = truth_text),
     },
     Setting {
@@ -334,7 +334,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "Whether a body that many mails have in common is stored once a segment",
+        help: "Stores a body that many mails share once per segment",
         access: value!(mail.config.share_bodies, parse = truth, show = truth_text),
     },
     Setting {
@@ -343,7 +343,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "Whether connections to smtp and lmtp begin with a PROXY header, version 1 or 2",
+        help: "SMTP and LMTP connections begin with a PROXY protocol header, version 1 or 2",
         access: value!(mail.config.proxy_protocol, parse = truth, show = truth_text),
     },
     Setting {
@@ -352,7 +352,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE|anon",
-        help: "The file in which mails are kept, or anon: in memory alone; unset: mail.store in the directory of state",
+        help: "File to keep mails in, or anon: memory only; unset: mail.store in the state directory",
         access: ValueAccess {
             set: |settings, text| {
                 settings.mail.store = Some(match text {
@@ -375,7 +375,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
-        help: "Size of the store; beyond, the oldest mails go",
+        help: "Size of the store; when it is full the oldest mails are dropped",
         access: value!(mail.config.store_bytes, parse = store_size, show = size_text),
     },
     Setting {
@@ -384,7 +384,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
-        help: "Memory for the index of mails and inboxes; beyond, the oldest mails go. 0: a 22nd of the store, 16MiB to 256MiB",
+        help: "Memory for the index of mails and inboxes; when it is full the oldest mails are dropped. 0: a 22nd of \
+               the store, 16MiB to 256MiB",
         access: value!(mail.config.index_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {
@@ -393,7 +394,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "WHAT",
-        help: "What a mail has survived when its 250 is said: process (whatever ends the process), or power (a loss of power)",
+        help: "What a mail survives once it is answered 250: process (any end of the process) or power (a power loss)",
         access: value!(
             mail.config.durability,
             parse = durability,
@@ -409,7 +410,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "TIME",
-        help: "How long a mail is kept",
+        help: "Time that a mail is kept",
         access: value!(mail.config.retention.age, parse = some_time, show = duration_text),
     },
     Setting {
@@ -418,7 +419,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Count,
         heading: MAIL,
         value_name: "N",
-        help: "Mails in one inbox; one more drops the oldest there",
+        help: "Mails per inbox; a further one drops the oldest there",
         access: value!(
             mail.config.retention.per_inbox_max,
             parse = |text| one_or_more(text).and_then(narrow),
@@ -440,7 +441,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "DOMAIN",
-        help: "The domain of inboxes that are named without one",
+        help: "Domain of inboxes that are named without one",
         access: value!(mail.config.default_domain, parse = domain, show = |name: String| name),
     },
     Setting {
@@ -449,7 +450,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Domains whose mail is taken; unset: all",
+        help: "Domains that mail is accepted for; unset: all",
         access: ValueAccess {
             set: |settings, text| {
                 settings.mail.config.domains = list(text).map(domain).collect::<Result<_, _>>()?;
@@ -466,7 +467,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
-        help: "A file of addresses, senders and words that are banned; SIGHUP reads it again",
+        help: "File of banned addresses, senders and words; SIGHUP reloads it",
         access: optional!(mail.banned, parse = parse_path, show = path_text),
     },
     Setting {
@@ -475,7 +476,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "FILE",
-        help: "A file with the token that lists of more than one inbox demand; without one they are for this machine alone",
+        help: "File with the token that lists of more than one inbox require; unset: such lists are shown to this \
+               machine only",
         access: optional!(mail.token_file, parse = parse_path, show = path_text),
     },
     Setting {
@@ -484,7 +486,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Networks of proxies that are believed when they say who asks pages and API (X-Forwarded-For, else Forwarded); unset: nobody, but serve's own accelerator",
+        help: "Networks of trusted proxies, whose X-Forwarded-For, or else Forwarded, names the client of pages and \
+               API; unset: none, except serve's own accelerator",
         access: networks!(mail.trusted_proxies),
     },
     Setting {
@@ -493,8 +496,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Networks in which each live page counts as a client of its own, not each address: a large NAT, a proxy that \
-               names nobody; unset: this machine alone",
+        help: "Networks in which each live page, not each address, counts as a client, such as a large NAT or a proxy \
+               that does not name its clients; unset: this machine only",
         access: networks!(mail.shared_networks),
     },
     Setting {
@@ -503,7 +506,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Names by which pages and APIs may be asked for, besides addresses and localhost (mail.example.org); *: any",
+        help: "Host names that pages and APIs answer to, besides addresses and localhost (mail.example.org); *: any",
         access: ValueAccess {
             set: |settings, text| {
                 settings.mail.http_hosts = list(text).map(http_host).collect::<Result<_, _>>()?;
@@ -520,7 +523,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Texts,
         heading: MAIL,
         value_name: "LIST",
-        help: "Networks whose programs and browsers may see all mail, as this machine may (172.16.0.0/12, of a compose file); unset: this machine alone, or who has the token",
+        help: "Networks that may see all mail, as this machine may (172.16.0.0/12, of a compose file); unset: this \
+               machine only, or clients with the token",
         access: networks!(mail.mail_readers),
     },
     Setting {
@@ -529,7 +533,8 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "SIZE",
-        help: "Memory for requests and answers of pages and APIs in all, half of it for one address; more are answered 503",
+        help: "Memory for requests and answers of pages and APIs, half of it per address; further requests are \
+               answered 503",
         access: value!(mail.http_bytes_max, parse = parse_size, show = size_text),
     },
     Setting {
@@ -538,7 +543,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Flag,
         heading: MAIL,
         value_name: "true|false",
-        help: "An index for searches, beside the store's file; false: searches look into the mails themselves",
+        help: "Keeps a search index beside the store's file; false: searches read the mails themselves",
         access: value!(mail.search_index, parse = truth, show = truth_text),
     },
     Setting {
@@ -547,7 +552,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "ADDRESS",
-        help: "Whom to write to about abuse, on every page",
+        help: "Abuse contact shown on every page",
         access: ValueAccess {
             set: |settings, text| {
                 settings.mail.abuse_contact = Some(text.to_owned());
@@ -562,7 +567,7 @@ pub(crate) const MAIL_SETTINGS: &[Setting] = &[
         shape: ValueShape::Text,
         heading: MAIL,
         value_name: "TEXT",
-        help: "What every page that shows mail says first",
+        help: "Notice at the top of every page that shows mail",
         access: ValueAccess {
             set: |settings, text| {
                 text.clone_into(&mut settings.mail.warning);

@@ -22,7 +22,7 @@ pub(super) fn narrow(count: usize) -> Result<u32, String> {
 pub(super) fn store_size(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if bytes < STORE_BYTES_MIN {
-        return Err(format!("a store has at least {}", size_text(STORE_BYTES_MIN)));
+        return Err(format!("too small: a store has at least {}", size_text(STORE_BYTES_MIN)));
     }
     Ok(bytes)
 }
@@ -31,14 +31,14 @@ pub(super) fn durability(text: &str) -> Result<Durability, String> {
     match text {
         "process" => Ok(Durability::Process),
         "power" => Ok(Durability::Power),
-        _ => Err("it is process or power".to_owned()),
+        _ => Err("expected process or power".to_owned()),
     }
 }
 
 pub(super) fn host_name(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     if text.is_empty() || text.len() > 255 || !text.bytes().all(is_name) {
-        return Err("a host name is wanted, such as mx.example.org".to_owned());
+        return Err("expected a host name, such as mx.example.org".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -51,14 +51,14 @@ pub(super) fn http_host(text: &str) -> Result<String, String> {
 pub(super) fn domain(text: &str) -> Result<String, String> {
     mail::address::fold_domain(text)
         .map(String::from)
-        .map_err(|_| "a domain is wanted, such as example.org".to_owned())
+        .map_err(|_| "expected a domain, such as example.org".to_owned())
 }
 
 /// Parses the maximum number of recipients of a mail. It is bounded because a mail's record holds them all
 /// before the mail.
 pub(super) fn recipients(text: &str) -> Result<usize, String> {
     match one_or_more(text)? {
-        count if count > RECIPIENTS_MAX => Err(format!("at most {RECIPIENTS_MAX} can be")),
+        count if count > RECIPIENTS_MAX => Err(format!("at most {RECIPIENTS_MAX}")),
         count => Ok(count),
     }
 }

@@ -47,7 +47,7 @@ pub enum FramingError {
     #[error("Content-Length is not a number (RFC 9110 §8.6)")]
     InvalidLength,
     /// `Content-Length` does not fit 64 bits.
-    #[error("Content-Length is beyond 64 bits (RFC 9110 §8.6)")]
+    #[error("Content-Length does not fit in 64 bits (RFC 9110 §8.6)")]
     LengthOverflow,
     /// `Transfer-Encoding` in an HTTP/1.0 message.
     #[error("Transfer-Encoding in an HTTP/1.0 message (RFC 9112 §6.1)")]
@@ -56,13 +56,13 @@ pub enum FramingError {
     #[error("more than one Transfer-Encoding (RFC 9112 §6.1)")]
     RepeatedCoding,
     /// `Transfer-Encoding` is malformed, or `chunked` is not last or appears more than once.
-    #[error("Transfer-Encoding does not end in one chunked (RFC 9112 §6.3)")]
+    #[error("Transfer-Encoding does not end in exactly one chunked (RFC 9112 §6.3)")]
     InvalidCoding,
     /// `chunked` is last, but other codings come before it; the answer is 501 (RFC 9112 §6.1).
-    #[error("a transfer coding that we do not know (RFC 9112 §6.1)")]
+    #[error("unknown transfer coding (RFC 9112 §6.1)")]
     UnsupportedCoding,
     /// An interim or tunnel response announces a body, which is forbidden.
-    #[error("a body is announced where none may be (RFC 9112 §6.1, RFC 9110 §8.6)")]
+    #[error("a body is announced where none is allowed (RFC 9112 §6.1, RFC 9110 §8.6)")]
     UnexpectedBody,
 }
 

@@ -19,16 +19,16 @@ pub enum DecodeError {
     #[error("the field block ends within a field (RFC 7541 §3.2)")]
     Truncated,
     /// No entry has the given index.
-    #[error("a field refers to no entry (RFC 7541 §2.3.3)")]
+    #[error("a field refers to an entry that does not exist (RFC 7541 §2.3.3)")]
     Index,
     /// An integer is larger than any meaningful value.
     #[error("an integer is too large (RFC 7541 §5.1)")]
     Integer,
     /// A string is not valid Huffman code.
-    #[error("a string is not coded as it should be (RFC 7541 §5.2)")]
+    #[error("a string has an invalid encoding (RFC 7541 §5.2)")]
     Huffman,
     /// The table's size changes too often, too late, or to more than the allowed size.
-    #[error("the dynamic table is resized where, or to what, it must not be (RFC 7541 §4.2, §6.3)")]
+    #[error("invalid dynamic table size update: out of place or too large (RFC 7541 §4.2, §6.3)")]
     TableSize,
     /// The section is several times larger than the announced limit.
     #[error("the field section is far beyond the limit (RFC 9113 §10.5.1)")]

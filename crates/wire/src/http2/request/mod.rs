@@ -32,8 +32,8 @@ rules! {
     RequestRule
     FieldName "RFC 9113 §8.2.1" "a field's name is not a token in lower case",
     FieldValue "RFC 9113 §8.2.1" "a field's value holds a control character, or blanks at an end",
-    ConnectionSpecific "RFC 9113 §8.2.2" "a field is of the connection, which HTTP/2 has none for",
-    Te "RFC 9113 §8.2.2" "TE is not: trailers",
+    ConnectionSpecific "RFC 9113 §8.2.2" "a connection-specific field is not allowed in HTTP/2",
+    Te "RFC 9113 §8.2.2" "TE has a value other than trailers",
     PseudoUnknown "RFC 9113 §8.3" "a pseudo-header is not one of requests",
     PseudoLate "RFC 9113 §8.3" "a pseudo-header comes after a field",
     PseudoRepeated "RFC 9113 §8.3" "a pseudo-header comes twice",
@@ -42,7 +42,7 @@ rules! {
     PseudoInTrailers "RFC 9113 §8.1" "trailers hold a pseudo-header",
     Method "RFC 9110 §9.1" "the method is not a token",
     Scheme "RFC 9113 §8.3.1" "the scheme is neither http nor https",
-    Path "RFC 9113 §8.3.1" "the path does not begin with a slash, or holds a byte that no path may hold",
+    Path "RFC 9113 §8.3.1" "the path does not begin with a slash, or has an invalid byte",
     AuthorityMissing "RFC 9113 §8.3.1" "neither :authority nor Host says which site is meant",
     Authority "RFC 9113 §8.3.1" "the authority is not a host and an optional port",
     AuthorityOfConnect "RFC 9113 §8.5" "the authority of CONNECT has no port",
@@ -50,7 +50,7 @@ rules! {
     HostDiffers "RFC 9113 §8.3.1" "Host and :authority name different sites",
     ContentLength "RFC 9110 §8.6" "Content-Length is not one number, or stands where there can be none",
     ContentLengthAndEnd "RFC 9113 §8.1.1" "Content-Length promises content, and the stream has ended",
-    Protocol "RFC 8441 §4" ":protocol is no token, not with CONNECT, or was not offered",
+    Protocol "RFC 8441 §4" ":protocol is invalid, without CONNECT, or was not offered",
 }
 
 /// Context of a request beside its fields.
