@@ -1,6 +1,5 @@
 //! One certificate that is to be kept: its names, what its files hold, and when its renewal is due.
 
-use super::RenewalStatus;
 use crate::{
     Name,
     files::{Files, FilesError, RenewalState},
@@ -12,6 +11,21 @@ use crate::{
 use engine::tls::certificates::Certificate;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
+
+/// Status of a certificate for operators, without secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenewalStatus {
+    /// Names that the certificate is for.
+    pub names: Vec<String>,
+    /// Start and end of the validity, in seconds since the UNIX epoch; `None` if there is no certificate yet.
+    pub validity: Option<(i64, i64)>,
+    /// Time of the planned renewal.
+    pub renew_at_s: Option<i64>,
+    /// The last error, if no attempt has succeeded since.
+    pub error: Option<String>,
+    /// Time of the next attempt after a failure.
+    pub retry_at_s: Option<i64>,
+}
 
 /// A certificate, existing or still to be obtained.
 pub(super) struct Entry {

@@ -5,6 +5,7 @@ mod start_error;
 mod together;
 
 use entry::Entry;
+pub use entry::RenewalStatus;
 pub use start_error::StartError;
 use start_error::bounded;
 use std::{
@@ -44,21 +45,6 @@ type Lock<T> = std::sync::Mutex<T>;
 
 /// Longest sleep of the thread, so that a change of the clock does no harm.
 const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
-
-/// Status of a certificate for operators, without secrets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RenewalStatus {
-    /// Names that the certificate is for.
-    pub names: Vec<String>,
-    /// Start and end of the validity, in seconds since the UNIX epoch; `None` if there is no certificate yet.
-    pub validity: Option<(i64, i64)>,
-    /// Time of the planned renewal.
-    pub renew_at_s: Option<i64>,
-    /// The last error, if no attempt has succeeded since.
-    pub error: Option<String>,
-    /// Time of the next attempt after a failure.
-    pub retry_at_s: Option<i64>,
-}
 
 /// Obtains and renews certificates on a thread of its own. Dropping it stops the thread after the attempt in
 /// progress.

@@ -387,7 +387,10 @@ impl<'a> Reader<'a> {
                             Some(b'r') => b'\r',
                             Some(byte @ (b'"' | b'\\' | b'\'')) => byte,
                             _ => {
-                                return Err(Fault::new(line, "\\ must be followed by n, t, r, \\ or a quote"));
+                                return Err(Fault::new(
+                                    line,
+                                    "\\ must be followed by n, t, r, \\ or a quote",
+                                ));
                             }
                         });
                         self.step();

@@ -21,9 +21,6 @@ pub(crate) mod routes;
 mod socket;
 mod wait;
 
-pub(crate) use self::mailpit::shapes::{
-    hidden as mailpit_hidden, list_fields as mailpit_list_fields, said_address as mailpit_address,
-};
 use self::routes::Routes;
 use crate::{mailbox::mailboxes::Mailboxes, web::serve::answer::Fault};
 

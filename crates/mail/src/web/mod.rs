@@ -54,7 +54,7 @@ use crate::{
 };
 use crate::{
     search::index::Index,
-    web::serve::{app::App, counters::Counters},
+    web::serve::{app::App, config::RENDER_THREADS_MAX, counters::Counters},
 };
 pub use crate::{
     search::index::IndexLocation,
@@ -65,10 +65,6 @@ pub use crate::{
     },
 };
 
-/// Mails rendered at the same time outside of the web's own thread.
-const RENDER_THREADS_MAX: usize = 4;
-/// Searches that read and parse mails at the same time.
-const SEARCH_THREADS_MAX: usize = 2;
 /// Threads reserved for reads of the disk, however much is rendered and searched.
 const READ_THREADS: usize = 4;
 /// Stack of a rendering thread. Our own code does not recurse; libraries may.
@@ -80,8 +76,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 const THREADS_TIME_MAX: Duration = Duration::from_secs(10);
 /// Interval at which a stop checks whether the threads have ended.
 const THREADS_LOOK_EVERY: Duration = Duration::from_millis(2);
-/// Largest form or JSON document; mails submitted by the API have a limit of their own.
-pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The running web server; dropping it stops it.
 pub struct Web {

@@ -18,7 +18,6 @@ pub(crate) mod nats_flags;
 pub(crate) mod origin_settings;
 pub(crate) mod peers_settings;
 pub(crate) mod precedence;
-pub(crate) mod rate_settings;
 pub(crate) mod site_settings;
 #[cfg(test)]
 mod tests;
@@ -52,7 +51,6 @@ use crate::{
         mail_settings::{MAIL_LIMIT_SETTINGS, MAIL_SETTINGS, MailSettings},
         origin_settings::ORIGIN_SETTINGS,
         peers_settings::{PEERS_SETTINGS, PeersSettings},
-        rate_settings::RATE_SETTINGS,
         site_settings::{SITE_SETTINGS, SiteSettings},
         tls_settings::{TLS_SETTINGS, TlsSettings},
         units::{duration_text, parse_duration, parse_size, size_text},
@@ -324,7 +322,6 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
     LOG_SETTINGS,
     CACHE_SETTINGS,
     CACHE_LIMIT_SETTINGS,
-    RATE_SETTINGS,
     CRAWLER_SETTINGS,
     TLS_SETTINGS,
     ACME_SETTINGS,
@@ -340,7 +337,6 @@ pub(crate) const SETTINGS: &[Setting] = &joined::<COUNT, _>([
 const COUNT: usize = COMMON_SETTINGS.len()
     + CACHE_SETTINGS.len()
     + CACHE_LIMIT_SETTINGS.len()
-    + RATE_SETTINGS.len()
     + CRAWLER_SETTINGS.len()
     + TLS_SETTINGS.len()
     + ACME_SETTINGS.len()

@@ -1,6 +1,9 @@
 //! Text as HTML: characters that mean something to a browser are escaped.
 
-use super::HEAD;
+/// Our own head content, before that of the mail. With `prefers-reduced-motion` nothing moves.
+pub(super) const HEAD: &str = "<meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><base target=\"_blank\"><style>\
+    html{color-scheme:light}\
+    @media (prefers-reduced-motion:reduce){*{animation:none!important;transition:none!important}}</style>";
 
 /// Returns a document that shows a plain text.
 #[must_use]

@@ -19,8 +19,8 @@ mod escape;
 #[cfg(test)]
 mod tests;
 
+use escape::{HEAD, escape_text, escape_value};
 pub(crate) use escape::{escape, of_text};
-use escape::{escape_text, escape_value};
 use std::collections::HashMap;
 
 use html5ever::{Attribute, QualName, interface::QuirksMode, ns};
@@ -167,10 +167,6 @@ impl SanitizedHtml {
     }
 }
 
-/// Our own head content, before that of the mail. With `prefers-reduced-motion` nothing moves.
-const HEAD: &str = "<meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><base target=\"_blank\"><style>\
-    html{color-scheme:light}\
-    @media (prefers-reduced-motion:reduce){*{animation:none!important;transition:none!important}}</style>";
 /// Added in dark mode if the mail has no dark rules: inverts all colours, and pictures once more.
 const TURNED: &str = "<style>html{background:#fff;filter:invert(1) hue-rotate(180deg)}\
     img:not([blocked]){filter:invert(1) hue-rotate(180deg)}</style>";

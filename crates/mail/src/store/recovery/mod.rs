@@ -8,7 +8,8 @@ mod newest;
 #[cfg(test)]
 mod tests;
 
-use newest::{ByAge, NewestRecords, OF_INBOX_BYTES, READ_TIMES_MAX, RECORD_BYTES};
+pub(crate) use newest::Record;
+use newest::{ByAge, NewestRecords, READ_TIMES_MAX};
 use std::{
     collections::{HashMap, HashSet},
     io,
@@ -184,45 +185,6 @@ fn rules(config: &Config, seed: u64) -> IndexRules {
     }
 }
 
-/// A record with its entries, one for each of its inboxes.
-pub(crate) struct Record {
-    pub(crate) location: Location,
-    pub(crate) payload_bytes: u32,
-    /// Size of the body, if it is in another record.
-    pub(crate) body_bytes: u32,
-    /// Parts of a large mail.
-    pub(crate) parts: Arc<[Part]>,
-    entries: Vec<(NewEntry, Inbox)>,
-}
-
-impl Record {
-    fn of(stored: &record::StoredMeta<'_>, location: Location, payload_bytes: u32) -> Self {
-        let parts: Arc<[Part]> = stored.parts.as_slice().into();
-        let body_bytes = stored.body.map_or(0, |body| body.bytes);
-        let entries = entries(stored, location, payload_bytes, &parts);
-        Self { location, payload_bytes, body_bytes, parts, entries }
-    }
-
-    /// Sort key of mails: time of arrival, then ID.
-    pub(crate) fn arrival(&self) -> (u64, MailId) {
-        self.entries.first().map_or((0, MailId(0)), |(entry, _)| (entry.arrived_ms, entry.id))
-    }
-
-    /// Bytes of memory of the record during recovery.
-    fn bytes(&self) -> usize {
-        let names = |(_, inbox): &(NewEntry, Inbox)| OF_INBOX_BYTES + inbox.local.len() + inbox.domain.len();
-        RECORD_BYTES + self.parts.len() * size_of::<Part>() + self.entries.iter().map(names).sum::<usize>()
-    }
-
-    /// Sets a new location, with a payload that now includes the body.
-    pub(crate) fn moved_to(&mut self, location: Location, payload_bytes: u32) {
-        (self.location, self.payload_bytes, self.body_bytes) = (location, payload_bytes, 0);
-        for (entry, _) in &mut self.entries {
-            (entry.location, entry.record_bytes) = (location.bits(), payload_bytes);
-        }
-    }
-}
-
 /// Sorts records in order of arrival. Their IDs give that order even if the clock was set back between two
 /// starts. Each arrival time is lowered to that of the next younger mail, or to now: ages follow the order of
 /// arrival, so a mail that a wrong clock dated tomorrow expires no later than those of today.
@@ -351,32 +313,6 @@ fn read_all(
     });
     let NewestRecords { records, older, .. } = newest.into_inner().unwrap_or_else(PoisonError::into_inner);
     (records.into_iter().map(|ByAge(record)| record).collect(), older)
-}
-
-fn entries(
-    stored: &record::StoredMeta<'_>,
-    location: Location,
-    payload_bytes: u32,
-    parts: &Arc<[Part]>,
-) -> Vec<(NewEntry, Inbox)> {
-    let named: Vec<_> = stored.recipients.iter().filter(|recipient| recipient.0.0 != 0).collect();
-    let letter = named.first().map_or(MailId(0), |first| first.0);
-    let entry = |&&(id, local, domain, _): &&(MailId, &str, &str, &str)| {
-        let inbox = Inbox { local: local.into(), domain: domain.into() };
-        let entry = NewEntry {
-            id,
-            letter,
-            inboxes: u16::try_from(named.len()).unwrap_or(u16::MAX),
-            location: location.bits(),
-            record_bytes: payload_bytes,
-            mail_bytes: payload_bytes - u32::try_from(stored.meta_bytes).unwrap_or(0)
-                + stored.elsewhere_bytes(),
-            arrived_ms: stored.arrived_ms,
-            parts: (!parts.is_empty()).then(|| Arc::clone(parts)),
-        };
-        (entry, inbox)
-    };
-    named.iter().map(entry).collect()
 }
 
 /// Totals of the recovered mails.

@@ -47,14 +47,8 @@ use crate::{
 
 /// Bytes of the source that are shown; all of it can be downloaded.
 const SOURCE_BYTES_MAX: usize = 256 * 1024;
-/// Most addresses of a field that are shown.
-const ADDRESSES_MAX: usize = 50;
-/// Bytes of a group's name that are shown.
-const GROUP_BYTES_MAX: usize = 320;
 /// Largest picture that is shown as a thumbnail, as the browser fetches all of it.
 const THUMBNAIL_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Steps charged for comparing a link with a text.
-const LINK_STEPS: usize = 4;
 /// Path of a mail's attachments, relative to its frame.
 const ATTACHMENTS: &str = "attachments";
 

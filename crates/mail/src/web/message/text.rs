@@ -1,6 +1,5 @@
 //! A mail's addresses and text, as a page shows them.
 
-use super::{ADDRESSES_MAX, GROUP_BYTES_MAX, LINK_STEPS};
 use crate::{
     mailbox::mailboxes::Mail,
     render::{
@@ -10,6 +9,13 @@ use crate::{
     },
 };
 use mail_parser::HeaderName as Field;
+
+/// Most addresses of a field that are shown.
+const ADDRESSES_MAX: usize = 50;
+/// Bytes of a group's name that are shown.
+const GROUP_BYTES_MAX: usize = 320;
+/// Steps charged for comparing a link with a text.
+const LINK_STEPS: usize = 4;
 
 pub(super) fn from(reading: &DecodedMail<'_>, mail: &Mail) -> String {
     let written = joined(reading, Field::From);

@@ -30,9 +30,9 @@ use crate::web::serve::{
     counters::{Counter, Counters},
 };
 use crate::{
-    api,
     mailbox::mailboxes::{Mail, MailId, Mailboxes, Scope, Summary},
     render::{ParsedMail, StepLimit},
+    web::previews::mailpit_fields,
 };
 
 /// Memory for all previews: enough for some twenty thousand typical mails.
@@ -74,10 +74,12 @@ impl Preview {
         let reading = prepared.read();
         let snippet = snippet(&reading.text().0);
         let attachments = reading.attachments().iter().filter(|attachment| attachment.attached).count();
-        let mailpit = api::mailpit_list_fields(&mail.summary, &reading, &snippet, attachments);
-        let hidden = api::mailpit_hidden(mail, &reading);
-        let hidden = hidden
-            .map(|said| HiddenRecipient { said: said.into(), mailpit: api::mailpit_address(said).into() });
+        let mailpit = mailpit_fields::list_fields(&mail.summary, &reading, &snippet, attachments);
+        let hidden = mailpit_fields::hidden(mail, &reading);
+        let hidden = hidden.map(|said| HiddenRecipient {
+            said: said.into(),
+            mailpit: mailpit_fields::said_address(said).into(),
+        });
         let hidden = hidden.collect();
         Self { snippet: snippet.into(), attachments, hidden, mailpit: mailpit.into() }
     }

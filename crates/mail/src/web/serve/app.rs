@@ -19,7 +19,6 @@ use crate::mailbox::mailboxes::Mailboxes;
 use crate::{
     search::index::Index,
     web::{
-        RENDER_THREADS_MAX, SEARCH_THREADS_MAX,
         flags::FlagTable,
         previews::{preview_cache::PreviewCache, rendered_cache::RenderedCache},
         serve::{
@@ -28,6 +27,7 @@ use crate::{
             budget::Budget,
             client::Client,
             config::Config,
+            config::{RENDER_THREADS_MAX, SEARCH_THREADS_MAX},
             counters::{Counter, Counters},
             job_queue::JobQueue,
             jobs::PARSING_PERMITS,

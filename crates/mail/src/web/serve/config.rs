@@ -6,6 +6,13 @@ use engine::{network::Network, share::ClientBudget, tls::CertificateSource};
 
 use crate::{search::index::IndexLocation, web::serve::access::Token};
 
+/// Mails rendered at the same time outside of the web's own thread.
+pub(crate) const RENDER_THREADS_MAX: usize = 4;
+/// Searches that read and parse mails at the same time.
+pub(crate) const SEARCH_THREADS_MAX: usize = 2;
+/// Largest form or JSON document; mails submitted by the API have a limit of their own.
+pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// Default warning on pages that show mail.
 pub(crate) const WARNING: &str =
     "Anyone can read this inbox. Do not use it for anything that must stay private.";

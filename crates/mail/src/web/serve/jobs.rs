@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::{
         mailbox::twin::{Retention, Twin},
-        web::{Config, SEARCH_THREADS_MAX},
+        web::serve::config::{Config, SEARCH_THREADS_MAX},
     };
 
     fn client(last: u8) -> Client {

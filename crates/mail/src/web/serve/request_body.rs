@@ -10,9 +10,8 @@ use axum::{
 use futures_util::StreamExt;
 
 use crate::mailbox::mailboxes::Mailboxes;
-use crate::web::{
-    BODY_BYTES_MAX,
-    serve::{answer::Fault, app::App, budget::BudgetGuard, client::Client},
+use crate::web::serve::{
+    answer::Fault, app::App, budget::BudgetGuard, client::Client, config::BODY_BYTES_MAX,
 };
 
 /// A body of at most `BYTES_MAX` bytes; a longer one is refused, as is one that does not fit the budget.

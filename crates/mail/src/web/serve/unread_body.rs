@@ -20,7 +20,7 @@ use axum::{
 use futures_util::{Stream, StreamExt};
 use tokio::sync::oneshot;
 
-use crate::web::BODY_BYTES_MAX;
+use crate::web::serve::config::BODY_BYTES_MAX;
 
 /// Bytes that are discarded: as many as most handlers would have read.
 const REST_BYTES_MAX: usize = BODY_BYTES_MAX;

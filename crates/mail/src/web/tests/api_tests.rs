@@ -1,6 +1,6 @@
 //! Events and Mailpit's API: what clients of other programs are answered.
 
-use super::super::*;
+use super::super::{serve::config::BODY_BYTES_MAX, *};
 use super::{PATIENCE, Site, next_event};
 use engine::cores::clock;
 use futures_util::StreamExt;

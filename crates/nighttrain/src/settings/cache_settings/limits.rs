@@ -7,9 +7,23 @@ use crate::settings::{
     units::{duration_text, parse_duration, parse_size, size_text},
     usize_size_text, value,
 };
+use crate::settings::{ValueAccess};
 
 /// Heading of limits in `--help`; `-h` omits them.
 pub(crate) const LIMITS: &str = "Limits on clients and origin";
+
+/// A limit that is a number.
+const fn row(key: &'static str, help: &'static str, access: ValueAccess) -> Setting {
+    Setting {
+        key,
+        section: Section::Cache,
+        shape: ValueShape::Count,
+        heading: LIMITS,
+        value_name: "N",
+        help,
+        access,
+    }
+}
 
 /// The settings of this heading.
 pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
@@ -314,4 +328,30 @@ pub(crate) const CACHE_LIMIT_SETTINGS: &[Setting] = &[
                are refused",
         access: value!(cache.limits.connection_bytes_max, parse = some_size, show = usize_size_text),
     },
+    row(
+        "connections-per-network-max",
+        "Connections per client network (24 bits of IPv4, 64 of IPv6) over all cores; further ones are closed; 0: no \
+         limit",
+        value!(cache.limits.connections_per_network_max, parse = any_count, show = plain),
+    ),
+    row(
+        "client-requests-per-second-max",
+        "Requests per second and client address; further ones are answered 429; 0: no limit",
+        value!(cache.limits.client_requests_per_second_max, parse = any_count, show = plain),
+    ),
+    row(
+        "client-requests-burst",
+        "Burst of requests per client address before the rate applies",
+        value!(cache.limits.client_requests_burst, parse = one_or_more, show = plain),
+    ),
+    row(
+        "network-requests-per-second-max",
+        "Requests per second and client network; further ones are answered 429; 0: no limit",
+        value!(cache.limits.network_requests_per_second_max, parse = any_count, show = plain),
+    ),
+    row(
+        "network-requests-burst",
+        "Burst of requests per client network before the rate applies",
+        value!(cache.limits.network_requests_burst, parse = one_or_more, show = plain),
+    ),
 ];
