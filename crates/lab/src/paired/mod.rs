@@ -24,11 +24,8 @@
 //! - [`machine`]: what the record must say about where it was taken;
 //! - [`record`]: the table, the JSON, the file.
 
-pub mod apart;
-pub mod chosen;
 pub mod machine;
 pub mod place;
-pub mod record;
 pub mod spread;
 pub mod tree;
 

@@ -450,9 +450,11 @@ impl Place<'_> {
     fn varnish_logged(&self, varnish: &Path) -> Result<Command, PeerError> {
         let arguments = self.varnish_arguments(true)?;
         let mut command = self.unprivileged(Path::new("sh"))?;
-        let script = "state=$1 log=$2; shift 2; varnishncsa -n \"$state\" -t off -w \"$log\" & exec \"$@\"";
+        let writer = find("varnishncsa").ok_or_else(|| PeerError::failed("varnishncsa is not installed"))?;
+        let script =
+            "state=$1 log=$2 writer=$3; shift 3; \"$writer\" -n \"$state\" -t off -w \"$log\" & exec \"$@\"";
         command.arg("-c").arg(script).arg("sh");
-        command.arg(self.directory.join("state")).arg(self.directory.join("access.log"));
+        command.arg(self.directory.join("state")).arg(self.directory.join("access.log")).arg(writer);
         command.arg(varnish).args(arguments);
         Ok(command)
     }

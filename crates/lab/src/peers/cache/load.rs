@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
+use crate::paired::place::program;
 use crate::paired::spread::Draws;
 use crate::paired::tree::{Cores, pinned};
 use crate::paired::{Latency, Work};
@@ -203,7 +204,7 @@ pub fn wrk(
     let path = format!("{}{}", asked.page.root(), asked.body_bytes);
     // Two threads would ask for the same URLs.
     let threads = if matches!(asked.urls, Urls::Each(_) | Urls::Round { .. }) { 1 } else { cores.count() };
-    let mut command = pinned(cores, "wrk");
+    let mut command = pinned(cores, &program("wrk"));
     command.args([format!("-t{threads}"), format!("-c{}", asked.connections), format!("-d{seconds}s")]);
     match asked.urls {
         Urls::One if asked.page == Page::Upload => {
@@ -241,7 +242,7 @@ pub fn wrk_secured(
     seconds: u64,
     openssl: &Path,
 ) -> Result<Work, PeerError> {
-    let mut command = pinned(cores, "wrk");
+    let mut command = pinned(cores, &program("wrk"));
     command.env("OPENSSL_CONF", openssl);
     command.args(["-t1".into(), format!("-c{connections}"), format!("-d{seconds}s")]);
     let root = Page::Shared.root();

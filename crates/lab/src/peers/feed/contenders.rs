@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::paired::machine::first_line;
-use crate::paired::place::{find, free_port, other, ours, reference_floor, workspace};
+use crate::paired::place::{find, free_port, other, other_build, ours, reference_floor, workspace};
 use crate::paired::tree::{Cores, Tree, pinned};
 
 use super::wire::Wire;
@@ -100,7 +100,10 @@ impl Contender {
             Self::Ours => ours(),
             Self::Other => other(),
             Self::Nats => {
-                find("nats-server").filter(|path| path != Path::new(NATS_OF_DEBIAN)).ok_or_else(absent)
+                let other = other_build("nats-server");
+                other
+                    .or_else(|| find("nats-server").filter(|path| path != Path::new(NATS_OF_DEBIAN)))
+                    .ok_or_else(absent)
             }
             Self::NatsOfDebian => {
                 Some(PathBuf::from(NATS_OF_DEBIAN)).filter(|path| path.is_file()).ok_or_else(absent)
@@ -225,7 +228,11 @@ fn floor(
     Ok(command)
 }
 
-pub(super) fn wait_until_ready(running: &mut Running) -> Result<(), PeerError> {
+/// Waits until a server that was started takes connections.
+///
+/// # Errors
+/// `Failed`: it ended, or takes none.
+pub fn wait_until_ready(running: &mut Running) -> Result<(), PeerError> {
     let begun = Instant::now();
     loop {
         // A floor counts its connections: it is looked at without making one.

@@ -12,7 +12,7 @@ use std::{
 
 use crate::paired::{
     machine::first_line,
-    place::{find, free_port, other, ours, workspace},
+    place::{find, free_port, other, other_build, ours, workspace},
     tree::{Cores, Tree, pinned},
 };
 
@@ -114,7 +114,9 @@ fn peers() -> PathBuf {
     workspace().join("target/bench/mail-peers")
 }
 
-fn there(path: PathBuf) -> Result<PathBuf, String> {
+/// A peer's program: the build that its variable names, or else the installed one.
+fn peer(name: &str, installed: &str) -> Result<PathBuf, String> {
+    let path = other_build(name).unwrap_or_else(|| peers().join(installed));
     if path.exists() {
         Ok(path)
     } else {
@@ -182,9 +184,13 @@ pub fn start_with_store(
         }
         Contender::Mailpit => {
             let program =
-                there(peers().join("mailpit")).map_err(|why| why.replace("-mail-peers.sh", "-mailpit.sh"))?;
-            version =
-                fs::read_to_string(peers().join("mailpit.version")).ok().map(|text| text.trim().to_owned());
+                peer("mailpit", "mailpit").map_err(|why| why.replace("-mail-peers.sh", "-mailpit.sh"))?;
+            version = match other_build("mailpit") {
+                Some(other) => first_line(Command::new(other).arg("version").arg("--no-release-check")),
+                None => fs::read_to_string(peers().join("mailpit.version"))
+                    .ok()
+                    .map(|text| text.trim().to_owned()),
+            };
             let port_of_pages = free_port().map_err(said)?;
             http = Some(port_of_pages);
             let mut command = pinned(cores, &program.to_string_lossy());
@@ -208,7 +214,7 @@ pub fn start_with_store(
         }
         Contender::Postfix => postfix(cores, directory.path(), port)?,
         Contender::Aiosmtpd => {
-            let python = there(peers().join("python/bin/python"))?;
+            let python = peer("aiosmtpd-python", "python/bin/python")?;
             version = first_line(Command::new(&python).args(["-m", "aiosmtpd", "--version"]));
             let mut command = pinned(cores, &python.to_string_lossy());
             command.args(["-m", "aiosmtpd", "-n", "-l", &format!("127.0.0.1:{port}")]);
@@ -216,7 +222,7 @@ pub fn start_with_store(
             command
         }
         Contender::Maildev => {
-            let script = there(peers().join("node/node_modules/maildev/bin/maildev"))?;
+            let script = peer("maildev", "node/node_modules/maildev/bin/maildev")?;
             version = first_line(Command::new(&script).arg("--version"));
             let web = free_port().map_err(said)?;
             let mut command = pinned(cores, "node");
@@ -233,7 +239,7 @@ pub fn start_with_store(
             command
         }
         Contender::Greenmail => {
-            let jar = there(peers().join("greenmail-standalone.jar"))?;
+            let jar = peer("greenmail-jar", "greenmail-standalone.jar")?;
             version =
                 fs::read_to_string(peers().join("greenmail.version")).ok().map(|text| text.trim().to_owned());
             let mut command = pinned(cores, "java");

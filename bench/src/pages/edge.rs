@@ -1,0 +1,179 @@
+//! TLS and HTTP/2 on the page, as a part of the accelerator's.
+
+use crate::record::Record;
+
+use crate::pages::cache::cheaper_peers;
+use crate::pages::markdown::{bounds as judged, costs_beside, paragraph, table};
+use crate::pages::shelf::{Kept, Shelf, comparison};
+
+pub(crate) const BENCH: &str = "bench-tls";
+
+/// A table: its heading, what it says, whom its ratios are to, and its scenarios with their headings.
+struct Part {
+    heading: &'static str,
+    words: &'static str,
+    beside: &'static str,
+    scenarios: &'static [(&'static str, &'static str)],
+}
+
+const PARTS: [Part; 4] = [
+    Part {
+        heading: "A hit under TLS",
+        words: "CPU time of the server for one hit over HTTP/1.1 under TLS 1.3 on one core, 64 connections that are kept, and \
+                how many times that of ours.",
+        beside: "ours",
+        scenarios: &[("tls-1k", "1 KiB"), ("tls-64k", "64 KiB")],
+    },
+    Part {
+        heading: "A handshake",
+        words: "CPU time of the server for one connection: a handshake of TLS 1.3, one hit of 1 KiB, the end; and how many \
+                times that of ours.",
+        beside: "ours",
+        scenarios: &[
+            ("full-ecdsa", "full, ECDSA P-256"),
+            ("full-rsa", "full, RSA-2048"),
+            ("resumed-ecdsa", "resumed, ECDSA P-256"),
+        ],
+    },
+    Part {
+        heading: "A hit over HTTP/2 under TLS",
+        words: "CPU time of the server for one hit by connections and streams of each, and how many times that of ours.",
+        beside: "ours",
+        scenarios: &[
+            ("h2-1k-1x10", "1 KiB, 1 × 10"),
+            ("h2-1k-1x100", "1 KiB, 1 × 100"),
+            ("h2-1k-10x10", "1 KiB, 10 × 10"),
+            ("h2-1k-10x100", "1 KiB, 10 × 100"),
+            ("h2-64k-10x10", "64 KiB, 10 × 10"),
+        ],
+    },
+    Part {
+        heading: "A hit over HTTP/2 in the clear",
+        words: "The same without TLS, and how many times that of *the floor*: a loop in C that decodes no field and always \
+                sends the same answer, with one write for all that one read brought.",
+        beside: "limit-h2",
+        scenarios: &[
+            ("h2c-1k-1x10", "1 KiB, 1 × 10"),
+            ("h2c-1k-1x100", "1 KiB, 1 × 100"),
+            ("h2c-1k-10x10", "1 KiB, 10 × 10"),
+            ("h2c-1k-10x100", "1 KiB, 10 × 100"),
+            ("h2c-64k-10x10", "64 KiB, 10 × 10"),
+        ],
+    },
+];
+
+/// The newest record that measured all of it.
+fn newest(shelf: &Shelf) -> Option<&Kept<Record>> {
+    shelf.newest(BENCH, |record| {
+        let mut scenarios = PARTS.iter().flat_map(|part| part.scenarios);
+        scenarios.all(|(name, _)| comparison(record, name).is_some())
+    })
+}
+
+/// Nothing, until there is a record.
+pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
+    let Some(newest) = newest(shelf) else { return Ok(()) };
+    for part in &PARTS {
+        out.push_str(&format!("### {}\n\n", part.heading));
+        paragraph(out, &format!("{} {}; `make bench-tls` repeats it.", part.words, newest.links()));
+        table(out, &costs_beside(&newest.record, part.scenarios, part.beside, 2)?);
+    }
+    for found in &newest.record.tables {
+        out.push_str(&format!("### {}\n\n", found.title));
+        table(out, found);
+        paragraph(out, &format!("From {}.", newest.link()));
+    }
+    Ok(())
+}
+
+/// Where a peer is cheaper, with its record.
+pub(crate) fn losses(shelf: &Shelf) -> Vec<String> {
+    let Some(newest) = newest(shelf) else { return Vec::new() };
+    let scenarios = newest.record.comparisons.iter();
+    scenarios.flat_map(|found| cheaper_peers(newest, &found.scenario, &format!("a {}", found.unit))).collect()
+}
+
+pub(crate) fn bounds(out: &mut String, shelf: &Shelf) {
+    let found = shelf.bounds(BENCH);
+    if !found.is_empty() {
+        out.push_str("### Bounds of TLS and HTTP/2\n\n");
+        judged(out, &found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crate::record::{Comparison, Figure};
+    use lab::paired::machine::Machine;
+    use lab::paired::{Sample, Series};
+
+    use super::*;
+
+    /// Ours costs twice the floor and half of nginx, except in one scenario, where nginx is cheaper.
+    fn record() -> Record {
+        let sample = |cost: f64| Sample {
+            units: 100_000,
+            wall_s: 1.0,
+            cpu_user_s: cost / 10.0,
+            ..Sample::nothing(String::new())
+        };
+        let series = |name: &str, cost: f64| Series {
+            name: name.into(),
+            samples: vec![Sample { doubts: Vec::new(), ..sample(cost) }; 3],
+        };
+        let scenarios = PARTS.iter().flat_map(|part| part.scenarios);
+        let comparisons: Vec<Comparison> = scenarios
+            .map(|(scenario, _)| {
+                let floor = scenario.starts_with("h2c-").then(|| series("limit-h2", 1.0));
+                let nginx = if *scenario == "full-rsa" { 1.0 } else { 4.0 };
+                let ours = [series("ours", 2.0), series("nginx", nginx)];
+                Comparison {
+                    scenario: (*scenario).into(),
+                    what: format!("{scenario}."),
+                    unit: "hit".into(),
+                    series: floor.into_iter().chain(ours).collect(),
+                }
+            })
+            .collect();
+        let of = |name| comparisons[0].series(name);
+        let figures = vec![Figure::at_most("a bound (tls-1k)".into(), 0.7, of("ours"), of("nginx"))];
+        Record {
+            name: BENCH.into(),
+            date: "2026-11-24T18:00:00Z".into(),
+            commit: "abc".into(),
+            machine: Machine::here(),
+            settings: BTreeMap::new(),
+            versions: BTreeMap::from([("nginx".into(), "nginx/1.22.1".into())]),
+            reference: "limit-h2".into(),
+            comparisons,
+            figures,
+            tables: Vec::new(),
+            attached: BTreeMap::new(),
+            remarks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_record_is_on_the_page_with_its_losses_and_none_is_nothing() {
+        let mut shelf = Shelf::read(&lab::paired::place::workspace()).unwrap();
+        shelf.paired.retain(|kept| kept.record.name != BENCH);
+        let said = |shelf: &Shelf| {
+            let mut out = String::new();
+            section(&mut out, shelf).unwrap();
+            bounds(&mut out, shelf);
+            (out, losses(shelf))
+        };
+        assert_eq!(said(&shelf), (String::new(), Vec::new()));
+        shelf.paired.push(Kept { path: "bench/records/bench-tls-x.json".into(), record: record() });
+        let (page, losses) = said(&shelf);
+        for part in
+            ["| nginx 1.22.1 | 4.00 | 2.00 (2.00–2.00) |", "**nighttrain**", "a bound (tls-1k)", "the floor"]
+        {
+            assert!(page.contains(part), "{part} is not in\n{page}");
+        }
+        assert_eq!(losses.len(), 1, "{losses:?}");
+        assert!(losses[0].contains("full-rsa: a hit costs 2.00"), "{losses:?}");
+    }
+}

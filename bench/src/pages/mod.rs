@@ -1,0 +1,73 @@
+//! `bench pages` and `bench html`: what is made from the records of measurements.
+//!
+//! ```text
+//!  bench/records/*.json ─┐            ┌─▶ docs/benchmarks.md            every table, every loss, the machine once
+//!  docs/lab/results.json ┴─▶ Shelf ───┼─▶ docs/benchmarks/*.svg         a small chart a server, × the limit
+//!                                     └─▶ README.md, between two marks  the charts, and a line of losses each
+//!  one record.json ──────────────────────▶ HTML on stdout
+//! ```
+//! Nothing is measured here, and no figure is typed in: where a section says a number, it takes it from the newest
+//! record that measured it ([`shelf`]). A test holds the committed files to what these records give.
+mod cache;
+mod chart;
+mod claims;
+mod contenders;
+mod edge;
+mod feed;
+pub(crate) mod html;
+mod mail;
+mod markdown;
+mod page;
+mod pressure;
+mod queues;
+mod shelf;
+
+use std::path::Path;
+use std::{fs, io};
+
+use lab::paired::place::workspace;
+
+use shelf::Shelf;
+
+/// Writes docs/benchmarks.md, its charts, and the README's part; answers each file's name, and whether it changed.
+///
+/// # Errors
+/// In words: a record is missing or cannot be read, or a file cannot be written.
+pub(crate) fn write() -> Result<Vec<String>, String> {
+    let root = workspace();
+    let shelf = Shelf::read(&root)?;
+    let mut lines = Vec::new();
+    for (path, text) in page::files(&shelf, &root)? {
+        let changed = replace(&root.join(&path), &text).map_err(|why| format!("{path}: {why}"))?;
+        lines.push(format!("{path}{}", if changed { "" } else { ": unchanged" }));
+    }
+    Ok(lines)
+}
+
+/// Writes a file where its text has changed, and answers whether it has.
+fn replace(path: &Path, text: &str) -> io::Result<bool> {
+    if fs::read_to_string(path).is_ok_and(|before| before == text) {
+        return Ok(false);
+    }
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(path, text)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever adds a record, or changes the wording, runs `make benchmarks-page`.
+    #[test]
+    fn committed_pages_are_those_of_the_records() {
+        let root = workspace();
+        let shelf = Shelf::read(&root).unwrap();
+        for (path, text) in page::files(&shelf, &root).unwrap() {
+            let committed = fs::read_to_string(root.join(&path)).unwrap_or_default();
+            assert!(committed == text, "{path} is not what its records give: run `make benchmarks-page`");
+        }
+    }
+}
