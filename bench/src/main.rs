@@ -49,7 +49,7 @@ enum Task {
     /// Names each part's scenarios and contenders, and how long they take
     List,
     /// Measures all parts, or one
-    Run(Run),
+    Run(Box<Run>),
     /// Makes docs/benchmarks.md, its charts and the README's part from the records
     Pages,
     /// Prints one record as a page that stands alone
@@ -75,8 +75,10 @@ fn main() -> ExitCode {
             PARTS.iter().for_each(part::Part::list);
             ExitCode::SUCCESS
         }
-        Task::Run(Run { part: Some(part), .. }) => part.run(),
-        Task::Run(Run { part: None, selection }) => run_all(&selection),
+        Task::Run(run) => match &run.part {
+            Some(part) => part.run(),
+            None => run_all(&run.selection),
+        },
         Task::Pages => printed(pages::write().map(|lines| lines.join("\n") + "\n")),
         Task::Html { record } => printed(pages::html::render(&record)),
     }

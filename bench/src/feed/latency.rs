@@ -4,7 +4,7 @@
 //! floor, which does nothing but pass on, tells how much of a tail is the machine's. Runs are short and many, because a
 //! stall decides the p99 of a run as soon as it takes a hundredth of it: of 400 ms one time slice of somebody else's, 4
 //! ms, is enough, and nearly every run of that length has one. Who is first in a round changes with each round. Where
-//! other programs run meanwhile, `chrt -f 10 bench-feed --scenario latency` takes them out: servers and load inherit
+//! other programs run meanwhile, `chrt -f 10 bench run feed --scenario latency` takes them out: servers and load inherit
 //! the real-time class.
 
 use std::time::Duration;

@@ -1,11 +1,16 @@
 //! The accelerator on the page.
 
 use crate::record::{Comparison, Record};
+use askama::Template;
+use lab::paired::Sample;
+use lab::paired::spread::median;
 use lab::report::Table;
 
-use crate::pages::contenders::{is_peer, shown};
-use crate::pages::markdown::{bounds, costs, dash, interval, list, order, paragraph, ratio, table};
-use crate::pages::shelf::{Shelf, comparison};
+use crate::pages::contenders::{is_peer, plain, shown};
+use crate::pages::markdown::{
+    Sourced, bold_if_ours, costs, dash, goals, interval, list, order, ratio, table,
+};
+use crate::pages::shelf::{Kept, Shelf, comparison};
 
 pub(crate) const BENCH: &str = "bench-cache";
 /// What the chart and the first table are about.
@@ -13,64 +18,81 @@ pub(crate) const SCENARIO: &str = "one-1k-64";
 /// What an insert into the store was to reach, in millions a second.
 const INSERTS_AIMED_AT: f64 = 1.0;
 
-pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
+/// The accelerator's part of the page.
+#[derive(Debug, Template)]
+#[template(path = "cache.md", escape = "none")]
+struct Section {
+    hits: Sourced,
+    connections: Sourced,
+    cores: Option<Cores>,
+    through: Option<Through>,
+    tls: String,
+    store: String,
+    pressure: String,
+    losses: String,
+    goals: String,
+    pressure_goals: String,
+    tls_goals: Option<String>,
+}
+
+/// The price of a second core, as ratios.
+#[derive(Debug)]
+struct Cores {
+    beside_one: String,
+    beside_own: String,
+    link: String,
+}
+
+/// Requests that go to the origin.
+#[derive(Debug)]
+struct Through {
+    links: String,
+    table: String,
+    latencies: Vec<String>,
+}
+
+pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
     let newest = shelf.beside_peers(BENCH, SCENARIO)?;
-    out.push_str("## The accelerator\n\n### A hit\n\n");
-    let reference = format!(
-        "CPU time of the server for one hit, on one core with 64 connections, and how many times that of *the limit*: an \
-         event loop that parses nothing and always sends the same answer by `write`. A body of 64 KiB is lent to the socket \
-         by nighttrain and not copied, which is how a hit can cost less than the limit's `write`. {}; `make bench-cache` \
-         repeats it.",
-        newest.links()
-    );
-    paragraph(out, &reference);
     let scenarios = [
         ("one-1k-64", "1 KiB, one URL"),
         ("zipf-1k-64", "1 KiB, 100,000 URLs"),
         ("one-64k-64", "64 KiB, one URL"),
         ("zipf-64k-64", "64 KiB, 4,096 URLs"),
     ];
-    table(out, &costs(&newest.record, &scenarios, 1)?);
-
-    out.push_str("### Few connections, many connections, two cores\n\n");
+    let hits = Sourced::new(newest, table(&costs(&newest.record, &scenarios, 1)?));
     let crowded = shelf.beside_peers(BENCH, "one-1k-1000")?;
-    paragraph(out, &format!("The same with other numbers of connections. {}.", crowded.links()));
     let scenarios = [
         ("one-1k-8", "1 KiB, 8 connections"),
         ("one-1k-1000", "1 KiB, 1,000 connections"),
         ("one-64k-8", "64 KiB, 8"),
         ("one-64k-1000", "64 KiB, 1,000"),
     ];
-    table(out, &costs(&crowded.record, &scenarios, 1)?);
-    if let Some(kept) = shelf.newest(BENCH, |record| comparison(record, "two-cores").is_some())
-        && let Some(two) = comparison(&kept.record, "two-cores")
-    {
-        let found = |name: &str, beside: &str| ratio(two, name, beside).map_or_else(dash, interval);
-        paragraph(
-            out,
-            &format!(
-                "On two cores that are shared with the load a hit costs {} times the CPU time of one core that is shared \
-                 with it, and {} times that of a core of its own ({}).",
-                found("ours, two cores", "ours, one core shared with the load"),
-                found("ours, two cores", "ours"),
-                kept.link()
-            ),
-        );
-    }
+    let connections = Sourced::new(crowded, table(&costs(&crowded.record, &scenarios, 1)?));
+    let section = Section {
+        hits,
+        connections,
+        cores: cores(shelf),
+        through: through(shelf),
+        tls: crate::pages::edge::section(shelf)?,
+        store: store(shelf),
+        pressure: crate::pages::pressure::section(shelf)?,
+        losses: list(losses(shelf)?),
+        goals: goals(&shelf.bounds(BENCH)),
+        pressure_goals: crate::pages::pressure::goals(shelf),
+        tls_goals: crate::pages::edge::goals(shelf),
+    };
+    section.render().map_err(|why| why.to_string())
+}
 
-    through(out, shelf);
-    crate::pages::edge::section(out, shelf)?;
-    out.push_str("### The store in memory, as a library\n\n");
-    store(out, shelf);
-    crate::pages::pressure::section(out, shelf)?;
-
-    out.push_str("### What the accelerator loses at\n\n");
-    list(out, losses(shelf)?);
-    out.push_str("### Bounds of the accelerator\n\n");
-    bounds(out, &shelf.bounds(BENCH));
-    crate::pages::pressure::bounds(out, shelf);
-    crate::pages::edge::bounds(out, shelf);
-    Ok(())
+fn cores(shelf: &Shelf) -> Option<Cores> {
+    let kept = shelf.newest(BENCH, |record| comparison(record, "two-cores").is_some())?;
+    let two = comparison(&kept.record, "two-cores")?;
+    let found = |name: &str, beside: &str| ratio(two, name, beside).map_or_else(dash, interval);
+    Some(Cores {
+        beside_one: found("ours, two cores", "ours, one core shared with the load"),
+        beside_own: found("ours, two cores", "ours"),
+        link: kept.link(),
+    })
 }
 
 /// Where each request goes to the origin (name, heading).
@@ -82,20 +104,17 @@ const THROUGH: [(&str, &str); 5] = [
     ("upload-1m", "an upload of 1 MiB"),
 ];
 
-/// What is not a hit, once a record has it.
-fn through(out: &mut String, shelf: &Shelf) {
+/// The newest record of requests that go to the origin.
+fn newest_through(shelf: &Shelf) -> Option<&Kept<Record>> {
     // Older records have no revalidation.
     let has_all = |record: &Record| {
         THROUGH.iter().all(|(name, _)| *name == "checked-1k" || comparison(record, name).is_some())
     };
-    let Some(newest) = shelf.newest(BENCH, has_all) else { return };
-    out.push_str("### A miss, a pass, an upload\n\n");
-    let words = format!(
-        "CPU time of the server for one request that goes to the origin, on one core with 64 connections (uploads: 16), \
-         and how many times that of ours. {}.",
-        newest.links()
-    );
-    paragraph(out, &words);
+    shelf.newest(BENCH, has_all)
+}
+
+fn through(shelf: &Shelf) -> Option<Through> {
+    let newest = newest_through(shelf)?;
     let found: Vec<(&str, &Comparison)> = THROUGH
         .iter()
         .filter_map(|(name, heading)| Some((*heading, comparison(&newest.record, name)?)))
@@ -104,34 +123,82 @@ fn through(out: &mut String, shelf: &Shelf) {
     columns.extend(found.iter().flat_map(|(heading, _)| [(*heading, "µs"), ("× nighttrain", "")]));
     let mut costs = Table::new("", &columns);
     for name in order(&newest.record, found.first().map(|(_, comparison)| *comparison)) {
-        let mut cells = vec![shown(&name, &newest.record.versions)];
+        let mut cells = vec![bold_if_ours(&name, &shown(&name, &newest.record.versions))];
         for (_, comparison) in &found {
             cells.push(comparison.cost(&name).map_or_else(dash, |cost| format!("{cost:.1}")));
             cells.push(ratio(comparison, &name, "ours").map_or_else(dash, interval));
         }
         costs.row(cells);
     }
-    table(out, &costs);
-    for latencies in &newest.record.tables {
-        paragraph(
-            out,
-            "How long such a request took, and what many clients waited for a private page of 100 ms:",
-        );
-        table(out, latencies);
+    let latencies = newest.record.tables.iter().map(table).collect();
+    Some(Through { links: newest.links(), table: table(&costs), latencies })
+}
+
+/// The README's rows (scenario, heading).
+const REQUESTS: [(&str, &str); 5] = [
+    (SCENARIO, "a hit, 1 KiB"),
+    ("miss-1k", "a miss, 1 KiB"),
+    ("checked-1k", "a revalidation, 1 KiB"),
+    ("pass-1k", "a pass, 1 KiB"),
+    ("upload-1m", "an upload, 1 MiB"),
+];
+
+/// The README's table of requests beside the peers that misses are compared with, and its records where they are two.
+pub(crate) fn requests(shelf: &Shelf) -> Result<(String, Option<String>), String> {
+    let hits = shelf.beside_peers(BENCH, SCENARIO)?;
+    let through = newest_through(shelf).ok_or("no record of requests that go to the origin")?;
+    let names: Vec<String> = order(&through.record, comparison(&through.record, "miss-1k"))
+        .into_iter()
+        .filter(|name| name == "ours" || is_peer(name))
+        .collect();
+    let headings: Vec<String> = names
+        .iter()
+        .map(
+            |name| {
+                if name == "ours" { "Nighttrain".to_owned() } else { shown(name, &through.record.versions) }
+            },
+        )
+        .collect();
+    let mut columns = vec![("CPU time of one request, µs", "")];
+    columns.extend(headings.iter().map(|heading| (heading.as_str(), "")));
+    let mut found = Table::new("", &columns);
+    for (scenario, heading) in REQUESTS {
+        let kept = if scenario == SCENARIO { hits } else { through };
+        let Some(costs) = comparison(&kept.record, scenario) else { continue };
+        let cost = |name: &String| costs.cost(name).map_or_else(dash, |cost| format!("{cost:.1}"));
+        found.row(std::iter::once(heading.to_owned()).chain(names.iter().map(cost)));
     }
+    let records = (hits.path != through.path)
+        .then(|| format!("Hits: {}; the others: {}.", hits.readme_link(), through.readme_link()));
+    Ok((table(&found), records))
+}
+
+/// The peer that a miss is cheapest with, if it is cheaper than ours: how many times its processor time ours takes, and its p99.
+pub(crate) fn miss_loss(shelf: &Shelf) -> Option<String> {
+    let misses = comparison(&newest_through(shelf)?.record, "miss-1k")?;
+    let peers = misses.series.iter().map(|series| series.name.as_str()).filter(|name| is_peer(name));
+    let best = misses.cheapest(peers)?;
+    let times = ratio(misses, "ours", &best.name)?.median;
+    if times <= 1.0 {
+        return None;
+    }
+    let p99 = |name: &str| {
+        let all: Vec<f64> = misses.series(name)?.each(Sample::p99_us).into_iter().flatten().collect();
+        median(&all)
+    };
+    let later =
+        p99("ours").zip(p99(&best.name)).map(|(ours, theirs)| ours / theirs).filter(|times| *times > 1.0);
+    let later = later.map_or_else(String::new, |times| format!(" (p99 latency: {times:.2} times)"));
+    Some(format!("a miss costs {times:.2} times {}'s CPU time{later}", plain(&best.name)))
 }
 
 /// Each record's figures of the store's own interface.
-fn store(out: &mut String, shelf: &Shelf) {
+fn store(shelf: &Shelf) -> String {
     let records: Vec<_> = shelf
         .paired
         .iter()
         .filter(|kept| kept.record.name == BENCH && kept.record.attached.contains_key("store"))
         .collect();
-    paragraph(
-        out,
-        "Ten million objects of 200 bytes, one thread, no sockets. The runs lie as far apart as what else the host did.",
-    );
     let mut columns = vec![("", ""), ("", "")];
     let names: Vec<String> = records.iter().map(|kept| kept.link()).collect();
     columns.extend(names.iter().map(|name| (name.as_str(), "")));
@@ -155,7 +222,7 @@ fn store(out: &mut String, shelf: &Shelf) {
         );
         found.row(cells);
     }
-    table(out, &found);
+    table(&found)
 }
 
 /// One sentence each, with its record.
@@ -171,8 +238,7 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
         && value < INSERTS_AIMED_AT
     {
         all.push(format!(
-            "The store takes {value} million inserts a second when it is full, where {INSERTS_AIMED_AT} million was \
-             aimed at ({link})."
+            "A full store takes {value} million inserts a second (goal {INSERTS_AIMED_AT} million; {link})."
         ));
     }
     all.extend(crate::pages::edge::losses(shelf));
@@ -200,11 +266,7 @@ pub(crate) fn dearer(shelf: &Shelf, scenarios: &[&str], unit: &str) -> Result<Ve
 }
 
 /// Sentences about peers that are cheaper than ours in a scenario.
-pub(crate) fn cheaper_peers(
-    kept: &crate::pages::shelf::Kept<crate::record::Record>,
-    scenario: &str,
-    unit: &str,
-) -> Vec<String> {
+pub(crate) fn cheaper_peers(kept: &Kept<Record>, scenario: &str, unit: &str) -> Vec<String> {
     let Some(found) = comparison(&kept.record, scenario) else { return Vec::new() };
     found
         .series

@@ -70,7 +70,7 @@ impl Chart {
             "quiet",
             (f64::midpoint(LEFT, RIGHT), bottom + 35.0),
             Anchor::Middle,
-            &format!("× {} (log scale), lines: 95% intervals", self.reference),
+            &format!("times {}, log scale; lines: 95% intervals", self.reference),
         );
         for (at, (name, is_ours, ratio)) in self.rows.iter().enumerate() {
             let y = TOP + ROW * (at as f64 + 0.5);

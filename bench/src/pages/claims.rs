@@ -2,26 +2,24 @@
 
 use std::collections::BTreeSet;
 
+use askama::Template;
 use lab::report::Verdict;
 
-use crate::pages::markdown::{list, paragraph};
+use crate::pages::markdown::list;
 use crate::pages::shelf::Shelf;
 
-pub(crate) fn section(out: &mut String, shelf: &Shelf) {
-    let kept = &shelf.lab;
-    out.push_str("## The lab\n\n");
-    paragraph(
-        out,
-        &format!(
-            "{} [What became of each claim](lab/README.md), in words ([all of it](lab/results.json)). `make lab` repeats it.",
-            summary(shelf)
-        ),
-    );
-    out.push_str("### Claims that do not hold here\n\n");
-    let judged =
-        kept.record.experiments.iter().flat_map(|one| one.verdicts.iter().map(move |judged| (one, judged)));
-    list(
-        out,
+/// The lab's part of the page.
+#[derive(Debug, Template)]
+#[template(path = "lab.md", escape = "none")]
+struct Section {
+    summary: String,
+    claims: String,
+}
+
+pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
+    let experiments = shelf.lab.record.experiments.iter();
+    let judged = experiments.flat_map(|one| one.verdicts.iter().map(move |judged| (one, judged)));
+    let claims =
         judged.filter(|(_, judged)| judged.verdict == Verdict::DoesNotHoldHere).map(|(one, judged)| {
             format!(
                 "[{claim}](lab/README.md#{anchor}), `{}`: published: {}; here: {}.",
@@ -31,8 +29,8 @@ pub(crate) fn section(out: &mut String, shelf: &Shelf) {
                 claim = judged.claim,
                 anchor = judged.claim.to_lowercase()
             )
-        }),
-    );
+        });
+    Section { summary: summary(shelf), claims: list(claims) }.render().map_err(|why| why.to_string())
 }
 
 /// How many claims, how many verdicts, and which.

@@ -16,8 +16,9 @@ pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
         return format!("Hitch {} + Varnish {}", number(hitch), number(varnish));
     }
     let (name, version) = match name {
-        "limit" => return "the limit".into(),
-        "floor" | "limit-h2" => return "the floor".into(),
+        "limit" => return "a bare event loop".into(),
+        "floor" => return "a bare relay".into(),
+        "limit-h2" => return "a bare HTTP/2 loop".into(),
         "sink" => return "smtp-sink".into(),
         "ours" | "ours-direct" | "ours-kernel" => ("nighttrain", version),
         "nats-server-debian" => ("nats-server", version),
@@ -34,6 +35,12 @@ pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
         other => (other, version),
     };
     version.map_or_else(|| name.to_owned(), |version| format!("{name} {version}"))
+}
+
+/// The name alone: `foyer (S3-FIFO)` for the library `foyer, S3-FIFO`, `HAProxy` for `haproxy`.
+pub(crate) fn plain(name: &str) -> String {
+    name.split_once(", ")
+        .map_or_else(|| shown(name, &BTreeMap::new()), |(name, way)| format!("{name} ({way})"))
 }
 
 /// Whether it is a server that others wrote.

@@ -1,9 +1,12 @@
 //! TLS and HTTP/2 on the page, as a part of the accelerator's.
 
+use askama::Template;
+use lab::report::Table;
+
 use crate::record::Record;
 
 use crate::pages::cache::cheaper_peers;
-use crate::pages::markdown::{bounds as judged, costs_beside, paragraph, table};
+use crate::pages::markdown::{costs_beside, goals as judged, table};
 use crate::pages::shelf::{Kept, Shelf, comparison};
 
 pub(crate) const BENCH: &str = "bench-tls";
@@ -20,14 +23,14 @@ const PARTS: [Part; 4] = [
     Part {
         heading: "A hit under TLS",
         words: "CPU time of the server for one hit over HTTP/1.1 under TLS 1.3 on one core, 64 connections that are kept, and \
-                how many times that of ours.",
+                how many times that of nighttrain.",
         beside: "ours",
         scenarios: &[("tls-1k", "1 KiB"), ("tls-64k", "64 KiB")],
     },
     Part {
         heading: "A handshake",
         words: "CPU time of the server for one connection: a handshake of TLS 1.3, one hit of 1 KiB, the end; and how many \
-                times that of ours.",
+                times that of nighttrain.",
         beside: "ours",
         scenarios: &[
             ("full-ecdsa", "full, ECDSA P-256"),
@@ -37,7 +40,7 @@ const PARTS: [Part; 4] = [
     },
     Part {
         heading: "A hit over HTTP/2 under TLS",
-        words: "CPU time of the server for one hit by connections and streams of each, and how many times that of ours.",
+        words: "CPU time of the server for one hit by connections and streams of each, and how many times that of nighttrain.",
         beside: "ours",
         scenarios: &[
             ("h2-1k-1x10", "1 KiB, 1 × 10"),
@@ -49,7 +52,7 @@ const PARTS: [Part; 4] = [
     },
     Part {
         heading: "A hit over HTTP/2 in the clear",
-        words: "The same without TLS, and how many times that of *the floor*: a loop in C that decodes no field and always \
+        words: "The same without TLS, and how many times that of *a bare HTTP/2 loop*: one in C that decodes no field and always \
                 sends the same answer, with one write for all that one read brought.",
         beside: "limit-h2",
         scenarios: &[
@@ -70,20 +73,36 @@ fn newest(shelf: &Shelf) -> Option<&Kept<Record>> {
     })
 }
 
-/// Nothing, until there is a record.
-pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
-    let Some(newest) = newest(shelf) else { return Ok(()) };
+/// TLS and HTTP/2 on the page.
+#[derive(Debug, Template)]
+#[template(path = "tls.md", escape = "none")]
+struct Section {
+    links: String,
+    link: String,
+    parts: Vec<SectionPart>,
+    tables: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+struct SectionPart {
+    heading: &'static str,
+    words: &'static str,
+    table: String,
+}
+
+/// The section; empty until there is a record.
+pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
+    let Some(newest) = newest(shelf) else { return Ok(String::new()) };
+    let mut parts = Vec::new();
     for part in &PARTS {
-        out.push_str(&format!("### {}\n\n", part.heading));
-        paragraph(out, &format!("{} {}; `make bench-tls` repeats it.", part.words, newest.links()));
-        table(out, &costs_beside(&newest.record, part.scenarios, part.beside, 2)?);
+        let table = table(&costs_beside(&newest.record, part.scenarios, part.beside, 2)?);
+        parts.push(SectionPart { heading: part.heading, words: part.words, table });
     }
-    for found in &newest.record.tables {
-        out.push_str(&format!("### {}\n\n", found.title));
-        table(out, found);
-        paragraph(out, &format!("From {}.", newest.link()));
-    }
-    Ok(())
+    let untitled = |found: &Table| table(&Table { title: String::new(), ..found.clone() });
+    let tables = newest.record.tables.iter().map(|found| (found.title.clone(), untitled(found))).collect();
+    Section { links: newest.links(), link: newest.link(), parts, tables }
+        .render()
+        .map_err(|why| why.to_string())
 }
 
 /// Where a peer is cheaper, with its record.
@@ -93,12 +112,9 @@ pub(crate) fn losses(shelf: &Shelf) -> Vec<String> {
     scenarios.flat_map(|found| cheaper_peers(newest, &found.scenario, &format!("a {}", found.unit))).collect()
 }
 
-pub(crate) fn bounds(out: &mut String, shelf: &Shelf) {
+pub(crate) fn goals(shelf: &Shelf) -> Option<String> {
     let found = shelf.bounds(BENCH);
-    if !found.is_empty() {
-        out.push_str("### Bounds of TLS and HTTP/2\n\n");
-        judged(out, &found);
-    }
+    (!found.is_empty()).then(|| judged(&found))
 }
 
 #[cfg(test)]
@@ -159,18 +175,17 @@ mod tests {
     fn a_record_is_on_the_page_with_its_losses_and_none_is_nothing() {
         let mut shelf = Shelf::read(&lab::paired::place::workspace()).unwrap();
         shelf.paired.retain(|kept| kept.record.name != BENCH);
-        let said = |shelf: &Shelf| {
-            let mut out = String::new();
-            section(&mut out, shelf).unwrap();
-            bounds(&mut out, shelf);
-            (out, losses(shelf))
-        };
+        let said =
+            |shelf: &Shelf| (section(shelf).unwrap() + &goals(shelf).unwrap_or_default(), losses(shelf));
         assert_eq!(said(&shelf), (String::new(), Vec::new()));
         shelf.paired.push(Kept { path: "bench/records/bench-tls-x.json".into(), record: record() });
         let (page, losses) = said(&shelf);
-        for part in
-            ["| nginx 1.22.1 | 4.00 | 2.00 (2.00–2.00) |", "**nighttrain**", "a bound (tls-1k)", "the floor"]
-        {
+        for part in [
+            "| nginx 1.22.1 | 4.00 | 2.00 (2.00–2.00) |",
+            "**nighttrain**",
+            "a bound (tls-1k)",
+            "a bare HTTP/2 loop",
+        ] {
             assert!(page.contains(part), "{part} is not in\n{page}");
         }
         assert_eq!(losses.len(), 1, "{losses:?}");

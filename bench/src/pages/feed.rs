@@ -1,10 +1,11 @@
 //! The feed on the page.
 
-use lab::report::Table;
+use askama::Template;
+use lab::report::{Table, grouped};
 
 use crate::pages::contenders::{is_peer, shown};
-use crate::pages::markdown::{bold_if_ours, bounds, costs, dash, interval, list, paragraph, ratio, table};
-use crate::pages::shelf::{Kept, Shelf, comparison};
+use crate::pages::markdown::{Sourced, bold_if_ours, costs, dash, goals, interval, list, ratio, table};
+use crate::pages::shelf::{Kept, Shelf, comparison, table as titled};
 use crate::record::Record;
 
 pub(crate) const BENCH: &str = "bench-feed";
@@ -12,99 +13,79 @@ pub(crate) const BENCH: &str = "bench-feed";
 pub(crate) const SCENARIO: &str = "one";
 const LATENCY: &str = "Latency at ";
 
-pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
+/// The feed's part of the page.
+#[derive(Debug, Template)]
+#[template(path = "feed.md", escape = "none")]
+struct Section {
+    messages: Sourced,
+    latencies: Option<Sourced>,
+    cores: Option<Sourced>,
+    crowds: Vec<Sourced>,
+    losses: String,
+    goals: String,
+}
+
+pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
     let newest = shelf.beside_peers(BENCH, SCENARIO)?;
-    out.push_str("## The feed\n\n### A relayed message\n\n");
-    paragraph(
-        out,
-        &format!(
-            "CPU time of the server for a message of 100 bytes (no consumer) or for each of its deliveries, on one core, and \
-             how many times that of *the floor*: a relay in C that rewrites `PUB` into `MSG` and matches nothing. {}; `make \
-             bench-feed` repeats it.",
-            newest.links()
-        ),
-    );
     let scenarios = [("none", "no consumer"), ("one", "1 → 1"), ("ten", "1 → 10"), ("hundred", "1 → 100")];
-    table(out, &costs(&newest.record, &scenarios, 2)?);
+    let section = Section {
+        messages: Sourced::new(newest, table(&costs(&newest.record, &scenarios, 2)?)),
+        latencies: latencies(shelf).map(latency_tables),
+        cores: cores(shelf),
+        crowds: ["Resident memory", "A verified flow"]
+            .iter()
+            .filter_map(|title| crowd(shelf, title))
+            .collect(),
+        losses: list(losses(shelf)?),
+        goals: goals(&shelf.bounds(BENCH)),
+    };
+    section.render().map_err(|why| why.to_string())
+}
 
-    out.push_str("### Latency\n\n");
-    if let Some(kept) = latencies(shelf) {
-        paragraph(
-            out,
-            &format!(
-                "From when each message was due; medians of short interleaved rounds. This machine has long tails of its own, \
-                 as the floor's show. {}.",
-                kept.links()
-            ),
-        );
-        for rates in kept.record.tables.iter().filter(|table| table.title.starts_with(LATENCY)) {
-            let mut shown_rates = Table::new(
-                &rates.title,
-                &[("", ""), ("p50", "µs"), ("p99", "µs"), ("p99.9", "µs"), ("worst", "µs")],
-            );
-            for row in &rates.rows {
-                let name = row.first().map_or("", String::as_str);
-                let mut cells = vec![bold_if_ours(name, &shown(name, &kept.record.versions))];
-                cells.extend(["p50 median", "p99 median", "p99.9 median", "worst median"].map(|heading| {
+fn latency_tables(kept: &Kept<Record>) -> Sourced {
+    let mut all = String::new();
+    for rates in kept.record.tables.iter().filter(|table| table.title.starts_with(LATENCY)) {
+        let columns = [("", ""), ("p50", "µs"), ("p99", "µs"), ("p99.9", "µs"), ("worst", "µs")];
+        let mut found = Table::new(&rates.title, &columns);
+        for row in &rates.rows {
+            let name = row.first().map_or("", String::as_str);
+            let mut cells = vec![bold_if_ours(name, &shown(name, &kept.record.versions))];
+            cells.extend(
+                ["p50 median", "p99 median", "p99.9 median", "worst median"].map(|heading| {
                     cell(rates, row, heading).map_or_else(dash, |value| format!("{value:.0}"))
-                }));
-                shown_rates.row(cells);
-            }
-            table(out, &shown_rates);
+                }),
+            );
+            found.row(cells);
         }
+        all.push_str(&(table(&found) + "\n"));
     }
+    Sourced::new(kept, all)
+}
 
-    out.push_str("### A second core\n\n");
-    if let Some(kept) = shelf.newest(BENCH, |record| comparison(record, "cores-one").is_some()) {
-        paragraph(
-            out,
-            &format!(
-                "Time a delivery on two cores, in units of that on one, both shared with the load. {}.",
-                kept.links()
-            ),
-        );
-        let mut cores = Table::new("", &[("", ""), ("1 → 1", "×"), ("16 pairs", "×")]);
-        for name in ["ours", "nats-server"] {
-            let found = |scenario: &str| {
-                let two = format!("{name}, two cores");
-                comparison(&kept.record, scenario)
-                    .and_then(|found| ratio_of_rates(found, &two, name))
-                    .map_or_else(dash, |ratio| format!("{ratio:.2}"))
-            };
-            cores.row([
-                bold_if_ours(name, &shown(name, &kept.record.versions)),
-                found("cores-one"),
-                found("cores-pairs"),
-            ]);
-        }
-        table(out, &cores);
-    }
-
-    out.push_str("### Memory, and subscribers that come and go\n\n");
-    for title in ["Resident memory", "A verified flow"] {
-        let Some(kept) =
-            shelf.newest(BENCH, |record| record.tables.iter().any(|table| table.title.starts_with(title)))
-        else {
-            continue;
+fn cores(shelf: &Shelf) -> Option<Sourced> {
+    let kept = shelf.newest(BENCH, |record| comparison(record, "cores-one").is_some())?;
+    let mut cores = Table::new("", &[("", ""), ("1 → 1", "×"), ("16 pairs", "×")]);
+    for name in ["ours", "nats-server"] {
+        let found = |scenario: &str| {
+            let two = format!("{name}, two cores");
+            comparison(&kept.record, scenario)
+                .and_then(|found| ratio_of_rates(found, &two, name))
+                .map_or_else(dash, |ratio| format!("{ratio:.2}"))
         };
-        let Some(found) = kept.record.tables.iter().find(|table| table.title.starts_with(title)) else {
-            continue;
-        };
-        let mut named = found.clone();
-        for row in &mut named.rows {
-            if let Some(name) = row.first_mut() {
-                *name = bold_if_ours(name, &shown(name, &kept.record.versions));
-            }
-        }
-        paragraph(out, &format!("{}.", kept.links()));
-        table(out, &named);
+        let shown = bold_if_ours(name, &shown(name, &kept.record.versions));
+        cores.row([shown, found("cores-one"), found("cores-pairs")]);
     }
+    Some(Sourced::new(kept, table(&cores)))
+}
 
-    out.push_str("### What the feed loses at\n\n");
-    list(out, losses(shelf)?);
-    out.push_str("### Bounds of the feed\n\n");
-    bounds(out, &shelf.bounds(BENCH));
-    Ok(())
+/// The newest table whose title begins so, with the names that a reader knows.
+fn crowd(shelf: &Shelf, title: &str) -> Option<Sourced> {
+    let kept = shelf.newest(BENCH, |record| titled(&record.tables, title).is_some())?;
+    let mut named = titled(&kept.record.tables, title)?.clone();
+    for name in named.rows.iter_mut().filter_map(|row| row.first_mut()) {
+        *name = bold_if_ours(name, &shown(name, &kept.record.versions));
+    }
+    Some(Sourced::new(kept, table(&named)))
 }
 
 fn latencies(shelf: &Shelf) -> Option<&Kept<Record>> {
@@ -137,7 +118,7 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
             && let Some(above) = ratio(found, "ours", "floor").filter(|ratio| ratio.low > 1.5)
         {
             all.push(format!(
-                "{}: {} times the floor ({}).",
+                "{}: {} times a bare relay ({}).",
                 found.what.trim_end_matches('.'),
                 interval(above),
                 kept.link()
@@ -146,20 +127,26 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
     }
     if let Some(kept) = latencies(shelf) {
         for rates in kept.record.tables.iter().filter(|table| table.title.starts_with(LATENCY)) {
-            all.extend(
-                ["p50 median", "p99 median", "p99.9 median"]
-                    .iter()
-                    .filter_map(|heading| beaten(kept, rates, heading, "µs")),
-            );
+            all.extend(["p50 median", "p99 median", "p99.9 median"].iter().filter_map(|heading| {
+                let rate = rates.title.trim_start_matches(LATENCY).split('/').next().unwrap_or_default();
+                beaten(kept, rates, heading, &format!("at {rate} a second"))
+            }));
         }
     }
     if let Some((kept, churn)) = churn(shelf) {
-        all.extend(["p50", "p99"].iter().filter_map(|heading| beaten(kept, churn, heading, "µs")));
+        all.extend(["p50", "p99"].iter().filter_map(|heading| {
+            beaten(
+                kept,
+                churn,
+                heading,
+                "of 10,000 messages a second beside 50,000 subscriptions that come and go",
+            )
+        }));
     }
     for (figure, kept) in shelf.bounds(BENCH) {
         if figure.verdict == lab::paired::spread::Verdict::NotMet {
             all.push(format!(
-                "Not met: {}: {} ({}).",
+                "Goal not met: {}: {} ({}).",
                 figure.what,
                 figure.ratio.map_or_else(dash, interval),
                 kept.link()
@@ -186,26 +173,21 @@ pub(crate) fn churn_p99(shelf: &Shelf) -> Option<(f64, f64)> {
     Some((of("ours")?, of("nats-server")?))
 }
 
-/// Peers whose number in this column is below ours, as a sentence.
-fn beaten(kept: &Kept<Record>, found: &Table, heading: &str, unit: &str) -> Option<String> {
+/// Peers whose latency in this column is below ours, as a sentence.
+fn beaten(kept: &Kept<Record>, found: &Table, heading: &str, when: &str) -> Option<String> {
     let row = |name: &str| found.rows.iter().find(|row| row.first().is_some_and(|first| first == name));
     let ours = cell(found, row("ours")?, heading)?;
+    let us = |value: f64| format!("{} µs", grouped(value.round() as u64));
     let better: Vec<String> = found
         .rows
         .iter()
         .filter(|row| row.first().is_some_and(|name| is_peer(name)))
         .filter_map(|row| {
             let value = cell(found, row, heading).filter(|value| *value < ours)?;
-            Some(format!("{} {value:.0}", shown(row.first()?, &kept.record.versions)))
+            Some(format!("{} {}", shown(row.first()?, &kept.record.versions), us(value)))
         })
         .collect();
-    (!better.is_empty()).then(|| {
-        format!(
-            "{}, {}, {unit}: {}; ours {ours:.0} ({}).",
-            found.title,
-            heading.trim_end_matches(" median"),
-            better.join(", "),
-            kept.link()
-        )
-    })
+    let which = heading.trim_end_matches(" median");
+    let better = (!better.is_empty()).then(|| better.join(", "))?;
+    Some(format!("{which} latency {when}: {}; {better} ({}).", us(ours), kept.link()))
 }

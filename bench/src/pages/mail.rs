@@ -1,16 +1,17 @@
 //! Mail on the page.
 
+use askama::Template;
 use lab::paired::spread::Verdict;
 
 use crate::pages::cache::cheaper_peers;
-use crate::pages::markdown::{bounds, costs, dash, interval, list, paragraph, ratio, table};
+use crate::pages::markdown::{Sourced, costs, dash, goals, interval, list, ratio, table};
 use crate::pages::shelf::{Shelf, comparison, table as titled};
 
 pub(crate) const BENCH: &str = "bench-mail";
 /// What the chart is about.
 pub(crate) const SCENARIO: &str = "reused";
 /// Tables of the newest record that has them, by how their titles begin.
-const TABLES: [&str; 11] = [
+pub(crate) const TABLES: [&str; 11] = [
     "Lists of 100",
     "A rare word",
     "Index for searches",
@@ -26,51 +27,49 @@ const TABLES: [&str; 11] = [
 /// Scenarios of which each contender's cost is told in a sentence.
 const TOLD: [&str; 6] = ["pages", "list-100", "search", "rare-word", "newsletter", "stored"];
 
-pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
+/// Mail's part of the page.
+#[derive(Debug, Template)]
+#[template(path = "mail.md", escape = "none")]
+struct Section {
+    mail: String,
+    mails: Sourced,
+    costs: Vec<String>,
+    tables: Vec<(String, String)>,
+    losses: String,
+    goals: String,
+}
+
+pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
     let newest = shelf.beside_peers(BENCH, SCENARIO)?;
-    out.push_str("## Mail\n\n### A mail taken\n\n");
-    paragraph(
-        out,
-        &format!(
-            "CPU time of the server for one mail ({}), on one core, and how many times that of postfix's `smtp-sink`, which \
-             throws the mail away. Ours stores, indexes and announces it, and its 250 means that the mail survives `kill -9`. \
-             The first row of ours stores each mail whole. {}; `make bench-mail` repeats it.",
-            newest.record.settings.get("mail").map_or("", String::as_str),
-            newest.links()
-        ),
-    );
     let scenarios = [("reused", "connections reused"), ("connections", "a connection for each mail")];
-    table(out, &costs(&newest.record, &scenarios, 0)?);
+    let section = Section {
+        mail: newest.record.settings.get("mail").cloned().unwrap_or_default(),
+        mails: Sourced::new(newest, table(&costs(&newest.record, &scenarios, 0)?)),
+        costs: TOLD.iter().filter_map(|scenario| cost(shelf, scenario)).collect(),
+        tables: TABLES.iter().filter_map(|title| titled_table(shelf, title)).collect(),
+        losses: list(losses(shelf)?),
+        goals: goals(&shelf.bounds(BENCH)),
+    };
+    section.render().map_err(|why| why.to_string())
+}
 
-    out.push_str("### Pages, lists, searches, stored mails, many connections\n\n");
-    for scenario in TOLD {
-        let Some(kept) = shelf.newest(BENCH, |record| comparison(record, scenario).is_some()) else {
-            continue;
-        };
-        let Some(found) = comparison(&kept.record, scenario) else { continue };
-        let costs: Vec<String> = found
-            .series
-            .iter()
-            .filter_map(|series| Some(format!("{}: {:.0}", series.name, found.cost(&series.name)?)))
-            .collect();
-        let what = found.what.trim_end_matches('.');
-        paragraph(out, &format!("CPU µs a {} ({what}). {} ({}).", found.unit, costs.join("; "), kept.link()));
-    }
-    for title in TABLES {
-        let Some(kept) = shelf.newest(BENCH, |record| titled(&record.tables, title).is_some()) else {
-            continue;
-        };
-        if let Some(found) = titled(&kept.record.tables, title) {
-            table(out, found);
-            paragraph(out, &format!("From {}.", kept.link()));
-        }
-    }
+/// Each contender's cost in a scenario, in a sentence.
+fn cost(shelf: &Shelf, scenario: &str) -> Option<String> {
+    let kept = shelf.newest(BENCH, |record| comparison(record, scenario).is_some())?;
+    let found = comparison(&kept.record, scenario)?;
+    let costs: Vec<String> = found
+        .series
+        .iter()
+        .filter_map(|series| Some(format!("{}: {:.0}", series.name, found.cost(&series.name)?)))
+        .collect();
+    let what = found.what.trim_end_matches('.');
+    Some(format!("CPU µs a {} ({what}). {} ({}).", found.unit, costs.join("; "), kept.link()))
+}
 
-    out.push_str("### What mail loses at\n\n");
-    list(out, losses(shelf)?);
-    out.push_str("### Bounds of mail\n\n");
-    bounds(out, &shelf.bounds(BENCH));
-    Ok(())
+/// The newest table whose title begins so, after the link to its record.
+fn titled_table(shelf: &Shelf, title: &str) -> Option<(String, String)> {
+    let kept = shelf.newest(BENCH, |record| titled(&record.tables, title).is_some())?;
+    Some((kept.link(), table(titled(&kept.record.tables, title)?)))
 }
 
 /// One sentence each, with its record.
@@ -82,13 +81,13 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
         if let Some(found) = comparison(&kept.record, scenario)
             && let Some(above) = ratio(found, "ours", "sink").filter(|ratio| ratio.median > 1.0)
         {
-            all.push(format!("{}: {} times the sink ({}).", found.what, interval(above), kept.link()));
+            all.push(format!("{}: {} times smtp-sink ({}).", found.what, interval(above), kept.link()));
         }
     }
     for (figure, kept) in shelf.bounds(BENCH) {
         let how = match figure.verdict {
-            Verdict::NotMet => "Not met",
-            Verdict::TooNoisy => "Too noisy to say",
+            Verdict::NotMet => "Goal not met",
+            Verdict::TooNoisy => "Undecided",
             Verdict::Met | Verdict::NotMeasured => continue,
         };
         let found = figure.ratio.map_or_else(dash, interval);
@@ -97,21 +96,60 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
     for scenario in TOLD {
         if let Some(kept) = shelf.newest(BENCH, |record| comparison(record, scenario).is_some()) {
             all.extend(cheaper_peers(kept, scenario, "in it"));
-            let lost = kept.record.remarks.iter().filter(|remark| remark.ends_with("→ not met"));
-            all.extend(lost.map(|remark| format!("{remark} ({}).", kept.link())));
+            let lost = kept.record.remarks.iter().filter_map(|remark| missed(remark, true));
+            all.extend(lost.map(|sentence| format!("{sentence} ({}).", kept.link())));
         }
     }
     all.dedup();
-    for remark in kept.record.remarks.iter().filter(|remark| remark.contains("not a quiet machine")) {
-        all.push(format!("Of the record: {remark} ({}).", kept.link()));
+    if let Some(share) = others(&kept.record.remarks) {
+        all.push(format!("Other programs used {share} of the server's core ({}).", kept.link()));
     }
     if let Some(quoted) = titled(&kept.record.tables, "Quoted") {
         let names: Vec<&str> = quoted.rows.iter().filter_map(|row| row.first().map(String::as_str)).collect();
         all.push(format!(
-            "{} were not measured here: what is said of them was measured by others ({}).",
-            names.join(", "),
+            "{} were not measured here: their figures are those of others ({}).",
+            names.join(" and "),
             kept.link()
         ));
     }
     Ok(all)
+}
+
+/// A goal that a remark of a record says is not met (`WHAT, ≤ GOAL UNIT: FOUND UNIT → not met`), in a sentence.
+pub(crate) fn missed(remark: &str, is_whole: bool) -> Option<String> {
+    let (what, rest) = remark.strip_suffix(" → not met")?.split_once(", ≤ ")?;
+    let (goal, found) = rest.split_once(": ")?;
+    let number = goal.split(' ').next()?;
+    let Some(mails) = what.strip_prefix("memory with ") else {
+        return Some(format!("{what}: {found} (goal {number})"));
+    };
+    let count = match mails.split(' ').next()? {
+        "1000000" => "a million",
+        other => other,
+    };
+    let buffers = if is_whole { ", the log's buffers not counted" } else { "" };
+    Some(format!("{found} of memory for {count} mails{buffers} (goal {number})"))
+}
+
+/// The share of the server's core that other programs used, if the record says so.
+pub(crate) fn others(remarks: &[String]) -> Option<&str> {
+    let remark =
+        remarks.iter().find_map(|remark| remark.strip_prefix("not a quiet machine: others used "))?;
+    remark.split(' ').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_goals_are_said_in_plain_words() {
+        let memory = "memory with 1000000 stored, ≤ 150 MiB beyond the log's buffers: 172 MiB → not met";
+        assert_eq!(missed(memory, false).unwrap(), "172 MiB of memory for a million mails (goal 150)");
+        let paint = "a mail, first paint, median, ≤ 150 ms: 171.0 ms → not met";
+        assert_eq!(missed(paint, true).unwrap(), "a mail, first paint, median: 171.0 ms (goal 150)");
+        assert_eq!(missed("memory with 1000000 stored, ≤ 150 MiB: 99 MiB → met", true), None);
+        let noisy = ["not a quiet machine: others used 27% of the server's core (median)".to_owned()];
+        assert_eq!(others(&noisy), Some("27%"));
+    }
 }

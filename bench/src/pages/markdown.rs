@@ -1,7 +1,7 @@
 //! Paragraphs, lists and tables of the page.
 
 use crate::record::{Comparison, Figure, Record};
-use lab::paired::spread::Ratio;
+use lab::paired::spread::{Ratio, Verdict};
 use lab::report::Table;
 
 use crate::pages::contenders::{is_ours, is_reference, shown};
@@ -10,18 +10,32 @@ use crate::pages::shelf::{Kept, comparison};
 /// A line of prose is no longer.
 const COLUMNS: usize = 118;
 
-/// A paragraph, broken between words.
-pub(crate) fn paragraph(out: &mut String, text: &str) {
-    wrapped(out, "", "", text);
-    out.push('\n');
+/// Items of a list.
+pub(crate) fn list<I: AsRef<str>>(items: impl IntoIterator<Item = I>) -> String {
+    items.into_iter().map(|item| format!("- {}\n", item.as_ref())).collect()
 }
 
-/// Items of a list.
-pub(crate) fn list<I: AsRef<str>>(out: &mut String, items: impl IntoIterator<Item = I>) {
-    for item in items {
-        wrapped(out, "- ", "  ", item.as_ref());
+/// Breaks the prose of a page between words, and leaves one empty line between its blocks. Headings, tables and pictures stay as
+/// they are.
+pub(crate) fn reflow(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let mut out = String::new();
+    for block in lines.split(|line| line.is_empty()).filter(|block| !block.is_empty()) {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        if block[0].starts_with(['#', '|']) || block[0].starts_with("![") {
+            out.extend(block.iter().flat_map(|line| [line, "\n"]));
+        } else if block[0].starts_with("- ") {
+            let joined = block.join("\n");
+            for item in joined.trim_start_matches("- ").split("\n- ") {
+                wrapped(&mut out, "- ", "  ", item);
+            }
+        } else {
+            wrapped(&mut out, "", "", &block.join(" "));
+        }
     }
-    out.push('\n');
+    out
 }
 
 fn wrapped(out: &mut String, first: &str, rest: &str, text: &str) {
@@ -65,9 +79,10 @@ fn unbroken(text: &str) -> Vec<String> {
 }
 
 /// A table with its title above it.
-pub(crate) fn table(out: &mut String, table: &Table) {
+pub(crate) fn table(table: &Table) -> String {
+    let mut out = String::new();
     if !table.title.is_empty() {
-        paragraph(out, &format!("*{}*", table.title));
+        out.push_str(&format!("*{}*\n\n", table.title));
     }
     let heads: Vec<String> = table
         .columns
@@ -77,15 +92,15 @@ pub(crate) fn table(out: &mut String, table: &Table) {
             format!("{}{unit}", cell(&column.heading))
         })
         .collect();
-    row(out, &heads);
+    row(&mut out, &heads);
     let rules: Vec<String> = (0..table.columns.len())
         .map(|column| if table.is_numeric(column) { "--:" } else { "---" }.to_owned())
         .collect();
-    row(out, &rules);
+    row(&mut out, &rules);
     for cells in &table.rows {
-        row(out, &cells.iter().map(|text| cell(text)).collect::<Vec<_>>());
+        row(&mut out, &cells.iter().map(|text| cell(text)).collect::<Vec<_>>());
     }
-    out.push('\n');
+    out
 }
 
 fn row(out: &mut String, cells: &[String]) {
@@ -166,18 +181,39 @@ pub(crate) fn interval(ratio: Ratio) -> String {
     format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.low, ratio.high)
 }
 
-/// Every bound as it was judged last.
-pub(crate) fn bounds(out: &mut String, judged: &[(&Figure, &Kept<Record>)]) {
-    let mut found = Table::new("", &[("bound", ""), ("found (95%)", ""), ("", ""), ("record", "")]);
+/// Every goal as it was judged last.
+pub(crate) fn goals(judged: &[(&Figure, &Kept<Record>)]) -> String {
+    let mut found = Table::new("", &[("goal", ""), ("measured (95%)", ""), ("", ""), ("record", "")]);
     for (figure, kept) in judged {
         found.row([
             figure.what.clone(),
             figure.ratio.map_or_else(dash, interval),
-            figure.verdict.words().to_owned(),
+            verdict(figure.verdict).to_owned(),
             kept.link(),
         ]);
     }
-    table(out, &found);
+    table(&found)
+}
+
+/// A verdict on the page.
+pub(crate) fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::TooNoisy => "undecided",
+        other => other.words(),
+    }
+}
+
+/// A table with the record that it is from.
+#[derive(Debug)]
+pub(crate) struct Sourced {
+    pub(crate) links: String,
+    pub(crate) table: String,
+}
+
+impl Sourced {
+    pub(crate) fn new<R>(kept: &Kept<R>, table: String) -> Self {
+        Self { links: kept.links(), table }
+    }
 }
 
 /// The name of ours stands out.
@@ -202,11 +238,11 @@ mod tests {
 
     #[test]
     fn prose_is_broken_and_items_hang() {
-        let mut out = String::new();
-        list(&mut out, [format!("{} end", "word ".repeat(40))]);
-        let lines: Vec<&str> = out.lines().collect();
-        assert!(lines[0].starts_with("- word") && lines[1].starts_with("  word"), "{out}");
-        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{out}");
-        assert!(out.ends_with("end\n\n"), "{out}");
+        let out =
+            reflow(&format!("# Title\n\n\n{0}\n{0}\n\n- {0} end\n- two\n\n| a | b |\n", "word ".repeat(40)));
+        let blocks: Vec<&str> = out.split("\n\n").collect();
+        assert_eq!((blocks.len(), blocks[0], blocks[3]), (4, "# Title", "| a | b |\n"), "{out}");
+        assert!(blocks[2].contains("\n  word") && blocks[2].ends_with("end\n- two"), "{out}");
+        assert!(out.lines().all(|line| line.chars().count() <= COLUMNS), "{out}");
     }
 }

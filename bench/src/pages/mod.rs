@@ -29,14 +29,23 @@ use lab::paired::place::workspace;
 
 use shelf::Shelf;
 
-/// Writes docs/benchmarks.md, its charts, and the README's part; answers each file's name, and whether it changed.
+/// Removes the records that newer ones replace, and writes docs/benchmarks.md, its charts, and the README's part; answers each
+/// file's name, and what became of it.
 ///
 /// # Errors
 /// In words: a record is missing or cannot be read, or a file cannot be written.
 pub(crate) fn write() -> Result<Vec<String>, String> {
     let root = workspace();
-    let shelf = Shelf::read(&root)?;
     let mut lines = Vec::new();
+    for path in Shelf::read(&root)?.superseded() {
+        for path in [path.to_owned(), path.replace(".json", ".md")] {
+            match fs::remove_file(root.join(&path)) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(format!("{path}: {why}")),
+                _ => lines.push(format!("{path}: removed, newer records have all of it")),
+            }
+        }
+    }
+    let shelf = Shelf::read(&root)?;
     for (path, text) in page::files(&shelf, &root)? {
         let changed = replace(&root.join(&path), &text).map_err(|why| format!("{path}: {why}"))?;
         lines.push(format!("{path}{}", if changed { "" } else { ": unchanged" }));
@@ -59,6 +68,12 @@ fn replace(path: &Path, text: &str) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_record_is_kept_in_vain() {
+        let shelf = Shelf::read(&workspace()).unwrap();
+        assert_eq!(shelf.superseded(), [""; 0], "run `make benchmarks-page`");
+    }
 
     /// Whoever adds a record, or changes the wording, runs `make benchmarks-page`.
     #[test]

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use askama::Template;
 use lab::paired::machine::Machine;
 use lab::paired::spread::Verdict;
 
 use crate::pages::chart::Chart;
-use crate::pages::contenders::{is_ours, is_peer, is_reference, shown};
-use crate::pages::markdown::{list, order, paragraph, ratio, table};
+use crate::pages::contenders::{is_ours, is_peer, is_reference, plain, shown};
+use crate::pages::markdown::{order, ratio, reflow, table};
 use crate::pages::shelf::{Shelf, comparison};
 use crate::pages::{cache, claims, feed, mail, pressure, queues};
 
@@ -28,47 +29,34 @@ pub(crate) fn files(shelf: &Shelf, root: &Path) -> Result<Vec<(String, String)>,
     Ok(all)
 }
 
-fn whole(shelf: &Shelf) -> Result<String, String> {
-    let mut out = String::from("# Benchmarks\n\n");
-    paragraph(
-        &mut out,
-        "This page is made from the records in [bench/records](../bench/records) and [docs/lab](lab/README.md) by `make \
-         benchmarks-page`: no figure in it was typed in, and what the program loses at is taken from the same records. Each \
-         table names its record; `make record-html RECORD=bench/records/NAME.json` shows one as a page with drawings.",
-    );
-    let links = [
-        "[the accelerator](#the-accelerator)",
-        "[the feed](#the-feed)",
-        "[mail](#mail)",
-        "[the queues](#the-queues)",
-        "[the lab](#the-lab)",
-        "[all records](#all-records)",
-    ];
-    paragraph(&mut out, &links.join(" · "));
-    out.push_str("## Where it was measured, and how to read it\n\n");
-    paragraph(&mut out, &machine(shelf));
-    paragraph(
-        &mut out,
-        "It is a virtual machine that shares its host, so that only ratios count. Contenders are measured in turns, again and \
-         again; costs are medians over the rounds, in CPU time of the server's whole process tree. A ratio is the median of the \
-         rounds' own ratios, with its 95% bootstrap interval in brackets. A bound that lies inside an interval is *too noisy to \
-         say*, neither met nor missed. How it is done: [bench](../bench/README.md), \
-         [the instruments](decisions/004-lab-instruments.md).",
-    );
-    cache::section(&mut out, shelf)?;
-    feed::section(&mut out, shelf)?;
-    mail::section(&mut out, shelf)?;
-    queues::section(&mut out, shelf)?;
-    claims::section(&mut out, shelf);
-    records(&mut out, shelf);
-    // One end of the file, however it was put together.
-    out.truncate(out.trim_end().len());
-    out.push('\n');
-    Ok(out)
+/// docs/benchmarks.md.
+#[derive(Debug, Template)]
+#[template(path = "benchmarks.md", escape = "none")]
+struct Whole {
+    machines: String,
+    cache: String,
+    feed: String,
+    mail: String,
+    queues: String,
+    lab: String,
+    records: String,
 }
 
-/// The machine, once: every record must be of the same, or they are all named.
-fn machine(shelf: &Shelf) -> String {
+fn whole(shelf: &Shelf) -> Result<String, String> {
+    let whole = Whole {
+        machines: machines(shelf),
+        cache: cache::section(shelf)?,
+        feed: feed::section(shelf)?,
+        mail: mail::section(shelf)?,
+        queues: queues::section(shelf)?,
+        lab: claims::section(shelf)?,
+        records: records(shelf),
+    };
+    Ok(reflow(&whole.render().map_err(|why| why.to_string())?))
+}
+
+/// Each machine once.
+fn machines(shelf: &Shelf) -> String {
     let described = |machine: &Machine| {
         format!(
             "{} × {}, {:.0} GiB of memory, {}, Linux {}, {}",
@@ -83,11 +71,10 @@ fn machine(shelf: &Shelf) -> String {
     };
     let all: BTreeSet<String> = shelf.machines().map(described).collect();
     let all: Vec<String> = all.into_iter().collect();
-    format!("Everything here was measured on {}.", all.join("; and on "))
+    all.join("; and on ")
 }
 
-fn records(out: &mut String, shelf: &Shelf) {
-    out.push_str("## All records\n\n");
+fn records(shelf: &Shelf) -> String {
     let mut found =
         lab::report::Table::new("", &[("record", ""), ("taken", ""), ("of commit", ""), ("has", "")]);
     let date = |date: &str| date.replace('T', " ").trim_end_matches('Z').to_owned();
@@ -120,7 +107,7 @@ fn records(out: &mut String, shelf: &Shelf) {
         String::new(),
         format!("all {} experiments", shelf.lab.record.experiments.len()),
     ]);
-    table(out, &found);
+    table(&found)
 }
 
 /// A server of the README.
@@ -128,11 +115,10 @@ struct Server {
     name: &'static str,
     bench: &'static str,
     scenario: &'static str,
-    /// What is measured, and what the reference is called.
+    /// The unit of work.
     unit: &'static str,
+    /// The program that no server can be much below.
     reference: &'static str,
-    anchor: &'static str,
-    loses: fn(&Shelf) -> Result<String, String>,
 }
 
 const SERVERS: [Server; 3] = [
@@ -140,28 +126,22 @@ const SERVERS: [Server; 3] = [
         name: "cache",
         bench: cache::BENCH,
         scenario: cache::SCENARIO,
-        unit: "A hit of 1 KiB",
-        reference: "the limit",
-        anchor: "what-the-accelerator-loses-at",
-        loses: cache_loses,
+        unit: "1 KiB hit",
+        reference: "a bare event loop",
     },
     Server {
         name: "feed",
         bench: feed::BENCH,
         scenario: feed::SCENARIO,
-        unit: "A message to one consumer",
-        reference: "the floor",
-        anchor: "what-the-feed-loses-at",
-        loses: feed_loses,
+        unit: "message to one consumer",
+        reference: "a bare relay",
     },
     Server {
         name: "mail",
         bench: mail::BENCH,
         scenario: mail::SCENARIO,
-        unit: "A mail of 4 KiB, stored",
+        unit: "4 KiB mail",
         reference: "smtp-sink",
-        anchor: "what-mail-loses-at",
-        loses: mail_loses,
     },
 ];
 
@@ -187,73 +167,101 @@ impl Server {
             .ok_or_else(|| format!("{}: no peer", kept.path))?;
         Ok(Chart {
             finding: format!(
-                "{}: {:.2} × {}; next, {}: {:.2} ×",
-                self.unit, ours.2.median, self.reference, next.0, next.2.median
+                "CPU time of a {}: {:.2} × {}{}; the best peer, {}: {:.2} ×",
+                self.unit,
+                ours.2.median,
+                self.reference,
+                if self.reference == "smtp-sink" { ", which stores nothing" } else { "" },
+                next.0,
+                next.2.median
             ),
-            what: format!("CPU time of the server, on one core; less is better; {}", kept.name()),
+            what: format!("server on one core, less is better; record {}", kept.name()),
             reference: self.reference.to_owned(),
             rows: rows.into_iter().map(|(name, ours, ratio, _)| (name, ours, ratio)).collect(),
         })
     }
 }
 
-fn cache_loses(shelf: &Shelf) -> Result<String, String> {
+/// The README's sentences of losses; [`NOWHERE`] where there is none.
+fn sentences(losses: impl IntoIterator<Item = Option<String>>) -> String {
+    let all: Vec<String> = losses.into_iter().flatten().collect();
+    if all.is_empty() { NOWHERE.into() } else { all.join(". ") }
+}
+
+const NOWHERE: &str = "nowhere in this record";
+
+fn cache_losses(shelf: &Shelf) -> String {
     let traces = pressure::memory_traces(shelf);
-    let (trace, ours, best, theirs) = traces
-        .iter()
-        .max_by(|a, b| (a.3 - a.1).total_cmp(&(b.3 - b.1)))
-        .ok_or("no record of libraries beside each other")?;
-    Ok(format!(
-        "in memory alone its store keeps {ours:.1}% of what the trace *{trace}* asks for, where {best} keeps {theirs:.1}%; and \
-         inserts as fast as one core takes them move the p99 of hits"
-    ))
+    let worst =
+        traces.iter().max_by(|a, b| (a.3 - a.1).total_cmp(&(b.3 - b.1))).filter(|worst| worst.3 > worst.1);
+    let trace = worst.map(|(trace, ours, best, theirs)| {
+        format!(
+            "With a store in memory, {ours:.1}% of the requests of the trace *{trace}* are hits; {} has {theirs:.1}%",
+            plain(best)
+        )
+    });
+    let inserts = pressure::insert_loss(shelf).map(|(before, beside)| {
+        format!("Inserts at full speed raise the p99 of hits from {before:.1} to {beside:.1} ms")
+    });
+    sentences([cache::miss_loss(shelf), trace, inserts])
 }
 
-fn feed_loses(shelf: &Shelf) -> Result<String, String> {
-    let (ours, theirs) = feed::churn_p99(shelf).ok_or("no record of a flow beside churn")?;
-    Ok(format!(
-        "beside 50,000 subscribes and unsubscribes a second, p99 of a flow was {:.1} ms, nats-server's {:.1} ms",
-        ours / 1e3,
-        theirs / 1e3
-    ))
+fn feed_losses(shelf: &Shelf) -> String {
+    let churn = feed::churn_p99(shelf).filter(|(ours, theirs)| ours > theirs).map(|(ours, theirs)| {
+        format!(
+            "while 50,000 subscriptions a second come and go, the p99 latency of other messages is {:.1} ms; nats-server's is \
+             {:.1} ms",
+            ours / 1e3,
+            theirs / 1e3
+        )
+    });
+    sentences([churn])
 }
 
-fn mail_loses(shelf: &Shelf) -> Result<String, String> {
+fn mail_losses(shelf: &Shelf) -> Result<String, String> {
     let kept = shelf.beside_peers(mail::BENCH, mail::SCENARIO)?;
     let bounds = shelf.bounds(mail::BENCH);
-    let noisy = bounds.iter().filter(|(figure, _)| figure.verdict == Verdict::TooNoisy).count();
-    let is_quiet = kept.record.remarks.iter().all(|remark| !remark.contains("not a quiet machine"));
-    let lost = kept.record.remarks.iter().filter_map(|remark| remark.strip_suffix(" → not met"));
-    let lost: String = lost.map(|what| format!("{what}; ")).collect();
-    Ok(format!(
-        "{}MailHog and Inbucket were not measured here, {noisy} of {} bounds were too noisy to say{}",
-        if lost.is_empty() { "nowhere among these; ".to_owned() } else { lost },
-        bounds.len(),
-        if is_quiet { "" } else { ", and the machine was not quiet" }
-    ))
+    let undecided = bounds.iter().filter(|(figure, _)| figure.verdict == Verdict::TooNoisy).count();
+    let missed = kept.record.remarks.iter().map(|remark| mail::missed(remark, false));
+    let rest = [
+        Some("MailHog and Inbucket were not measured".to_owned()),
+        (undecided > 0).then(|| {
+            format!("{undecided} of {} goals could not be decided: the results vary too much", bounds.len())
+        }),
+        mail::others(&kept.record.remarks)
+            .map(|share| format!("Other programs used {share} of the server's core")),
+    ];
+    Ok(sentences(missed.chain(rest)))
 }
 
-/// What stands in the README between the marks.
+/// The part of the README between the marks.
+#[derive(Debug, Template)]
+#[template(path = "readme.md", escape = "none")]
+struct Part {
+    requests: String,
+    request_records: Option<String>,
+    cache: PartOfServer,
+    feed: PartOfServer,
+    mail: PartOfServer,
+}
+
+#[derive(Debug)]
+struct PartOfServer {
+    finding: String,
+    losses: String,
+}
+
 fn part(shelf: &Shelf) -> Result<String, String> {
-    let mut out = String::new();
-    for server in SERVERS {
-        let chart = server.chart(shelf)?;
-        out.push_str(&format!("![{}.](docs/benchmarks/{}.svg)\n\n", chart.finding, server.name));
-        let loses = (server.loses)(shelf)?;
-        paragraph(
-            &mut out,
-            &format!("Where it loses: {loses} ([all of it](docs/benchmarks.md#{})).", server.anchor),
-        );
-    }
-    list(
-        &mut out,
-        [
-            "*The limit* is an event loop that parses nothing and always sends the same answer; *the floor* a relay in C that \
-             matches nothing; *smtp-sink*, of Postfix, throws the mail away. They are what nobody can be much below.",
-            "All tables, the machine and how it was measured: [docs/benchmarks.md](docs/benchmarks.md).",
-        ],
-    );
-    Ok(out)
+    let [cache, feed, mail] = SERVERS.map(|server| server.chart(shelf).map(|chart| chart.finding));
+    let (requests, request_records) = cache::requests(shelf)?;
+    let part = Part {
+        requests,
+        request_records,
+        cache: PartOfServer { finding: cache?, losses: cache_losses(shelf) },
+        feed: PartOfServer { finding: feed?, losses: feed_losses(shelf) },
+        mail: PartOfServer { finding: mail?, losses: mail_losses(shelf)? },
+    };
+    Ok(reflow(&part.render().map_err(|why| why.to_string())?))
 }
 
 /// The README with its part renewed.
@@ -261,7 +269,7 @@ fn with_part(readme: &str, part: &str) -> Result<String, String> {
     let missing = || format!("README.md lacks the line {BEGIN} or {END}");
     let (before, rest) = readme.split_once(BEGIN).ok_or_else(missing)?;
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    Ok(format!("{before}{BEGIN}\n\n{part}{END}{after}"))
+    Ok(format!("{before}{BEGIN}\n\n{part}\n{END}{after}"))
 }
 
 #[cfg(test)]
@@ -272,7 +280,7 @@ mod tests {
     fn the_readme_keeps_what_is_not_between_the_marks() {
         let readme = format!("# Title\n\n{BEGIN}\nold\n{END}\n\nrest\n");
         let new = with_part(&readme, "new\n").unwrap();
-        assert_eq!(new, format!("# Title\n\n{BEGIN}\n\nnew\n{END}\n\nrest\n"));
+        assert_eq!(new, format!("# Title\n\n{BEGIN}\n\nnew\n\n{END}\n\nrest\n"));
         assert!(with_part("# Title\n", "new\n").is_err());
     }
 }

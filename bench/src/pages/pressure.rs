@@ -1,10 +1,11 @@
 //! Stores that are larger than memory: servers beside each other, libraries beside each other, starts.
 
+use askama::Template;
 use lab::paired::spread::{Verdict, median};
 use lab::report::{Table, grouped};
 
-use crate::pages::contenders::{is_ours, shown};
-use crate::pages::markdown::{bold_if_ours, dash, paragraph, table};
+use crate::pages::contenders::{is_ours, plain, shown};
+use crate::pages::markdown::{Sourced, bold_if_ours, dash, table, verdict};
 use crate::pages::shelf::{Bound, Kept, Pressure, Round, Server, Shelf};
 
 /// Those with fewer servers say how one of them is, not how it stands beside the others.
@@ -16,42 +17,60 @@ fn beside_peers(shelf: &Shelf) -> Result<&Kept<Pressure>, String> {
         .ok_or_else(|| format!("no record of bench-pressure has {SERVERS_MIN} servers"))
 }
 
-pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
+/// The part of the page about stores that are larger than memory.
+#[derive(Debug, Template)]
+#[template(path = "pressure.md", escape = "none")]
+struct Section {
+    settings: String,
+    links: String,
+    servers: String,
+    remarks: Vec<String>,
+    alone: Option<Alone>,
+    starts: Option<Sourced>,
+    libraries: Option<Sourced>,
+    cold: Option<Sourced>,
+}
+
+/// A run without peers.
+#[derive(Debug)]
+struct Alone {
+    settings: String,
+    links: String,
+    table: String,
+}
+
+pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
     let kept = beside_peers(shelf)?;
-    out.push_str("### A store that is larger than memory\n\n");
     let settings: Vec<String> =
         kept.record.settings.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-    paragraph(
-        out,
-        &format!(
-            "{}. Latencies are of objects that memory holds, from when they were due: with no other load, among requests for \
-             all objects by Zipf with scans mixed in, and beside inserts without end. Medians of the rounds. {}; `make \
-             bench-pressure` repeats it.",
-            settings.join("; "),
-            kept.links()
-        ),
-    );
-    table(out, &servers(kept));
-    for row in kept.record.rows.iter().filter(|row| !row.remarks.is_empty()) {
-        paragraph(out, &format!("{}: {}.", name(row), row.remarks.join("; ")));
+    let mut settings = settings.join("; ");
+    if let Some(first) = settings.get_mut(..1) {
+        first.make_ascii_uppercase();
     }
-    if let Some(alone) = shelf.pressed(|record| !record.rows.is_empty() && record.rows.len() < SERVERS_MIN) {
-        let settings: Vec<&str> =
-            alone.record.settings.iter().take(3).map(|(_, value)| value.as_str()).collect();
-        paragraph(
-            out,
-            &format!(
-                "Larger, with ours alone (memory allowed, store, objects: {}). {}.",
-                settings.join(", "),
-                alone.links()
-            ),
-        );
-        table(out, &servers(alone));
-    }
-    starts(out, shelf);
-    libraries(out, shelf);
-    cold(out, shelf);
-    Ok(())
+    let rows = kept.record.rows.iter().filter(|row| !row.remarks.is_empty());
+    let alone = shelf.pressed(|record| !record.rows.is_empty() && record.rows.len() < SERVERS_MIN);
+    let section = Section {
+        settings,
+        links: kept.links(),
+        servers: table(&servers(kept)),
+        remarks: rows.map(|row| format!("{}: {}", name(row), row.remarks.join("; "))).collect(),
+        alone: alone.map(|alone| Alone {
+            settings: alone
+                .record
+                .settings
+                .iter()
+                .take(3)
+                .map(|(_, value)| value.as_str())
+                .collect::<Vec<_>>()
+                .join(", "),
+            links: alone.links(),
+            table: table(&servers(alone)),
+        }),
+        starts: starts(shelf),
+        libraries: libraries(shelf),
+        cold: cold(shelf),
+    };
+    section.render().map_err(|why| why.to_string())
 }
 
 fn name(row: &Server) -> String {
@@ -108,12 +127,8 @@ pub(crate) fn servers(kept: &Kept<Pressure>) -> Table {
     found
 }
 
-fn starts(out: &mut String, shelf: &Shelf) {
-    let Some(kept) = shelf.pressed(|record| !record.starts.is_empty()) else { return };
-    paragraph(
-        out,
-        &format!("A start with a store's file that is there already, none of it cached. {}.", kept.links()),
-    );
+fn starts(shelf: &Shelf) -> Option<Sourced> {
+    let kept = shelf.pressed(|record| !record.starts.is_empty())?;
     let mut found = Table::new(
         "",
         &[
@@ -133,20 +148,11 @@ fn starts(out: &mut String, shelf: &Shelf) {
             format!("{:.0}", start.metadata_bytes),
         ]);
     }
-    table(out, &found);
+    Some(Sourced::new(kept, table(&found)))
 }
 
-fn libraries(out: &mut String, shelf: &Shelf) {
-    let Some(kept) = shelf.pressed(|record| !record.stores.is_empty()) else { return };
-    out.push_str("### The store beside other libraries\n\n");
-    paragraph(
-        out,
-        &format!(
-            "The same traces and the same bytes, of memory or of memory and disk: what was answered, and the CPU time of a \
-             request. {}.",
-            kept.links()
-        ),
-    );
+fn libraries(shelf: &Shelf) -> Option<Sourced> {
+    let kept = shelf.pressed(|record| !record.stores.is_empty())?;
     let mut traces: Vec<&str> = Vec::new();
     let mut names: Vec<(&str, bool, bool)> = Vec::new();
     for store in &kept.record.stores {
@@ -164,6 +170,7 @@ fn libraries(out: &mut String, shelf: &Shelf) {
         columns.push((format!("{trace}: a request"), "µs"));
     }
     let columns: Vec<(&str, &str)> = columns.iter().map(|(name, unit)| (name.as_str(), *unit)).collect();
+    let mut all = String::new();
     for (on_disk, title) in [(false, "In memory alone"), (true, "In memory and on a disk")] {
         let mut found = Table::new(title, &columns);
         for (name, ours, _) in names.iter().filter(|name| name.2 == on_disk) {
@@ -178,19 +185,13 @@ fn libraries(out: &mut String, shelf: &Shelf) {
             }
             found.row(cells);
         }
-        table(out, &found);
+        all.push_str(&(table(&found) + "\n"));
     }
+    Some(Sourced::new(kept, all))
 }
 
-fn cold(out: &mut String, shelf: &Shelf) {
-    let Some(kept) = shelf.pressed(|record| !record.cold.is_empty()) else { return };
-    paragraph(
-        out,
-        &format!(
-            "Hits that only the disk has, in one process, beside raw random reads of the same sizes by as many threads. {}.",
-            kept.links()
-        ),
-    );
+fn cold(shelf: &Shelf) -> Option<Sourced> {
+    let kept = shelf.pressed(|record| !record.cold.is_empty())?;
     let mut found = Table::new(
         "",
         &[("paging", ""), ("raw reads", "1/s"), ("cold hits", "1/s"), ("CPU a cold hit", "µs")],
@@ -204,7 +205,7 @@ fn cold(out: &mut String, shelf: &Shelf) {
             format!("{:.1}", cold.cold_cpu_us),
         ]);
     }
-    table(out, &found);
+    Some(Sourced::new(kept, table(&found)))
 }
 
 /// Each bound once, as judged last, with its record. The rate of inserts stands in the words of its bound and differs
@@ -224,20 +225,22 @@ fn judged(shelf: &Shelf) -> Vec<(&Bound, &Kept<Pressure>)> {
     found
 }
 
-pub(crate) fn bounds(out: &mut String, shelf: &Shelf) {
-    let mut found =
-        Table::new("", &[("of", ""), ("figure", ""), ("found", ""), ("bound", ""), ("", ""), ("record", "")]);
+pub(crate) fn goals(shelf: &Shelf) -> String {
+    let mut found = Table::new(
+        "",
+        &[("of", ""), ("figure", ""), ("measured", ""), ("goal", ""), ("", ""), ("record", "")],
+    );
     for (bound, kept) in judged(shelf) {
         found.row([
             bound.of.clone(),
             bound.what.clone(),
             bound.found.clone(),
             bound.bound.clone(),
-            bound.verdict.words().to_owned(),
+            verdict(bound.verdict).to_owned(),
             kept.link(),
         ]);
     }
-    table(out, &found);
+    table(&found)
 }
 
 /// What was judged *not met*, and peers that were better at something.
@@ -245,21 +248,77 @@ pub(crate) fn losses(shelf: &Shelf) -> Vec<String> {
     let mut all: Vec<String> = judged(shelf)
         .into_iter()
         .filter(|(bound, _)| bound.verdict == Verdict::NotMet)
-        .map(|(bound, kept)| {
-            let what = &bound.what;
-            format!(
-                "Not met by {}: {what}: {}; aimed at: {} ({}).",
-                bound.of,
-                bound.found,
-                bound.bound,
-                kept.link()
-            )
-        })
+        .map(|(bound, kept)| format!("{} ({}).", missed(bound), kept.link()))
         .collect();
     if let Ok(kept) = beside_peers(shelf) {
         all.extend(better_peers(kept));
     }
     all
+}
+
+/// A goal that was not met, in a sentence.
+fn missed(bound: &Bound) -> String {
+    let Bound { of, what, found, bound, .. } = bound;
+    if let Some(trace) = what.strip_prefix("hit ratio at equal bytes of memory, trace ") {
+        return format!("Hit ratio with equal memory, trace *{trace}*: {found}; {}", theirs(bound));
+    }
+    if let Some(trace) = what.strip_prefix("CPU µs a request, trace ") {
+        return format!("CPU time of a request, trace *{trace}*: {found} µs; {} µs", theirs(bound));
+    }
+    if let (Some(paging), true) = (of.strip_prefix("store, "), what.starts_with("cold hits, share of raw")) {
+        return format!(
+            "Store, `--paging {paging}`: cold hits reach {found} of the rate of raw random reads of the same sizes (goal: {bound})"
+        );
+    }
+    if let (Some(objects), Some((more, unchecked))) = (
+        what.strip_prefix("ns of a resident hit of 1 KiB above an unchecked read, "),
+        found.split_once("; unchecked "),
+    ) {
+        let objects = objects.replace("evenly", "uniformly");
+        let objects = match objects.split_once(' ').map(|(count, rest)| (count.parse(), rest)) {
+            Some((Ok(count), rest)) => format!("{} {rest}", grouped(count)),
+            _ => objects,
+        };
+        return format!(
+            "Store: a resident hit of 1 KiB takes {} ns more than an unchecked read of {unchecked} ns, {objects} (goal: {bound})",
+            whole(more)
+        );
+    }
+    let of = if is_ours(of) { "Nighttrain".to_owned() } else { of.replace("store", "Store") };
+    format!("{of}: {what}: {found} (goal: {bound})")
+}
+
+/// `foyer (S3-FIFO) 60.4%` of the goal `at least foyer, S3-FIFO's 60.4%`.
+fn theirs(goal: &str) -> String {
+    let named = goal.trim_start_matches("at least ").trim_start_matches("at most ");
+    named
+        .split_once("'s ")
+        .map_or_else(|| named.to_owned(), |(name, value)| format!("{} {value}", plain(name)))
+}
+
+/// The numbers of a text without their fractions.
+fn whole(text: &str) -> String {
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let mut out = String::new();
+    for part in text.split_inclusive(|c| !is_number(c)) {
+        let digits = part.trim_end_matches(|c| !is_number(c));
+        out.push_str(
+            &digits.parse::<f64>().map_or_else(|_| digits.to_owned(), |number| format!("{number:.0}")),
+        );
+        out.push_str(&part[digits.len()..]);
+    }
+    out
+}
+
+/// p99 of hits in milliseconds before inserts at full speed and beside them, of the better of ours, if it rises.
+pub(crate) fn insert_loss(shelf: &Shelf) -> Option<(f64, f64)> {
+    let kept = beside_peers(shelf).ok()?;
+    let p99 = |row: &Server| {
+        let of = |phase: fn(&Round) -> f64| middle(row, phase) / 1e3;
+        (of(|round| round.before_inserts_us[1]), of(|round| round.inserts_us[1]))
+    };
+    let ours = kept.record.rows.iter().filter(|row| is_ours(&row.name)).map(p99);
+    ours.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(before, beside)| beside > before)
 }
 
 fn better_peers(kept: &Kept<Pressure>) -> Vec<String> {
@@ -277,11 +336,12 @@ fn better_peers(kept: &Kept<Pressure>) -> Vec<String> {
         };
         let better: Vec<String> = rows()
             .filter(|row| !is_ours(&row.name) && middle(row, phase) < ours)
-            .map(|row| format!("{} {:.0}", name(row), middle(row, phase)))
+            .map(|row| format!("{} {} µs", name(row), grouped(middle(row, phase).round() as u64)))
             .collect();
         if !better.is_empty() {
             all.push(format!(
-                "p99 of hot objects {what}, µs: {}; the better of ours {ours:.0} ({}).",
+                "p99 latency of objects in memory, {what}: {} µs; {} ({}).",
+                grouped(ours.round() as u64),
                 better.join(", "),
                 kept.link()
             ));
@@ -303,4 +363,31 @@ pub(crate) fn memory_traces(shelf: &Shelf) -> Vec<(String, f64, String, f64)> {
             Some((ours.trace.clone(), ours.hit_percent(), best.store.clone(), best.hit_percent()))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_goals_are_said_in_plain_words() {
+        let bound = |of: &str, what: &str, found: &str, bound: &str| Bound {
+            of: of.into(),
+            what: what.into(),
+            found: found.into(),
+            bound: bound.into(),
+            verdict: Verdict::NotMet,
+        };
+        let ratio = "hit ratio at equal bytes of memory, trace scans";
+        assert_eq!(
+            missed(&bound("ours", ratio, "55.6%", "at least foyer, S3-FIFO's 60.4%")),
+            "Hit ratio with equal memory, trace *scans*: 55.6%; foyer (S3-FIFO) 60.4%"
+        );
+        let read = "ns of a resident hit of 1 KiB above an unchecked read, 1000 objects evenly";
+        assert_eq!(
+            missed(&bound("store", read, "52.64 (52.29–61.68); unchecked 40", "at most 50")),
+            "Store: a resident hit of 1 KiB takes 53 (52–62) ns more than an unchecked read of 40 ns, 1,000 objects \
+             uniformly (goal: at most 50)"
+        );
+    }
 }

@@ -1,8 +1,9 @@
 //! The queues on the page: what `queue-beyond` found in the full run of all claims.
 
+use askama::Template;
 use lab::report::Verdict;
 
-use crate::pages::markdown::{list, paragraph, table};
+use crate::pages::markdown::{list, table};
 use crate::pages::shelf::Shelf;
 
 const EXPERIMENT: &str = "queue-beyond";
@@ -15,7 +16,16 @@ const TABLES: [&str; 5] = [
     "16,000,000 items of 16 bytes in RAM, compared by key:",
 ];
 
-pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
+/// The queues' part of the page.
+#[derive(Debug, Template)]
+#[template(path = "queues.md", escape = "none")]
+struct Section {
+    experiment: &'static str,
+    tables: Vec<String>,
+    losses: String,
+}
+
+pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
     let kept = &shelf.lab;
     let found = kept
         .record
@@ -23,36 +33,16 @@ pub(crate) fn section(out: &mut String, shelf: &Shelf) -> Result<(), String> {
         .iter()
         .find(|one| one.name == EXPERIMENT)
         .ok_or_else(|| format!("{} has no {EXPERIMENT}", kept.path))?;
-    out.push_str("## The queues\n\n");
-    paragraph(
-        out,
-        &format!(
-            "The crate [`bheap`](../crates/bheap/README.md), held to its goals beside nine other heaps and C++, in simulated \
-             memory (perfect LRU) and in RAM. From the [run of all claims](lab/README.md) ([all of it](lab/results.json)); \
-             `nighttrain lab {EXPERIMENT}` repeats it."
-        ),
-    );
-    for title in TABLES {
-        for one in found.tables.iter().filter(|table| table.title.starts_with(title)) {
-            table(out, one);
-        }
-    }
-    out.push_str("### What the queues lose at\n\n");
-    list(
-        out,
-        found
-            .verdicts
-            .iter()
-            .filter(|judged| {
-                matches!(judged.verdict, Verdict::DoesNotHoldHere | Verdict::HoldsWithAnotherFigure)
-            })
-            .map(|judged| {
-                format!(
-                    "{}: {} ([run](lab/results.json)).",
-                    judged.article,
-                    judged.ours.trim_end_matches('.')
-                )
-            }),
-    );
-    Ok(())
+    let of = |title: &'static str| found.tables.iter().filter(move |one| one.title.starts_with(title));
+    let is_lost =
+        |verdict: Verdict| matches!(verdict, Verdict::DoesNotHoldHere | Verdict::HoldsWithAnotherFigure);
+    let lost = found.verdicts.iter().filter(|judged| is_lost(judged.verdict));
+    let section = Section {
+        experiment: EXPERIMENT,
+        tables: TABLES.into_iter().flat_map(of).map(table).collect(),
+        losses: list(lost.map(|judged| {
+            format!("{}: {} ([run](lab/results.json)).", judged.article, judged.ours.trim_end_matches('.'))
+        })),
+    };
+    section.render().map_err(|why| why.to_string())
 }

@@ -3,7 +3,7 @@
 //! A question ("what does a hit cost beside the peers?") is answered by the newest record that measured it with all
 //! who must take part: a run that repeats a part of it later does not push the rest out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use lab::paired::machine::Machine;
 use lab::report::{Judgement, Table};
 use serde::Deserialize;
 
-use crate::pages::contenders;
+use crate::pages::{contenders, mail};
 
 /// A bench compares with at least so many others, or it is no answer to how we stand beside them.
 const PEERS_MIN: usize = 2;
@@ -47,6 +47,11 @@ impl<T> Kept<T> {
     /// The short link, for a cell.
     pub(crate) fn link(&self) -> String {
         format!("[{}](../{})", self.name(), self.path)
+    }
+
+    /// The same from the README.
+    pub(crate) fn readme_link(&self) -> String {
+        format!("[{}]({})", self.name(), self.path.replace(".json", ".md"))
     }
 
     /// The file's name without its ending.
@@ -255,6 +260,29 @@ impl Shelf {
         all.into_iter().map(|(_, figure, kept)| (figure, kept)).collect()
     }
 
+    /// Records in which nothing is the newest: a newer one has each of their scenarios, with peers where they have peers, and each
+    /// of their tables.
+    pub(crate) fn superseded(&self) -> Vec<&str> {
+        let (mut kept, mut seen) = (Vec::new(), BTreeSet::new());
+        let all = self.paired.iter().rev().map(|one| (&one.path, subjects(&one.record)));
+        let all = all.chain(self.pressure.iter().rev().map(|one| (&one.path, pressed_subjects(&one.record))));
+        for (path, subjects) in all {
+            let known = seen.len();
+            seen.extend(subjects);
+            if seen.len() > known {
+                kept.push(path);
+            }
+        }
+        let lab = &self.lab.record;
+        let is_in_lab = |one: &Experiment| lab.experiments.iter().any(|known| known.name == one.name);
+        let is_new =
+            |one: &&Kept<Lab>| one.record.date > lab.date || !one.record.experiments.iter().all(is_in_lab);
+        kept.extend(self.experiments.iter().filter(is_new).map(|one| &one.path));
+        let paths = self.paired.iter().map(|one| &one.path).chain(self.pressure.iter().map(|one| &one.path));
+        let paths = paths.chain(self.experiments.iter().map(|one| &one.path));
+        paths.filter(|path| !kept.contains(path)).map(String::as_str).collect()
+    }
+
     /// Every machine of a record on the page.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
         let paired = self.paired.iter().map(|kept| &kept.record.machine);
@@ -262,6 +290,43 @@ impl Shelf {
         let experiments = self.experiments.iter().map(|kept| &kept.record.machine);
         paired.chain(pressure).chain(experiments).chain(std::iter::once(&self.lab.record.machine))
     }
+}
+
+/// The subjects of a record: its scenarios, apart with and without peers, its tables, other programs' measurements.
+fn subjects(record: &Record) -> Vec<String> {
+    let name = &record.name;
+    let mut all = Vec::new();
+    for one in &record.comparisons {
+        let peers = one.series.iter().filter(|series| contenders::is_peer(&series.name)).count();
+        all.push(format!("{name} {}", one.scenario));
+        if peers >= PEERS_MIN && one.series("ours").is_some() {
+            all.push(format!("{name} {} beside peers", one.scenario));
+        }
+    }
+    // Titles go on with figures.
+    let start = |title: &str| {
+        title.split(|c: char| c.is_ascii_digit() || c == ',').next().unwrap_or_default().to_owned()
+    };
+    let is_shown =
+        |title: &str| name != mail::BENCH || mail::TABLES.iter().any(|shown| title.starts_with(shown));
+    let tables = record.tables.iter().filter(|table| is_shown(&table.title));
+    all.extend(tables.map(|table| format!("{name}: {}", start(&table.title))));
+    all.extend(record.attached.keys().map(|key| format!("{name}: {key}")));
+    all
+}
+
+fn pressed_subjects(record: &Pressure) -> Vec<String> {
+    let all = [
+        ("servers", record.rows.is_empty()),
+        ("servers beside peers", record.rows.len() <= PEERS_MIN),
+        ("cold", record.cold.is_empty()),
+        ("stores", record.stores.is_empty()),
+        ("starts", record.starts.is_empty()),
+    ];
+    all.into_iter()
+        .filter(|(_, is_missing)| !is_missing)
+        .map(|(name, _)| format!("pressure {name}"))
+        .collect()
 }
 
 fn file(root: &Path, path: &str) -> Result<AnyRecord, String> {

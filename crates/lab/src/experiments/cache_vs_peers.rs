@@ -3,7 +3,7 @@
 //! ```text
 //!   first core: the server being measured (all run, one is busy)     last core: wrk, 64 connections, one page of 1 KiB
 //! ```
-//! The servers, their settings and the load are those of `make bench-cache`, which has more scenarios and a record.
+//! The servers, their settings and the load are those of `make bench PART=cache`, which has more scenarios and a record.
 
 use std::path::PathBuf;
 
@@ -215,7 +215,7 @@ fn report(series: &[Series]) -> Report {
          memory. Most of a hit is the kernel's today (receiving, sending): it costs everybody the same. The published \
          factor was one site's, with disks, and against the Squid of its time.",
     );
-    report.note("More scenarios, floors and a record: make bench-cache.");
+    report.note("More scenarios, floors and a record: make bench PART=cache.");
     report
 }
 

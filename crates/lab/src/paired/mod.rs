@@ -18,11 +18,8 @@
 //!
 //! - [`tree`]: a server as a pinned process tree, and what it used, from `/proc`;
 //! - [`spread`]: medians, ratios with an interval, verdicts;
-//! - [`apart`]: a network and process namespace of the bench's own;
-//! - [`chosen`]: what a bench is told, how it begins and ends;
 //! - [`place`]: where programs are found;
 //! - [`machine`]: what the record must say about where it was taken;
-//! - [`record`]: the table, the JSON, the file.
 
 pub mod machine;
 pub mod place;
