@@ -87,6 +87,11 @@
 //! - `no_std` with `alloc`, but for the feature `std` (on by default), which is the queues in files. Unsafe code is in
 //!   one module, for memory that begins where a page begins, and for mapping a file.
 //!
+//! # Users
+//!
+//! Nighttrain's servers use [`PageQueue`] alone. [`Lazy`], [`Indexed`] and `file` are here for other programs, as parts of the published crate.
+//! The tests of this crate keep them: each against a slow twin, `file` also against cut and damaged files.
+//!
 //! # What it is not best at
 //!
 //! A few thousand items (up to 1,056 it is a plain heap), inserting alone (an append and a little work put off till
