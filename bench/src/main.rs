@@ -23,7 +23,7 @@ mod part;
 mod pressure;
 mod record;
 mod selection;
-mod sitting;
+mod session;
 mod tls;
 
 use std::io::Write as _;

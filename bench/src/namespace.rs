@@ -19,12 +19,12 @@ const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const UNSHARE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 /// How a bench goes on.
-pub(crate) enum Entered {
+pub(crate) enum Namespace {
     /// The bench ran in a namespace, as a child, and ended so.
-    Done(ExitCode),
+    Child(ExitCode),
     /// The bench is to run in this process.
     Here {
-        /// What the record must say about that.
+        /// Remarks for the record.
         remarks: Vec<String>,
     },
 }
@@ -32,20 +32,20 @@ pub(crate) enum Entered {
 /// Starts this program again in namespaces of its own if that is possible, else says why not.
 ///
 /// # Errors
-/// What the kernel or util-linux says.
-pub(crate) fn enter() -> io::Result<Entered> {
+/// The kernel or util-linux refuses it.
+pub(crate) fn enter() -> io::Result<Namespace> {
     if env::var_os(MARK).is_some() {
         fs::write(DEFAULT, CONGESTION_CONTROL)
             .map_err(|error| io::Error::other(format!("cannot pin {CONGESTION_CONTROL}: {error}")))?;
-        return Ok(Entered::Here { remarks: Vec::new() });
+        return Ok(Namespace::Here { remarks: Vec::new() });
     }
     if let Some(why) = why_not() {
         let current = fs::read_to_string(DEFAULT).unwrap_or_default();
         let remark =
             format!("not in a namespace of its own ({why}): TCP runs on the host's {}", current.trim());
-        return Ok(Entered::Here { remarks: vec![remark] });
+        return Ok(Namespace::Here { remarks: vec![remark] });
     }
-    let _restored = Allowed::with(CONGESTION_CONTROL)?;
+    let _restored = AllowedAlgorithms::with(CONGESTION_CONTROL)?;
     // If this process is killed, all of it goes: setpriv ends unshare, unshare ends its child, the first process
     // of its namespace, and the kernel ends the rest.
     let status = Command::new("setpriv")
@@ -56,7 +56,7 @@ pub(crate) fn enter() -> io::Result<Entered> {
         .args(env::args_os().skip(1))
         .env(MARK, "1")
         .status()?;
-    Ok(Entered::Done(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+    Ok(Namespace::Child(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
 fn why_not() -> Option<String> {
@@ -86,13 +86,13 @@ fn why_not() -> Option<String> {
 /// A new network namespace may only choose among the *allowed* algorithms, a list of the whole host: ours is
 /// added for the run and the list put back afterwards, by the last of the benches that run at once. Nobody's choice changes
 /// by it.
-struct Allowed {
+struct AllowedAlgorithms {
     before: Option<String>,
     /// Held by each bench while it runs, not by it alone.
     running: File,
 }
 
-impl Allowed {
+impl AllowedAlgorithms {
     fn with(name: &str) -> io::Result<Self> {
         let path = env::temp_dir().join("nighttrain-bench.lock");
         let running = File::options().create(true).append(true).open(path)?;
@@ -106,7 +106,7 @@ impl Allowed {
     }
 }
 
-impl Drop for Allowed {
+impl Drop for AllowedAlgorithms {
     fn drop(&mut self) {
         // Where another runs, what it may choose stays allowed: also after it, if it found it so.
         let is_last = self.running.unlock().is_ok() && self.running.try_lock().is_ok();

@@ -1,4 +1,4 @@
-//! What a run leaves behind: a table for the reader, JSON for the next program, both with the machine.
+//! The record of a run: a table for the reader, JSON for the next program, both with the machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,9 +18,9 @@ use lab::report::{Report, Table, text};
 pub(crate) struct Comparison {
     /// A short name without spaces.
     pub(crate) scenario: String,
-    /// What it is, in a sentence.
+    /// A sentence about it.
     pub(crate) what: String,
-    /// What a unit is: "hit", "message".
+    /// The unit: "hit", "message".
     pub(crate) unit: String,
     /// The contenders, in the order in which they were measured.
     pub(crate) series: Vec<Series>,
@@ -117,11 +117,11 @@ pub(crate) struct Figure {
     pub(crate) what: String,
     /// At most this.
     pub(crate) bound: f64,
-    /// What was measured.
+    /// The measured ratio.
     pub(crate) ratio: Option<Ratio>,
     /// The verdict.
     pub(crate) verdict: Verdict,
-    /// What a reader must know beside it; empty if nothing.
+    /// A remark for the reader; may be empty.
     pub(crate) remark: String,
 }
 
@@ -177,7 +177,7 @@ impl Figure {
 
 /// Characters in a line of a table: nobody's terminal, so no column is left out.
 const TABLE_WIDTH: usize = 400;
-/// The same for a terminal.
+/// Characters in a line of a terminal.
 const TERMINAL_WIDTH: usize = 140;
 
 /// A whole run.
@@ -195,18 +195,18 @@ pub(crate) struct Record {
     pub(crate) settings: BTreeMap<String, String>,
     /// Each contender's version in its own words.
     pub(crate) versions: BTreeMap<String, String>,
-    /// What the ratios in the tables refer to.
+    /// The contender that ratios in the tables refer to.
     pub(crate) reference: String,
     /// The scenarios.
     pub(crate) comparisons: Vec<Comparison>,
     /// The verdicts.
     pub(crate) figures: Vec<Figure>,
-    /// What is no cost of a unit: latencies, sizes.
+    /// Measurements that are no cost of a unit: latencies, sizes.
     #[serde(default)]
     pub(crate) tables: Vec<Table>,
     /// Other programs' own measurements, as they printed them.
     pub(crate) attached: BTreeMap<String, serde_json::Value>,
-    /// What was skipped, and why.
+    /// Remarks: for example what was skipped, and why.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -227,7 +227,7 @@ impl Record {
         text
     }
 
-    /// What a page shows of it besides drawings and comparisons: tables, figures with their verdicts, remarks.
+    /// Adds tables, figures with their verdicts, and remarks to a page.
     pub(crate) fn tell(&self, report: &mut Report) {
         report.tables.extend(self.tables.iter().cloned());
         for figure in &self.figures {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cheapest_is_found_and_a_doubtful_one_is_not_it() {
+    fn doubtful_contenders_are_not_the_cheapest() {
         let record = record();
         let best = record.comparisons[0].cheapest(["b", "a", "doubtful"]).unwrap();
         assert_eq!(best.name, "a");
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_to_the_first_where_the_reference_took_no_part() {
+    fn ratios_without_the_reference_are_to_the_first() {
         let table = record().comparisons[0].table("nobody");
         assert!(table.contains("× limit (95%)") && table.contains("1.20 (1.20–1.20)"), "{table}");
     }
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn both_files_are_written_and_the_json_reads_back() {
+    fn records_are_written_and_read_back() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let path = record.write(directory.path()).unwrap();

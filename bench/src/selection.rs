@@ -44,12 +44,12 @@ impl Selection {
         self.records.clone().unwrap_or_else(|| workspace().join(default))
     }
 
-    /// Whether a contender takes part.
+    /// Answers whether a contender takes part.
     pub(crate) fn has_contender(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    /// Whether a scenario is run.
+    /// Answers whether a scenario is run.
     pub(crate) fn has_scenario(&self, name: &str) -> bool {
         self.scenario.is_empty() || self.scenario.iter().any(|only| only == name)
     }
@@ -106,8 +106,8 @@ pub(crate) fn known<'a>(
 /// whether all contenders worked.
 pub(crate) fn run_apart(name: &str, run: impl FnOnce(Vec<String>) -> Result<bool, PeerError>) -> ExitCode {
     match namespace::enter() {
-        Ok(namespace::Entered::Done(code)) => code,
-        Ok(namespace::Entered::Here { remarks }) => exit_code(name, run(remarks)),
+        Ok(namespace::Namespace::Child(code)) => code,
+        Ok(namespace::Namespace::Here { remarks }) => exit_code(name, run(remarks)),
         Err(error) => exit_code(name, Err(error.into())),
     }
 }

@@ -1,6 +1,6 @@
 //! A crowd that waits for one page which the origin takes its time for.
 //!
-//! Who asks, and when, is the same for everybody: each client is connected and has asked before the origin answers. What is
+//! All servers meet one crowd: each client is connected and has asked before the origin answers. The time that is
 //! measured begins when it does, and is over for a client with its first byte.
 
 use std::io;

@@ -18,11 +18,11 @@ pub(crate) const OURS_ONE_SHARED: &str = "ours, one core shared with the load";
 /// Where our limit is held against the shared floor.
 pub(crate) const FLOOR_SCENARIOS: [&str; 3] = ["one-1k-64", "one-64k-64", "one-1k-1000"];
 
-/// A figure of a round.
-type Measured = fn(&Sample) -> Option<f64>;
+/// A measure of a round.
+type Measure = fn(&Sample) -> Option<f64>;
 
-/// What is measured of requests that go to the origin.
-const MEASURED: [(&str, Measured); 3] =
+/// Measures of requests that go to the origin.
+const MEASURED: [(&str, Measure); 3] =
     [("CPU", Sample::cpu_us_per_unit), ("p50", Sample::p50_us), ("p99", Sample::p99_us)];
 /// Where each request goes to the origin, how many of [`MEASURED`] are left out, and the bound. 100 clients that wait
 /// use no processor worth a figure; and of 100 ms that everybody waits for the origin, whose timer ticks once in one of
@@ -116,7 +116,7 @@ fn through(comparisons: &[Comparison]) -> Vec<Figure> {
     }
     let direct = Contender::Direct.name();
     let crowd = Contender::Crowd.name();
-    let waits: [(&str, &str, f64, &str, &str, Measured); 3] = [
+    let waits: [(&str, &str, f64, &str, &str, Measure); 3] = [
         (
             "p50 of 100 clients on a private page",
             PRIVATE_PAGE,
@@ -155,7 +155,7 @@ pub(crate) fn latencies(comparisons: &[Comparison]) -> Option<Table> {
     };
     for comparison in comparisons.iter().filter(through) {
         for series in &comparison.series {
-            let cell = |measured: Measured| {
+            let cell = |measured: Measure| {
                 let rounds: Vec<f64> = series.each(measured).into_iter().flatten().collect();
                 median(&rounds).map_or_else(|| "–".to_owned(), |us| format!("{:.2}", us / 1e3))
             };

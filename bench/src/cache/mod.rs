@@ -1,4 +1,4 @@
-//! `bench run cache`: what a cache hit costs, ours beside five others and the kernel's floor, in one sitting; and what
+//! `bench run cache`: what a cache hit costs, ours beside five others and the kernel's floor, in one run; and what
 //! goes through to the origin (misses, passes, uploads), beside three of them.
 //!
 //! ```text
@@ -17,7 +17,7 @@ mod crowd;
 mod figures;
 mod run;
 mod scenarios;
-pub(crate) mod sitting;
+pub(crate) mod session;
 
 use std::process::ExitCode;
 
@@ -60,7 +60,7 @@ pub(crate) fn contents(quick: bool) -> Contents {
     }
 }
 
-/// Whether a contender takes part only where the environment names its build.
+/// Answers whether a contender takes part only where the environment names its build.
 pub(crate) const fn is_extra(contender: Contender) -> bool {
     matches!(contender, Contender::Reference | Contender::ReferenceStreams | Contender::Other)
 }

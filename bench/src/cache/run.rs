@@ -14,8 +14,8 @@ use lab::paired::{Sample, interleave, measure};
 use crate::cache::crowd;
 use crate::cache::figures::{self, OURS_ONE_SHARED, OURS_TWO};
 use crate::cache::scenarios::{self, MISSES_A_ROUND, MISSES_FROM, Scenario, Sides};
-use crate::cache::sitting::{CacheSitting, MISS_SHARE_MAX, not_hits};
-use crate::sitting::Outcome;
+use crate::cache::session::{CacheSession, MISS_SHARE_MAX, not_hits};
+use crate::session::Outcome;
 use lab::peers::PeerError;
 use lab::peers::cache::contenders::{Contender, Running};
 use lab::peers::cache::load::{self, Asked, Filler, Scripts};
@@ -23,7 +23,7 @@ use lab::peers::cache::origin::Page;
 
 use crate::cache::Options;
 
-/// What each cache may use, full and quick.
+/// Memory of each cache, full and quick.
 const MEMORY_MIB: u64 = 2_048;
 const MEMORY_QUICK_MIB: u64 = 256;
 const SECONDS: u64 = 2;
@@ -64,14 +64,14 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
         attached,
     };
     let name = ("bench-cache", Contender::Limit.name());
-    bench.sitting.end().record(&options.selection.records(), name, outcome, |_, series| {
+    bench.session.end().record(&options.selection.records(), name, outcome, |_, series| {
         ![OURS_TWO, OURS_ONE_SHARED].contains(&series.name.as_str())
     })
 }
 
-/// What stands while contenders come and go.
+/// The state of a run, while contenders come and go.
 struct Bench {
-    sitting: CacheSitting,
+    session: CacheSession,
     scripts: Scripts,
     is_quick: bool,
     seconds: u64,
@@ -82,12 +82,12 @@ struct Bench {
 impl Bench {
     fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, PeerError> {
         let memory_mib = if options.selection.quick { MEMORY_QUICK_MIB } else { MEMORY_MIB };
-        let mut sitting = CacheSitting::begin(&TOOLS, memory_mib, remarks)?;
-        let scripts = Scripts::write(sitting.work.path())?;
+        let mut session = CacheSession::begin(&TOOLS, memory_mib, remarks)?;
+        let scripts = Scripts::write(session.work.path())?;
         let seconds = options.seconds.unwrap_or(seconds(options.selection.quick));
-        sitting.set([("seconds a round and contender", seconds.to_string())]);
+        session.set([("seconds a round and contender", seconds.to_string())]);
         Ok(Self {
-            sitting,
+            session,
             scripts,
             is_quick: options.selection.quick,
             seconds,
@@ -108,7 +108,7 @@ impl Bench {
             if !scenarios.iter().any(|scenario| scenario.is_for(contender)) {
                 continue;
             }
-            let Some(program) = self.sitting.program(contender) else { continue };
+            let Some(program) = self.session.program(contender) else { continue };
             if contender.is_storeless() && !contender.is_floor() {
                 all.extend(self.started(contender, contender.name(), &program, Sides::Apart, None));
                 continue;
@@ -144,10 +144,10 @@ impl Bench {
         body_bytes: Option<u64>,
     ) -> Option<Running> {
         let (server, load) = match sides {
-            Sides::Apart => (self.sitting.server.clone(), self.sitting.load.clone()),
-            Sides::OneAndTwo => (self.sitting.both.clone(), self.sitting.both.clone()),
+            Sides::Apart => (self.session.server.clone(), self.session.load.clone()),
+            Sides::OneAndTwo => (self.session.both.clone(), self.session.both.clone()),
         };
-        self.sitting.started(contender, name, program, (&server, &load), body_bytes)
+        self.session.started(contender, name, program, (&server, &load), body_bytes)
     }
 
     fn filled(
@@ -166,7 +166,7 @@ impl Bench {
                 Some(server)
             }
             Err(error) => {
-                self.sitting.fail(format!("{name} could not be filled: {error}"));
+                self.session.fail(format!("{name} could not be filled: {error}"));
                 None
             }
         }
@@ -174,7 +174,7 @@ impl Bench {
 
     /// Asks for every object of every scenario until a whole pass leaves the origin alone: the first pass fills,
     /// the next proves it (and opens files, or moves objects to the faster memory, where a cache does such things).
-    /// What is checked at the origin each time is asked for once.
+    /// Objects that are validated at the origin each time are asked for once.
     fn fill(&self, server: &Running, scenarios: &[Scenario]) -> Result<usize, PeerError> {
         let objects_of = |page| {
             let of_page = scenarios.iter().filter(|scenario| scenario.page == page);
@@ -186,9 +186,9 @@ impl Bench {
         };
         let (shared, checked) = (objects_of(Page::Shared), objects_of(Page::Checked));
         for _ in 0..FILL_PASSES_MAX {
-            let before = self.sitting.origin.requests();
+            let before = self.session.origin.requests();
             self.fetch_all(server, Page::Shared, &shared)?;
-            if self.sitting.origin.requests() == before {
+            if self.session.origin.requests() == before {
                 break;
             }
         }
@@ -201,7 +201,7 @@ impl Bench {
     fn fetch_all(&self, server: &Running, page: Page, objects: &[(u64, u64)]) -> Result<(), PeerError> {
         let share = objects.len().div_ceil(FILL_CONNECTIONS).max(1);
         let fetch = |objects: &[(u64, u64)]| {
-            let mut filler = Filler::new(server.port, &self.sitting.bodies);
+            let mut filler = Filler::new(server.port, &self.session.bodies);
             objects.iter().try_for_each(|&(body_bytes, id)| filler.fetch_page(page, body_bytes, id))
         };
         thread::scope(|scope| {
@@ -238,7 +238,7 @@ impl Bench {
         {
             // A load on the server's own core wakes it without an interrupt to another core, which is cheaper: so
             // two cores are also held against one core under the very same load.
-            contenders.push((OURS_ONE_SHARED.into(), (ours, &self.sitting.both)));
+            contenders.push((OURS_ONE_SHARED.into(), (ours, &self.session.both)));
         }
         if contenders.is_empty() {
             return Ok(None);
@@ -261,17 +261,17 @@ impl Bench {
             let first = self.fresh.fetch_add(MISSES_A_ROUND, Ordering::Relaxed);
             let asked = scenario.asked(first);
             measure(&server.tree, &server.cores, || {
-                let before = (self.sitting.origin.requests(), self.sitting.origin.not_modified());
+                let before = (self.session.origin.requests(), self.session.origin.not_modified());
                 let mut work = if scenario.page == Page::Awaited {
                     let Asked { connections, body_bytes, .. } = asked;
-                    crowd::ask(&self.sitting.origin, server.port, connections, body_bytes, first)?
+                    crowd::ask(&self.session.origin, server.port, connections, body_bytes, first)?
                 } else {
                     load::wrk(&self.scripts, &asked, server.port, load_cores, self.seconds)?
                 };
-                let at_origin = self.sitting.origin.requests() - before.0;
+                let at_origin = self.session.origin.requests() - before.0;
                 work.doubts.extend(doubt(scenario, work.units, at_origin));
                 if self.is_to_validate(server, scenario) {
-                    work.doubts.extend(unvalidated(at_origin, self.sitting.origin.not_modified() - before.1));
+                    work.doubts.extend(unvalidated(at_origin, self.session.origin.not_modified() - before.1));
                 }
                 Ok::<_, PeerError>(work)
             })
@@ -283,7 +283,7 @@ impl Bench {
         })
     }
 
-    /// Whether every answer must have been validated: HAProxy's cache fetches what is stale whole, and in a quick run nothing
+    /// True where every answer must have been validated: HAProxy's cache fetches stale objects whole, and in a quick run nothing
     /// was stored before.
     fn is_to_validate(&self, server: &Running, scenario: &Scenario) -> bool {
         scenario.page == Page::Checked && !self.is_quick && server.contender != Contender::Haproxy
@@ -295,7 +295,7 @@ impl Bench {
         if matches!(scenario.page, Page::Shared | Page::Checked | Page::Awaited) {
             return Ok(());
         }
-        let mut filler = Filler::new(server.port, &self.sitting.bodies);
+        let mut filler = Filler::new(server.port, &self.session.bodies);
         (0..WARM_UPS).try_for_each(|_| filler.fetch_page(scenario.page, scenario.body_bytes, 0))
     }
 
@@ -303,20 +303,20 @@ impl Bench {
     fn store(&mut self) -> BTreeMap<String, serde_json::Value> {
         let program = sibling("examples/store_bench").filter(|path| path.exists());
         let Some(program) = program else {
-            self.sitting.remarks.push(
+            self.session.remarks.push(
                 "the store is not measured: cargo build --profile dist --package engine --example store_bench"
                     .into(),
             );
             return BTreeMap::new();
         };
         println!("store: {}", program.display());
-        let output = pinned(&self.sitting.server, &program.to_string_lossy()).output();
+        let output = pinned(&self.session.server, &program.to_string_lossy()).output();
         let text =
             output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
         match printed(&text) {
             Some(value) => BTreeMap::from([("store".to_owned(), value)]),
             None => {
-                self.sitting.fail(format!("{} printed no figures", program.display()));
+                self.session.fail(format!("{} printed no figures", program.display()));
                 BTreeMap::new()
             }
         }
@@ -343,7 +343,7 @@ fn unvalidated(at_origin: u64, not_modified: u64) -> Option<String> {
         .then(|| format!("{fetched} of {at_origin} were fetched whole"))
 }
 
-/// What a program printed, as JSON: a line that is an object, or else its lines of the form `name   1.5   unit`,
+/// A program's output as JSON: a line that is an object, or else its lines of the form `name   1.5   unit`,
 /// columns apart by two spaces or more.
 fn printed(text: &str) -> Option<serde_json::Value> {
     let object = |line: &str| serde_json::from_str(line).ok().filter(serde_json::Value::is_object);
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hit_that_was_none_is_doubtful_and_so_is_a_miss_that_was_a_hit() {
+    fn false_hits_and_false_misses_are_doubtful() {
         let all = scenarios::all(false);
         let of = |name: &str| all.iter().find(|scenario| scenario.name == name).expect("known");
         let hit = of("one-1k-64");

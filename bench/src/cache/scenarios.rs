@@ -1,4 +1,4 @@
-//! What is asked, of whom, how often.
+//! The scenarios: requests, contenders, rounds.
 
 use lab::peers::cache::contenders::{Contender, KIB};
 use lab::peers::cache::load::{Asked, Urls, ZIPF_EXPONENT};
@@ -107,12 +107,12 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// Whether the store answers; otherwise each request goes to the origin.
+    /// True where the store answers; else each request goes to the origin.
     pub(crate) fn is_hit(&self) -> bool {
         self.page == Page::Shared && !matches!(self.urls, Urls::Each(_))
     }
 
-    /// Whether a contender takes part: those that do nothing but answer from memory have no origin.
+    /// True where a contender takes part: floors that only answer from memory have no origin.
     pub(crate) fn is_for(&self, contender: Contender) -> bool {
         // With and without a log, those that write one themselves.
         if self.name == LOGGED {
@@ -165,7 +165,7 @@ impl Scenario {
         format!("{} KiB, {} connections, {urls}{page}{sides}.", self.body_bytes / KIB, self.connections)
     }
 
-    /// What the load is told; `first` is the first URL where each is another.
+    /// The load's requests; `first` is the first URL where each is another.
     pub(crate) const fn asked(&self, first: u64) -> Asked {
         let urls = match self.urls {
             Urls::Each(_) => Urls::Each(first),

@@ -18,7 +18,7 @@ use lab::peers::PeerError;
 use lab::peers::feed::wire::{Wire, is_later};
 
 const SUBJECT: &str = "ask.it";
-/// Who waits so long for an answer has lost it.
+/// An answer that takes so long is lost.
 const STUCK: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 128;

@@ -20,7 +20,7 @@ use lab::peers::feed::wire::Wire;
 const CONNECTIONS: usize = 10_000;
 const CONNECTIONS_QUICK: usize = 500;
 const SUBSCRIPTIONS_EACH: usize = 10;
-/// What the issue allows.
+/// Goals for the memory of a connection and of a subscription.
 const CONNECTION_BYTES_MAX: f64 = 4096.0;
 const SUBSCRIPTION_BYTES_MAX: f64 = 200.0;
 /// A server may tidy up before it is looked at.
@@ -32,7 +32,7 @@ const CHURN_RUN: Duration = Duration::from_millis(1_000);
 /// Operations sent in one go.
 const CHURN_BATCH: u64 = 50;
 
-/// What one server held.
+/// The memory of one server.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Crowd {
     pub(crate) contender: &'static str,
@@ -209,7 +209,7 @@ fn change_minds(
         operations.fetch_add(CHURN_BATCH, Ordering::Relaxed);
     }
     stream.set_nonblocking(true)?;
-    // What the server still says is not wanted.
+    // The rest of the server's output is thrown away.
     let _ = stream.read(&mut scratch);
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(crate) struct Hub {
 /// Starts a nats-server that leaf nodes may join.
 ///
 /// # Errors
-/// It ended or did not answer; in its own last words.
+/// The server ended or did not answer; the error has its last words.
 pub(crate) fn start(program: &Path, directory: &Path, cores: &Cores) -> Result<Hub, PeerError> {
     let leaf_port = free_port()?;
     let lines = format!("leafnodes {{ listen: \"127.0.0.1:{leaf_port}\" }}\n");
@@ -40,7 +40,7 @@ pub(crate) fn start(program: &Path, directory: &Path, cores: &Cores) -> Result<H
 /// Starts a contender that joins a hub.
 ///
 /// # Errors
-/// As [`start`]; or it knows nothing of leaf nodes.
+/// A fault of [`start`], or the contender has no leaf nodes.
 pub(crate) fn join(
     contender: Contender,
     name: &str,

@@ -1,4 +1,4 @@
-//! `bench run feed`: what a relayed message costs, ours beside four others and the floor, in one sitting.
+//! `bench run feed`: what a relayed message costs, ours beside four others and the floor, in one run.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)     core 1: this process, one thread

@@ -18,7 +18,7 @@ use crate::feed::scenarios::{self, OTHERS, Pattern, Scenario, Sides};
 use crate::feed::{Options, latency};
 use crate::record::Comparison;
 use crate::selection;
-use crate::sitting::{Outcome, Sitting, Tools};
+use crate::session::{Outcome, Session, Tools};
 
 const CROWD_ROUNDS: usize = 3;
 const TOOLS: Tools =
@@ -52,25 +52,25 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
         bench.crowd(options, &mut outcome)?;
     }
     let name = ("bench-feed", Contender::Floor.name());
-    bench.sitting.record(&options.selection.records(), name, outcome, |comparison, _| {
+    bench.session.record(&options.selection.records(), name, outcome, |comparison, _| {
         !comparison.scenario.starts_with("cores")
     })
 }
 
-/// A [`Sitting`] with the programs of those who take part.
+/// A [`Session`] with the programs of those who take part.
 struct Bench {
-    sitting: Sitting,
+    session: Session,
     programs: Vec<(Contender, PathBuf)>,
 }
 
 impl Bench {
     fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, PeerError> {
         options.selection.contenders(&Contender::ALL, Contender::name)?;
-        let mut sitting = Sitting::begin(TOOLS, remarks)?;
-        sitting.take_load_core()?;
-        let cores = format!("server {}, load {} (one thread)", sitting.server, sitting.load);
-        sitting.set([("cores", cores)]);
-        Ok(Self { sitting, programs: Vec::new() })
+        let mut session = Session::begin(TOOLS, remarks)?;
+        session.take_load_core()?;
+        let cores = format!("server {}, load {} (one thread)", session.server, session.load);
+        session.set([("cores", cores)]);
+        Ok(Self { session, programs: Vec::new() })
     }
 
     /// The closed loops that are run.
@@ -91,7 +91,7 @@ impl Bench {
         let mut all = Vec::new();
         for contender in options.selection.contenders(&Contender::ALL, Contender::name)? {
             let version = |program: &Path| contender.version(program);
-            let Some(program) = self.sitting.program(contender.name(), contender.program(), version) else {
+            let Some(program) = self.session.program(contender.name(), contender.program(), version) else {
                 continue;
             };
             self.programs.push((contender, program));
@@ -128,18 +128,18 @@ impl Bench {
     ) -> Option<Running> {
         let program = self.programs.iter().find(|(known, _)| *known == contender)?.1.clone();
         let cores = match sides {
-            Sides::Apart | Sides::Leaf => &self.sitting.server,
-            Sides::OneAndTwo => &self.sitting.both,
+            Sides::Apart | Sides::Leaf => &self.session.server,
+            Sides::OneAndTwo => &self.session.both,
         };
         let started = contenders::start(
             contender,
             name,
             &program,
-            self.sitting.work.path(),
+            self.session.work.path(),
             (Ipv4Addr::LOCALHOST, cores),
             consumers,
         );
-        self.sitting.up(started)
+        self.session.up(started)
     }
 
     /// Starts a hub on the load's core, and who joins it, if a scenario is about that and there is a nats-server.
@@ -149,14 +149,14 @@ impl Bench {
             self.programs.iter().find(|(known, _)| *known == contender).map(|(_, program)| program.clone())
         };
         let (nats, ours) = (program(Contender::Nats).filter(|_| is_wanted)?, program(Contender::Ours));
-        let hub = hub::start(&nats, self.sitting.work.path(), &self.sitting.load);
-        let hub = self.sitting.up(hub)?;
+        let hub = hub::start(&nats, self.session.work.path(), &self.session.load);
+        let hub = self.session.up(hub)?;
         for (contender, program) in [(Contender::Nats, Some(nats)), (Contender::Ours, ours)] {
             let Some(program) = program else { continue };
             let name = format!("{}{AT_HUB}", contender.name());
-            let work = self.sitting.work.path();
-            let joined = hub::join(contender, &name, &program, work, &self.sitting.server, &hub);
-            running.extend(self.sitting.up(joined));
+            let work = self.session.work.path();
+            let joined = hub::join(contender, &name, &program, work, &self.session.server, &hub);
+            running.extend(self.session.up(joined));
         }
         Some(hub)
     }
@@ -192,7 +192,7 @@ impl Bench {
         let rounds = options.selection.pairs(scenario.rounds);
         let milliseconds = scenario.run.as_millis();
         println!("{}: {} contenders × {rounds} rounds × {milliseconds} ms", scenario.name, contenders.len());
-        let both = self.sitting.both.list();
+        let both = self.session.both.list();
         let drive = |server: &Running, threads: usize| {
             if let Pattern::Asking(askers) = scenario.pattern {
                 return asking(server.address, askers, scenario.shape.payload_bytes, scenario.run);
@@ -221,7 +221,7 @@ impl Bench {
                 Ok::<_, PeerError>(Sample::nothing(why))
             })
         })?;
-        self.sitting.has_failed |= !failures.is_empty();
+        self.session.has_failed |= !failures.is_empty();
         Ok(Some(Comparison {
             scenario: scenario.name.into(),
             what: scenario.what(),
@@ -257,7 +257,7 @@ impl Bench {
         {
             match crowd::churn(server, options.selection.quick) {
                 Ok(churn) => all.push(churn),
-                Err(error) => self.sitting.fail(format!("{} in churn: {error}", server.name)),
+                Err(error) => self.session.fail(format!("{} in churn: {error}", server.name)),
             }
         }
         outcome.tables.extend(crowd::churn_table(&all));
@@ -279,7 +279,7 @@ impl Bench {
                     continue;
                 };
                 if let Err(error) = crowd.round(&server) {
-                    self.sitting.fail(format!("{} in crowd: {error}", contender.name()));
+                    self.session.fail(format!("{} in crowd: {error}", contender.name()));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What is relayed, to how many, how often.
+//! The scenarios: messages, consumers, rounds.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ pub(crate) enum Sides {
     Leaf,
 }
 
-/// Who speaks to whom.
+/// The pattern of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     /// Producers with consumers of their own.
     Flows,
-    /// So many who ask, each with one question under way, and one who answers.
+    /// So many clients, each with one request under way, and one that answers.
     Asking(usize),
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// Whether this one can take part: a floor passes one flow on as it comes, and only the NATS protocol has replies.
+    /// True where a contender can take part: a floor passes one flow on as it comes, and only the NATS protocol has replies.
     pub(crate) fn is_for(&self, contender: Contender) -> bool {
         match self.pattern {
             Pattern::Asking(_) => contender.wire() == Wire::Nats,

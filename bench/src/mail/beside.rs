@@ -1,4 +1,4 @@
-//! What other pages feel of searches for a rare word.
+//! Latency of other pages beside searches for a rare word.
 //!
 //! ```text
 //!  core 0: the server                      core 1: a page every 4 ms, counted from when it was due
@@ -19,8 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::mail::letters::{Letters, RARE};
 use crate::mail::page_client::{self, Pages};
+use crate::mail::sample_mails::{RARE, SampleMails};
 use crate::record::{Comparison, Figure};
 use lab::{
     paired::{Sample, Series, Work, interleave, measure, spread::median},
@@ -54,7 +54,7 @@ const FEW_MAILS: u64 = 10;
 /// A part of how long pages took, and where a sample has it.
 type Part = (&'static str, fn(&Sample) -> Option<f64>);
 
-/// What is judged of how long pages took.
+/// Latencies of pages that have a goal.
 const LATENCIES: [Part; 3] = [("p50", Sample::p50_us), ("p95", Sample::p95_us), ("p99", Sample::p99_us)];
 
 /// A server, the page that is asked for, and whether somebody searches meanwhile.
@@ -69,11 +69,11 @@ impl Bench {
         let in_mailpit = if quick { BESIDE_MAILPIT / 100 } else { BESIDE_MAILPIT };
         let mailpit = self.start(&[Contender::Mailpit])?.pop().map(|(_, mailpit)| mailpit);
         if let Some(mailpit) = &mailpit {
-            let letters = Letters::new(in_mailpit, MAIL_BYTES, in_mailpit.div_ceil(10));
+            let letters = SampleMails::new(in_mailpit, MAIL_BYTES, in_mailpit.div_ceil(10));
             load::fill(mailpit, in_mailpit, &|number, mail| letters.write(number, mail))?;
         }
         // All in the inbox i0, as there are in it of `many`.
-        let letters = Letters::new(FEW_MAILS, MAIL_BYTES, 1);
+        let letters = SampleMails::new(FEW_MAILS, MAIL_BYTES, 1);
         load::fill(few, FEW_MAILS, &|number, mail| letters.write(number, mail))?;
         let inbox = "/inbox/i0@bench.test";
         let over = |who: &str, mails: u64| format!("{who}, searches over {mails} mails");
@@ -89,7 +89,7 @@ impl Bench {
             all.push((over("mailpit", in_mailpit), (mailpit, list, true)));
         }
         let (turns, turn) = if quick { (1, TURN / 4) } else { (self.options.selection.pairs(TURNS), TURN) };
-        let (server, load) = (self.sitting.server.clone(), self.sitting.load.clone());
+        let (server, load) = (self.session.server.clone(), self.session.load.clone());
         let series = interleave(&all, turns, |(running, page, searches): &Turn<'_>, _| {
             let at = running.pages()?;
             measure(&running.tree, &server, || {

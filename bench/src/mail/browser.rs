@@ -13,7 +13,7 @@ use lab::{
 
 use crate::mail::{Bench, table};
 
-/// What is judged: the figure's name in `tests/browser/figures.cjs`, of which part, the most milliseconds.
+/// Goals: the figure's name in `tests/browser/figures.cjs`, its quantile, its milliseconds.
 const BOUNDS: [(&str, f64, f64); 3] = [
     ("inbox of 500, first paint", 0.5, 100.0),
     ("a mail, first paint", 0.5, 150.0),
@@ -25,7 +25,7 @@ impl Bench {
         // Where the tests put them (tests/src/node.rs).
         let libraries = workspace().join("target/tests-node/node_modules");
         let Some(chromium) = find("chromium").filter(|_| libraries.is_dir() && find("node").is_some()) else {
-            self.sitting.remarks.push(
+            self.session.remarks.push(
                 "browser is left out: it needs node, chromium, and libraries that `cargo nextest run -E 'test(mail_web)'` \
                  installs"
                     .to_owned(),
@@ -67,7 +67,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What the script measured.
+    /// Measurements of the script.
     fn told(
         &self,
         command: &mut Command,

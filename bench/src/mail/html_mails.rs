@@ -1,4 +1,4 @@
-//! What a mail of HTML costs to show, and what mails that are made to be slow cost whoever looks at another.
+//! The cost of showing a mail of HTML, and the delay that mails built to be slow cause for other pages.
 
 use std::{
     io,
@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::mail::letters::{newsletter, slow};
 use crate::mail::page_client::{Pages, quantile};
+use crate::mail::sample_mails::{newsletter, slow};
 use crate::record::{Comparison, Figure};
 use lab::{
     paired::{Work, interleave, measure},
@@ -30,7 +30,7 @@ const NEWSLETTER_BYTES: usize = 60 << 10;
 const VIEWS: usize = 400;
 const AGAIN: usize = 100;
 const NEWSLETTER_US_MAX: f64 = 3_000.0;
-/// What mails that are made to be slow may cost whoever looks at another.
+/// Goal for the delay of other pages beside mails that are built to be slow.
 const DELAY_MS_MAX: f64 = 50.0;
 /// Each slow mail is there so often: what was made of one is kept.
 const COPIES: usize = 40;
@@ -55,7 +55,7 @@ impl Bench {
     pub(crate) fn newsletter(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
         let (server, count) =
-            (self.sitting.server.clone(), if self.options.selection.quick { 5 } else { VIEWS });
+            (self.session.server.clone(), if self.options.selection.quick { 5 } else { VIEWS });
         let all: Vec<(String, (&Running, bool))> = running
             .iter()
             .flat_map(|(name, contender)| {

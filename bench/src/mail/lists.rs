@@ -1,4 +1,4 @@
-//! What it costs to show an inbox, and to list a hundred mails.
+//! The cost of showing an inbox, and of listing a hundred mails.
 
 use std::{io, thread, time::Duration};
 
@@ -21,27 +21,27 @@ use crate::mail::{Bench, table};
 const PAGE_MAILS: u64 = 100;
 /// An inbox by a search, which both have. Mailpit has no inboxes: its page shows one so, and its API.
 const INBOX_BY_SEARCH: &str = "/api/v1/search?query=addressed:i1@bench.test&limit=100";
-/// What is shown: its name, and how often and what a browser or a program asks for to show it, of ours and of Mailpit. Scripts,
+/// Pages and lists: the name, and how often and for what a browser or a program asks of ours and of Mailpit. Scripts,
 /// styles and pictures of pages are left out: browsers keep them. Mailpit's page is a script that asks for its settings and its
 /// mails; ours comes with its mails in it. A list of an inbox by its name is ours alone.
-const PAGES: [(&str, Asked, Asked); 4] = [
+const PAGES: [(&str, Query, Query); 4] = [
     ("inbox page", (3_000, &["/inbox/i1@bench.test"]), (300, &["/", "/api/v1/webui", INBOX_BY_SEARCH])),
     ("API list", (3_000, &["/api/v2/domains/bench.test/inboxes/i1?limit=99"]), (0, &[])),
     ("inbox by a search", (300, &[INBOX_BY_SEARCH]), (300, &[INBOX_BY_SEARCH])),
     ("home page", (20_000, &["/"]), (20_000, &["/"])),
 ];
-/// How often in a round, and what.
-type Asked = (u64, &'static [&'static str]);
-/// What a page of them may cost.
+/// Times in a round, and paths.
+type Query = (u64, &'static [&'static str]);
+/// Goal of a page.
 const PAGE_US_MAX: f64 = 200.0;
 /// Mails that are stored where a hundred of them are listed, and what the list may cost.
 const LISTED_OF: u64 = 2_000;
 const LIST_US_MAX: f64 = 300.0;
-/// What a server makes ahead of the first who asks, it makes meanwhile.
+/// Time for pages that a server makes ahead of the first request.
 const AHEAD: Duration = Duration::from_secs(5);
 
 impl Bench {
-    /// What it costs to show an inbox.
+    /// The cost of showing an inbox.
     pub(crate) fn pages(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Mailpit])?;
         for (_, contender) in &running {
@@ -52,7 +52,7 @@ impl Bench {
                 listed(contender, what, paths)?;
             }
         }
-        let pages: Vec<(String, (&Running, Asked))> = PAGES
+        let pages: Vec<(String, (&Running, Query))> = PAGES
             .iter()
             .flat_map(|(what, of_ours, of_mailpit)| {
                 let asked = |contender: &Running| if contender.is_ours() { *of_ours } else { *of_mailpit };
@@ -75,9 +75,9 @@ impl Bench {
         for (_, (contender, (times, paths))) in &pages {
             shown(contender, paths, if quick { 10 } else { times / 3 })?;
         }
-        let server = self.sitting.server.clone();
+        let server = self.session.server.clone();
         let series =
-            interleave(&pages, self.rounds(), |(contender, (times, paths)): &(&Running, Asked), _| {
+            interleave(&pages, self.rounds(), |(contender, (times, paths)): &(&Running, Query), _| {
                 let units = if quick { 30 } else { *times };
                 measure(&contender.tree, &server, || {
                     shown(contender, paths, units).map(|()| Work { units, ..Work::default() })
@@ -92,7 +92,7 @@ impl Bench {
         for what in ["inbox page", "API list"] {
             if let Some(cost) = comparison.cost(&format!("ours, {what}")) {
                 let verdict = if cost <= PAGE_US_MAX { "met" } else { "not met" };
-                self.sitting.remarks.push(format!(
+                self.session.remarks.push(format!(
                     "{what} of {PAGE_MAILS} mails, ≤ {PAGE_US_MAX} µs of CPU: {cost:.0} µs → {verdict}"
                 ));
             }
@@ -109,12 +109,12 @@ impl Bench {
         Ok(())
     }
 
-    /// What it costs to list a hundred mails with the beginnings of their texts over Mailpit's API, which both have.
+    /// The cost of listing a hundred mails with the beginnings of their texts over Mailpit's API, which both have.
     pub(crate) fn list_100(&mut self) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
         let mails = if self.options.selection.quick { 200 } else { LISTED_OF };
         for (_, contender) in &running {
-            load::source(contender.address, &self.sitting.load, mails, true)?;
+            load::source(contender.address, &self.session.load, mails, true)?;
         }
         self.lists_first(&running, mails)?;
         let count = if self.options.selection.quick { 30 } else { 1_000 };
@@ -124,7 +124,7 @@ impl Bench {
         for (_, contender) in &running {
             list(contender)?;
         }
-        let server = self.sitting.server.clone();
+        let server = self.session.server.clone();
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             measure(&contender.tree, &server, || {
                 list(contender).map(|_| Work { units: count, ..Work::default() })
@@ -138,7 +138,7 @@ impl Bench {
         };
         if let Some(cost) = comparison.cost("ours") {
             let verdict = if cost <= LIST_US_MAX { "met" } else { "not met" };
-            self.sitting
+            self.session
                 .remarks
                 .push(format!("a list of 100 mails, ≤ {LIST_US_MAX} µs of CPU: {cost:.0} µs → {verdict}"));
         }
@@ -171,7 +171,7 @@ impl Bench {
     }
 }
 
-/// Whether what is asked for last has the inbox's mails in it, where it is a search; each page answers else.
+/// Checks that each page answers, and that a search has the inbox's mails.
 fn listed(contender: &Running, what: &str, paths: &[&str]) -> Result<(), PeerError> {
     let mut asking = Pages::connect(contender.pages()?)?;
     for &path in paths {

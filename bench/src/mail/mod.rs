@@ -15,9 +15,9 @@
 mod beside;
 mod browser;
 mod html_mails;
-mod letters;
 mod lists;
 mod page_client;
+mod sample_mails;
 mod search;
 mod taking;
 
@@ -33,7 +33,7 @@ use lab::report::Table;
 
 use crate::part::{Contents, Entry};
 use crate::selection::{self, Selection};
-use crate::sitting::{Outcome, Sitting, Tools};
+use crate::session::{Outcome, Session, Tools};
 
 /// Rounds in every scenario.
 const ROUNDS: usize = 7;
@@ -141,7 +141,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 struct Bench {
     options: Options,
-    sitting: Sitting,
+    session: Session,
     outcome: Outcome,
 }
 
@@ -149,21 +149,21 @@ fn measured(options: &Options) -> Result<bool, PeerError> {
     let selection = &options.selection;
     selection::known("scenario", &selection.scenario, SCENARIOS.iter().map(|one| one.name))?;
     selection.contenders(&CONTENDERS, Contender::name)?;
-    let sitting = Sitting::begin(TOOLS, Vec::new())?;
-    let mut bench = Bench { options: options.clone(), sitting, outcome: Outcome::default() };
+    let session = Session::begin(TOOLS, Vec::new())?;
+    let mut bench = Bench { options: options.clone(), session, outcome: Outcome::default() };
     for one in SCENARIOS.iter().filter(|one| selection.has_scenario(one.name)) {
         println!("{} …", one.name);
         (one.run)(&mut bench)?;
     }
     bench.quote();
-    let Bench { mut sitting, outcome, .. } = bench;
-    sitting.set([
+    let Bench { mut session, outcome, .. } = bench;
+    session.set([
         ("mail", format!("{MAIL_BYTES} bytes, {SESSIONS} sessions, a recipient of its own each")),
-        ("server", format!("processor {}; load on {}", sitting.server, sitting.load)),
+        ("server", format!("processor {}; load on {}", session.server, session.load)),
         ("build", built()),
         ("rounds", selection.pairs(ROUNDS).to_string()),
     ]);
-    sitting.set([
+    session.set([
         ("ours", "--durability process: 250 is said when the mail has been handed to the system"),
         (
             "bodies",
@@ -175,7 +175,7 @@ fn measured(options: &Options) -> Result<bool, PeerError> {
              other server",
         ),
     ]);
-    sitting.record(&selection.records(), ("bench-mail", Contender::Sink.name()), outcome, |_, _| true)
+    session.record(&selection.records(), ("bench-mail", Contender::Sink.name()), outcome, |_, _| true)
 }
 
 impl Bench {
@@ -188,7 +188,7 @@ impl Bench {
         self.start_with_store(contenders, STORE_GIB)
     }
 
-    /// The same, ours with a store of so many GiB.
+    /// Starts those that are installed, ours with a store of so many GiB.
     fn start_with_store(
         &mut self,
         contenders: &[Contender],
@@ -201,19 +201,19 @@ impl Bench {
             }
             match contenders::start_with_store(
                 contender,
-                (Ipv4Addr::LOCALHOST, &self.sitting.server),
+                (Ipv4Addr::LOCALHOST, &self.session.server),
                 store_gib,
             ) {
                 Ok(started) => {
                     if let Some(version) = &started.version {
-                        self.sitting.versions.insert(contender.name().to_owned(), version.clone());
+                        self.session.versions.insert(contender.name().to_owned(), version.clone());
                     }
                     running.push((contender.name().to_owned(), started));
                 }
                 Err(why) => {
                     let remark = format!("{} is left out: {why}", contender.name());
-                    if !self.sitting.remarks.contains(&remark) {
-                        self.sitting.remarks.push(remark);
+                    if !self.session.remarks.contains(&remark) {
+                        self.session.remarks.push(remark);
                     }
                 }
             }
@@ -228,7 +228,7 @@ impl Bench {
             true => "met",
             false => "not met",
         };
-        self.sitting.remarks.push(format!("{what}, ≤ {most} {unit}: {is:.1} {unit} → {verdict}"));
+        self.session.remarks.push(format!("{what}, ≤ {most} {unit}: {is:.1} {unit} → {verdict}"));
     }
 
     /// Adds figures that others published of servers that are not to be had as packages.

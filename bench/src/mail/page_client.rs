@@ -1,4 +1,4 @@
-//! Who asks for pages: over one connection, one request after the other or at a steady rate.
+//! A client of pages: over one connection, one request after the other or at a steady rate.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -67,7 +67,7 @@ impl Pages {
     /// Asks for JSON.
     ///
     /// # Errors
-    /// As [`Self::ask`], or it is none.
+    /// A fault of [`Self::ask`], or the body is no JSON.
     pub(crate) fn json(&mut self, path: &str) -> Result<serde_json::Value, PeerError> {
         let mut body = Vec::new();
         self.ask(path, &mut body)?;
@@ -110,7 +110,7 @@ pub(crate) fn ask(address: SocketAddr, path: &str, requests: u64) -> Result<u64,
 /// be asked for, so that one that is late makes those behind it late.
 ///
 /// # Errors
-/// As [`ask`].
+/// A fault of [`ask`].
 pub(crate) fn steadily(
     address: SocketAddr,
     path: &str,

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::mail::letters::{Letters, RARE, RARE_MAILS};
 use crate::mail::page_client::{Pages, quantile};
+use crate::mail::sample_mails::{RARE, RARE_MAILS, SampleMails};
 use crate::record::{Comparison, Figure};
 use lab::{
     paired::{Latency, Work, interleave, measure},
@@ -34,11 +34,11 @@ impl Bench {
     pub(crate) fn rare_word(&mut self) -> Result<(), PeerError> {
         let quick = self.options.selection.quick;
         let mails = if quick { 5_000 } else { self.options.searched };
-        let letters = Letters::new(mails, MAIL_BYTES, mails.div_ceil(10));
+        let letters = SampleMails::new(mails, MAIL_BYTES, mails.div_ceil(10));
         let mut held_bytes = Vec::new();
         let mut many: Option<Running> = None;
         for contender in [Contender::Unindexed, Contender::Ours] {
-            // Its disk is free before the next begins.
+            // The disk is free before the next server begins.
             drop(many.take());
             let started = self.start_with_store(&[contender], LARGE_STORE_GIB)?.pop();
             let Some((_, started)) = started else { return Ok(()) };
@@ -123,7 +123,7 @@ impl Bench {
     /// Searches for each rare word so many times a round over so many mails, of which each is in three.
     fn searched(&mut self, scenario: &str, mails: u64, times: usize) -> Result<(), PeerError> {
         let running = self.start(&[Contender::Ours, Contender::Other, Contender::Mailpit])?;
-        let letters = Letters::new(mails, MAIL_BYTES, mails.div_ceil(10));
+        let letters = SampleMails::new(mails, MAIL_BYTES, mails.div_ceil(10));
         for (name, contender) in &running {
             let begun = Instant::now();
             load::fill(contender, mails, &|number, mail| letters.write(number, mail))?;
@@ -134,7 +134,7 @@ impl Bench {
             }
         }
         let (server, times) =
-            (self.sitting.server.clone(), if self.options.selection.quick { 1 } else { times });
+            (self.session.server.clone(), if self.options.selection.quick { 1 } else { times });
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             measure(&contender.tree, &server, || {
                 let mut asking = Pages::connect(contender.pages()?)?;
@@ -164,7 +164,7 @@ impl Bench {
     }
 }
 
-/// What was done, by how long each took in microseconds.
+/// The work of a round, from how long each request took in microseconds.
 pub(crate) fn timed(mut took_us: Vec<f64>) -> Work {
     took_us.sort_unstable_by(f64::total_cmp);
     let latency = Latency {

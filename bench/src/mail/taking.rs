@@ -1,4 +1,4 @@
-//! What it costs to take a mail, to have taken many, and to wait for more.
+//! The cost of taking a mail, of having taken many, and of waiting for more.
 
 use std::{
     net::Ipv4Addr,
@@ -21,20 +21,20 @@ use lab::{
 use crate::mail::{Bench, LARGE_STORE_GIB, STORE_GIB, table};
 
 const CONNECTIONS_IDLE: usize = 10_000;
-/// What a million stored mails may take of memory beyond the log's buffers.
+/// Goal for the memory of a million stored mails, the log's buffers not counted.
 const STORED_MIB_MAX: u64 = 150;
 
 impl Bench {
     /// `smtp-source` against everybody.
     pub(crate) fn sessions(&mut self, scenario: &str, what: &str, reuse: bool) -> Result<(), PeerError> {
         let running = self.start(&Contender::ALL)?;
-        let (server, load) = (self.sitting.server.clone(), self.sitting.load.clone());
+        let (server, load) = (self.session.server.clone(), self.session.load.clone());
         // Once to warm up: what is compiled just in time, what grows.
         for (name, contender) in &running {
             if let Err(error) =
                 load::source(contender.address, &load, self.mails_a_round(contender) / 2, reuse)
             {
-                self.sitting.remarks.push(format!("{name}, {what}: {error}"));
+                self.session.remarks.push(format!("{name}, {what}: {error}"));
             }
         }
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
@@ -95,9 +95,9 @@ impl Bench {
             }
         }
         for (_, contender) in &running {
-            load::source(contender.address, &self.sitting.load, self.mails_a_round(contender) / 2, true)?;
+            load::source(contender.address, &self.session.load, self.mails_a_round(contender) / 2, true)?;
         }
-        let (server, load) = (self.sitting.server.clone(), self.sitting.load.clone());
+        let (server, load) = (self.session.server.clone(), self.session.load.clone());
         let series = interleave(&running, self.rounds(), |contender: &Running, _| {
             let count = self.mails_a_round(contender);
             measure(&contender.tree, &server, || {
@@ -159,14 +159,14 @@ impl Bench {
         }
     }
 
-    /// What so many stored mails take of memory: a row of the table.
+    /// The memory of so many stored mails: a row of the table.
     fn memory(&mut self, ours: &Running, count: u64) -> Result<Vec<String>, PeerError> {
         let rss_mib = ours.tree.usage()?.rss_bytes >> 20;
         let (mapped_mib, index_bytes) = (ours.buffers_mib()?, ours.metric("mail_index_bytes")?);
         let beyond_mib = rss_mib.saturating_sub(mapped_mib);
         if count >= 1_000_000 {
             let verdict = if beyond_mib <= STORED_MIB_MAX { "met" } else { "not met" };
-            self.sitting.remarks.push(format!(
+            self.session.remarks.push(format!(
                 "memory with {count} stored, ≤ {STORED_MIB_MAX} MiB beyond the log's buffers: {beyond_mib} MiB → {verdict}"
             ));
         }
@@ -180,9 +180,9 @@ impl Bench {
         ])
     }
 
-    /// As many as our own client can send, for a while.
+    /// Mails as fast as our own client can send them.
     pub(crate) fn pipelined(&mut self) -> Result<(), PeerError> {
-        let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.sitting.server))
+        let started = contenders::start(Contender::Ours, (Ipv4Addr::LOCALHOST, &self.session.server))
             .map_err(PeerError::Failed)?;
         let seconds = if self.options.selection.quick { 2 } else { self.options.seconds };
         let before = started.tree.usage()?;
@@ -194,7 +194,7 @@ impl Bench {
         let rate = sent as f64 / elapsed_s;
         let received = started.metric("mail_received_total")?;
         if received < sent as f64 {
-            self.sitting
+            self.session
                 .remarks
                 .push(format!("pipelined: {sent} were answered 250, but {received} were counted"));
         }
@@ -217,11 +217,11 @@ impl Bench {
                 format!("{:.0}%", 100.0 * cpu_s / elapsed_s),
             ]],
         ));
-        self.sitting
+        self.session
             .remarks
             .push("Mailpit is not sent mail by BDAT, which it does not offer (pipelined)".to_owned());
         // The article's service carried 25 million a day after its rewrite.
-        self.sitting.remarks.push(format!(
+        self.session.remarks.push(format!(
             "a day at the rate of \"pipelined\" on one core would be {:.0} million mails, {:.0} times 25 million",
             rate * 86_400.0 / 1e6,
             rate * 86_400.0 / 25e6
@@ -230,7 +230,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What a connection costs in which nothing happens.
+    /// The memory of an idle connection.
     pub(crate) fn idle(&mut self) -> Result<(), PeerError> {
         let connections = if self.options.selection.quick { 500 } else { CONNECTIONS_IDLE };
         let mut rows = Vec::new();

@@ -8,22 +8,22 @@ use lab::report::Table;
 
 use crate::pages::contenders::{is_peer, plain, shown};
 use crate::pages::markdown::{
-    Sourced, bold_if_ours, costs, dash, goals, interval, list, order, ratio, table,
+    SourcedTable, bold_if_ours, costs, dash, goals, interval, list, order, ratio, table,
 };
-use crate::pages::shelf::{Kept, Shelf, comparison};
+use crate::pages::record_set::{RecordFile, RecordSet, comparison};
 
 pub(crate) const BENCH: &str = "bench-cache";
-/// What the chart and the first table are about.
+/// The scenario of the chart and of the first table.
 pub(crate) const SCENARIO: &str = "one-1k-64";
-/// What an insert into the store was to reach, in millions a second.
+/// Goal for inserts into the store, in millions a second.
 const INSERTS_AIMED_AT: f64 = 1.0;
 
 /// The accelerator's part of the page.
 #[derive(Debug, Template)]
 #[template(path = "cache.md", escape = "none")]
 struct Section {
-    hits: Sourced,
-    connections: Sourced,
+    hits: SourcedTable,
+    connections: SourcedTable,
     cores: Option<Cores>,
     through: Option<Through>,
     tls: String,
@@ -51,41 +51,41 @@ struct Through {
     latencies: Vec<String>,
 }
 
-pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
-    let newest = shelf.beside_peers(BENCH, SCENARIO)?;
+pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
+    let newest = set.beside_peers(BENCH, SCENARIO)?;
     let scenarios = [
         ("one-1k-64", "1 KiB, one URL"),
         ("zipf-1k-64", "1 KiB, 100,000 URLs"),
         ("one-64k-64", "64 KiB, one URL"),
         ("zipf-64k-64", "64 KiB, 4,096 URLs"),
     ];
-    let hits = Sourced::new(newest, table(&costs(&newest.record, &scenarios, 1)?));
-    let crowded = shelf.beside_peers(BENCH, "one-1k-1000")?;
+    let hits = SourcedTable::new(newest, table(&costs(&newest.record, &scenarios, 1)?));
+    let crowded = set.beside_peers(BENCH, "one-1k-1000")?;
     let scenarios = [
         ("one-1k-8", "1 KiB, 8 connections"),
         ("one-1k-1000", "1 KiB, 1,000 connections"),
         ("one-64k-8", "64 KiB, 8"),
         ("one-64k-1000", "64 KiB, 1,000"),
     ];
-    let connections = Sourced::new(crowded, table(&costs(&crowded.record, &scenarios, 1)?));
+    let connections = SourcedTable::new(crowded, table(&costs(&crowded.record, &scenarios, 1)?));
     let section = Section {
         hits,
         connections,
-        cores: cores(shelf),
-        through: through(shelf),
-        tls: crate::pages::edge::section(shelf)?,
-        store: store(shelf),
-        pressure: crate::pages::pressure::section(shelf)?,
-        losses: list(losses(shelf)?),
-        goals: goals(&shelf.bounds(BENCH)),
-        pressure_goals: crate::pages::pressure::goals(shelf),
-        tls_goals: crate::pages::edge::goals(shelf),
+        cores: cores(set),
+        through: through(set),
+        tls: crate::pages::edge::section(set)?,
+        store: store(set),
+        pressure: crate::pages::pressure::section(set)?,
+        losses: list(losses(set)?),
+        goals: goals(&set.bounds(BENCH)),
+        pressure_goals: crate::pages::pressure::goals(set),
+        tls_goals: crate::pages::edge::goals(set),
     };
     section.render().map_err(|why| why.to_string())
 }
 
-fn cores(shelf: &Shelf) -> Option<Cores> {
-    let kept = shelf.newest(BENCH, |record| comparison(record, "two-cores").is_some())?;
+fn cores(set: &RecordSet) -> Option<Cores> {
+    let kept = set.newest(BENCH, |record| comparison(record, "two-cores").is_some())?;
     let two = comparison(&kept.record, "two-cores")?;
     let found = |name: &str, beside: &str| ratio(two, name, beside).map_or_else(dash, interval);
     Some(Cores {
@@ -105,16 +105,16 @@ const THROUGH: [(&str, &str); 5] = [
 ];
 
 /// The newest record of requests that go to the origin.
-fn newest_through(shelf: &Shelf) -> Option<&Kept<Record>> {
+fn newest_through(set: &RecordSet) -> Option<&RecordFile<Record>> {
     // Older records have no revalidation.
     let has_all = |record: &Record| {
         THROUGH.iter().all(|(name, _)| *name == "checked-1k" || comparison(record, name).is_some())
     };
-    shelf.newest(BENCH, has_all)
+    set.newest(BENCH, has_all)
 }
 
-fn through(shelf: &Shelf) -> Option<Through> {
-    let newest = newest_through(shelf)?;
+fn through(set: &RecordSet) -> Option<Through> {
+    let newest = newest_through(set)?;
     let found: Vec<(&str, &Comparison)> = THROUGH
         .iter()
         .filter_map(|(name, heading)| Some((*heading, comparison(&newest.record, name)?)))
@@ -144,9 +144,9 @@ const REQUESTS: [(&str, &str); 5] = [
 ];
 
 /// The README's table of requests beside the peers that misses are compared with, and its records where they are two.
-pub(crate) fn requests(shelf: &Shelf) -> Result<(String, Option<String>), String> {
-    let hits = shelf.beside_peers(BENCH, SCENARIO)?;
-    let through = newest_through(shelf).ok_or("no record of requests that go to the origin")?;
+pub(crate) fn requests(set: &RecordSet) -> Result<(String, Option<String>), String> {
+    let hits = set.beside_peers(BENCH, SCENARIO)?;
+    let through = newest_through(set).ok_or("no record of requests that go to the origin")?;
     let names: Vec<String> = order(&through.record, comparison(&through.record, "miss-1k"))
         .into_iter()
         .filter(|name| name == "ours" || is_peer(name))
@@ -174,8 +174,8 @@ pub(crate) fn requests(shelf: &Shelf) -> Result<(String, Option<String>), String
 }
 
 /// The peer that a miss is cheapest with, if it is cheaper than ours: how many times its processor time ours takes, and its p99.
-pub(crate) fn miss_loss(shelf: &Shelf) -> Option<String> {
-    let misses = comparison(&newest_through(shelf)?.record, "miss-1k")?;
+pub(crate) fn miss_loss(set: &RecordSet) -> Option<String> {
+    let misses = comparison(&newest_through(set)?.record, "miss-1k")?;
     let peers = misses.series.iter().map(|series| series.name.as_str()).filter(|name| is_peer(name));
     let best = misses.cheapest(peers)?;
     let times = ratio(misses, "ours", &best.name)?.median;
@@ -193,8 +193,8 @@ pub(crate) fn miss_loss(shelf: &Shelf) -> Option<String> {
 }
 
 /// Each record's figures of the store's own interface.
-fn store(shelf: &Shelf) -> String {
-    let records: Vec<_> = shelf
+fn store(set: &RecordSet) -> String {
+    let records: Vec<_> = set
         .paired
         .iter()
         .filter(|kept| kept.record.name == BENCH && kept.record.attached.contains_key("store"))
@@ -226,23 +226,23 @@ fn store(shelf: &Shelf) -> String {
 }
 
 /// One sentence each, with its record.
-pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
-    let mut all = dearer(shelf, &[SCENARIO, "zipf-1k-64", "one-64k-64", "zipf-64k-64"], "a hit")?;
-    all.extend(dearer(shelf, &["one-1k-8", "one-1k-1000", "one-64k-8", "one-64k-1000"], "a hit")?);
+pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
+    let mut all = dearer(set, &[SCENARIO, "zipf-1k-64", "one-64k-64", "zipf-64k-64"], "a hit")?;
+    all.extend(dearer(set, &["one-1k-8", "one-1k-1000", "one-64k-8", "one-64k-1000"], "a hit")?);
     for (name, what) in THROUGH {
-        if let Some(kept) = shelf.newest(BENCH, |record| comparison(record, name).is_some()) {
+        if let Some(kept) = set.newest(BENCH, |record| comparison(record, name).is_some()) {
             all.extend(cheaper_peers(kept, name, what));
         }
     }
-    if let Some((value, link)) = inserts(shelf)
+    if let Some((value, link)) = inserts(set)
         && value < INSERTS_AIMED_AT
     {
         all.push(format!(
             "A full store takes {value} million inserts a second (goal {INSERTS_AIMED_AT} million; {link})."
         ));
     }
-    all.extend(crate::pages::edge::losses(shelf));
-    all.extend(crate::pages::pressure::losses(shelf));
+    all.extend(crate::pages::edge::losses(set));
+    all.extend(crate::pages::pressure::losses(set));
     if all.is_empty() {
         all.push("Nothing that was measured.".into());
     }
@@ -250,23 +250,23 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
 }
 
 /// Millions of inserts a second into a full store, as measured last.
-pub(crate) fn inserts(shelf: &Shelf) -> Option<(f64, String)> {
-    let kept = shelf.newest(BENCH, |record| record.attached.contains_key("store"))?;
+pub(crate) fn inserts(set: &RecordSet) -> Option<(f64, String)> {
+    let kept = set.newest(BENCH, |record| record.attached.contains_key("store"))?;
     Some((kept.record.attached["store"]["inserts, full store"]["value"].as_f64()?, kept.link()))
 }
 
 /// Peers whose median cost is below ours.
-pub(crate) fn dearer(shelf: &Shelf, scenarios: &[&str], unit: &str) -> Result<Vec<String>, String> {
+pub(crate) fn dearer(set: &RecordSet, scenarios: &[&str], unit: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for scenario in scenarios {
-        let kept = shelf.beside_peers(BENCH, scenario)?;
+        let kept = set.beside_peers(BENCH, scenario)?;
         all.extend(cheaper_peers(kept, scenario, unit));
     }
     Ok(all)
 }
 
 /// Sentences about peers that are cheaper than ours in a scenario.
-pub(crate) fn cheaper_peers(kept: &Kept<Record>, scenario: &str, unit: &str) -> Vec<String> {
+pub(crate) fn cheaper_peers(kept: &RecordFile<Record>, scenario: &str, unit: &str) -> Vec<String> {
     let Some(found) = comparison(&kept.record, scenario) else { return Vec::new() };
     found
         .series

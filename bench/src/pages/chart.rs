@@ -29,14 +29,14 @@ const STYLE: &str = "
   }
 ";
 
-/// What one chart shows.
+/// The content of a chart.
 #[derive(Debug)]
 pub(crate) struct Chart {
-    /// What one sees, as a sentence.
+    /// The finding, as a sentence.
     pub(crate) finding: String,
-    /// What was measured.
+    /// The measurement.
     pub(crate) what: String,
-    /// What the reference is called at its line.
+    /// The name of the reference at its line.
     pub(crate) reference: String,
     /// Name, whether it is ours, and how many times the reference.
     pub(crate) rows: Vec<(String, bool, Ratio)>,

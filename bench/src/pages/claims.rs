@@ -6,7 +6,7 @@ use askama::Template;
 use lab::report::Verdict;
 
 use crate::pages::markdown::list;
-use crate::pages::shelf::Shelf;
+use crate::pages::record_set::RecordSet;
 
 /// The lab's part of the page.
 #[derive(Debug, Template)]
@@ -16,8 +16,8 @@ struct Section {
     claims: String,
 }
 
-pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
-    let experiments = shelf.lab.record.experiments.iter();
+pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
+    let experiments = set.lab.record.experiments.iter();
     let judged = experiments.flat_map(|one| one.verdicts.iter().map(move |judged| (one, judged)));
     let claims =
         judged.filter(|(_, judged)| judged.verdict == Verdict::DoesNotHoldHere).map(|(one, judged)| {
@@ -30,12 +30,12 @@ pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
                 anchor = judged.claim.to_lowercase()
             )
         });
-    Section { summary: summary(shelf), claims: list(claims) }.render().map_err(|why| why.to_string())
+    Section { summary: summary(set), claims: list(claims) }.render().map_err(|why| why.to_string())
 }
 
 /// How many claims, how many verdicts, and which.
-pub(crate) fn summary(shelf: &Shelf) -> String {
-    let record = &shelf.lab.record;
+pub(crate) fn summary(set: &RecordSet) -> String {
+    let record = &set.lab.record;
     let verdicts: Vec<_> = record.experiments.iter().flat_map(|one| &one.verdicts).collect();
     let claims: BTreeSet<&str> = verdicts.iter().map(|judged| judged.claim.as_str()).collect();
     let of = |kind: Verdict| verdicts.iter().filter(|judged| judged.verdict == kind).count();

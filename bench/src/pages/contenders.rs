@@ -1,8 +1,8 @@
-//! Who took part, by the name that a reader knows.
+//! Contenders, by the names that a reader knows.
 
 use std::collections::BTreeMap;
 
-/// What a contender of a record is called on the page, with its version.
+/// The name of a record's contender on the page, with its version.
 pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
     let version = versions.get(name).and_then(|text| number(text));
     if name == "ours-shared" {
@@ -30,7 +30,7 @@ pub(crate) fn shown(name: &str, versions: &BTreeMap<String, String>) -> String {
         "mosquitto" => ("Mosquitto", version),
         "greenmail" => ("GreenMail", version),
         "mailpit" => ("Mailpit", version),
-        // It is of the same package as the sink.
+        // Postfix is of the same package as the sink.
         "postfix" => ("Postfix", version.or_else(|| versions.get("sink").and_then(|text| number(text)))),
         other => (other, version),
     };
@@ -43,17 +43,17 @@ pub(crate) fn plain(name: &str) -> String {
         .map_or_else(|| shown(name, &BTreeMap::new()), |(name, way)| format!("{name} ({way})"))
 }
 
-/// Whether it is a server that others wrote.
+/// True for a server that others wrote.
 pub(crate) fn is_peer(name: &str) -> bool {
     !is_ours(name) && !is_reference(name)
 }
 
-/// Whether it is one of ours.
+/// True for Nighttrain, in each of its ways.
 pub(crate) fn is_ours(name: &str) -> bool {
     name.starts_with("ours")
 }
 
-/// Whether it does nothing but what cannot be left out.
+/// True for a floor, which does only what no server can leave out.
 pub(crate) fn is_reference(name: &str) -> bool {
     matches!(name, "limit" | "limit-h2" | "floor" | "sink" | "reference" | "reference-h2")
 }

@@ -7,7 +7,7 @@ use crate::record::Record;
 
 use crate::pages::cache::cheaper_peers;
 use crate::pages::markdown::{costs_beside, goals as judged, table};
-use crate::pages::shelf::{Kept, Shelf, comparison};
+use crate::pages::record_set::{RecordFile, RecordSet, comparison};
 
 pub(crate) const BENCH: &str = "bench-tls";
 
@@ -66,8 +66,8 @@ const PARTS: [Part; 4] = [
 ];
 
 /// The newest record that measured all of it.
-fn newest(shelf: &Shelf) -> Option<&Kept<Record>> {
-    shelf.newest(BENCH, |record| {
+fn newest(set: &RecordSet) -> Option<&RecordFile<Record>> {
+    set.newest(BENCH, |record| {
         let mut scenarios = PARTS.iter().flat_map(|part| part.scenarios);
         scenarios.all(|(name, _)| comparison(record, name).is_some())
     })
@@ -91,8 +91,8 @@ struct SectionPart {
 }
 
 /// The section; empty until there is a record.
-pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
-    let Some(newest) = newest(shelf) else { return Ok(String::new()) };
+pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
+    let Some(newest) = newest(set) else { return Ok(String::new()) };
     let mut parts = Vec::new();
     for part in &PARTS {
         let table = table(&costs_beside(&newest.record, part.scenarios, part.beside, 2)?);
@@ -106,14 +106,14 @@ pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
 }
 
 /// Where a peer is cheaper, with its record.
-pub(crate) fn losses(shelf: &Shelf) -> Vec<String> {
-    let Some(newest) = newest(shelf) else { return Vec::new() };
+pub(crate) fn losses(set: &RecordSet) -> Vec<String> {
+    let Some(newest) = newest(set) else { return Vec::new() };
     let scenarios = newest.record.comparisons.iter();
     scenarios.flat_map(|found| cheaper_peers(newest, &found.scenario, &format!("a {}", found.unit))).collect()
 }
 
-pub(crate) fn goals(shelf: &Shelf) -> Option<String> {
-    let found = shelf.bounds(BENCH);
+pub(crate) fn goals(set: &RecordSet) -> Option<String> {
+    let found = set.bounds(BENCH);
     (!found.is_empty()).then(|| judged(&found))
 }
 
@@ -172,14 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_on_the_page_with_its_losses_and_none_is_nothing() {
-        let mut shelf = Shelf::read(&lab::paired::place::workspace()).unwrap();
-        shelf.paired.retain(|kept| kept.record.name != BENCH);
-        let said =
-            |shelf: &Shelf| (section(shelf).unwrap() + &goals(shelf).unwrap_or_default(), losses(shelf));
-        assert_eq!(said(&shelf), (String::new(), Vec::new()));
-        shelf.paired.push(Kept { path: "bench/records/bench-tls-x.json".into(), record: record() });
-        let (page, losses) = said(&shelf);
+    fn tls_records_are_on_the_page() {
+        let mut set = RecordSet::read(&lab::paired::place::workspace()).unwrap();
+        set.paired.retain(|kept| kept.record.name != BENCH);
+        let said = |set: &RecordSet| (section(set).unwrap() + &goals(set).unwrap_or_default(), losses(set));
+        assert_eq!(said(&set), (String::new(), Vec::new()));
+        set.paired.push(RecordFile { path: "bench/records/bench-tls-x.json".into(), record: record() });
+        let (page, losses) = said(&set);
         for part in [
             "| nginx 1.22.1 | 4.00 | 2.00 (2.00–2.00) |",
             "**nighttrain**",

@@ -4,12 +4,12 @@ use askama::Template;
 use lab::report::{Table, grouped};
 
 use crate::pages::contenders::{is_peer, shown};
-use crate::pages::markdown::{Sourced, bold_if_ours, costs, dash, goals, interval, list, ratio, table};
-use crate::pages::shelf::{Kept, Shelf, comparison, table as titled};
+use crate::pages::markdown::{SourcedTable, bold_if_ours, costs, dash, goals, interval, list, ratio, table};
+use crate::pages::record_set::{RecordFile, RecordSet, comparison, table as titled};
 use crate::record::Record;
 
 pub(crate) const BENCH: &str = "bench-feed";
-/// What the chart is about.
+/// The chart's scenario.
 pub(crate) const SCENARIO: &str = "one";
 const LATENCY: &str = "Latency at ";
 
@@ -17,32 +17,29 @@ const LATENCY: &str = "Latency at ";
 #[derive(Debug, Template)]
 #[template(path = "feed.md", escape = "none")]
 struct Section {
-    messages: Sourced,
-    latencies: Option<Sourced>,
-    cores: Option<Sourced>,
-    crowds: Vec<Sourced>,
+    messages: SourcedTable,
+    latencies: Option<SourcedTable>,
+    cores: Option<SourcedTable>,
+    crowds: Vec<SourcedTable>,
     losses: String,
     goals: String,
 }
 
-pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
-    let newest = shelf.beside_peers(BENCH, SCENARIO)?;
+pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
+    let newest = set.beside_peers(BENCH, SCENARIO)?;
     let scenarios = [("none", "no consumer"), ("one", "1 → 1"), ("ten", "1 → 10"), ("hundred", "1 → 100")];
     let section = Section {
-        messages: Sourced::new(newest, table(&costs(&newest.record, &scenarios, 2)?)),
-        latencies: latencies(shelf).map(latency_tables),
-        cores: cores(shelf),
-        crowds: ["Resident memory", "A verified flow"]
-            .iter()
-            .filter_map(|title| crowd(shelf, title))
-            .collect(),
-        losses: list(losses(shelf)?),
-        goals: goals(&shelf.bounds(BENCH)),
+        messages: SourcedTable::new(newest, table(&costs(&newest.record, &scenarios, 2)?)),
+        latencies: latencies(set).map(latency_tables),
+        cores: cores(set),
+        crowds: ["Resident memory", "A verified flow"].iter().filter_map(|title| crowd(set, title)).collect(),
+        losses: list(losses(set)?),
+        goals: goals(&set.bounds(BENCH)),
     };
     section.render().map_err(|why| why.to_string())
 }
 
-fn latency_tables(kept: &Kept<Record>) -> Sourced {
+fn latency_tables(kept: &RecordFile<Record>) -> SourcedTable {
     let mut all = String::new();
     for rates in kept.record.tables.iter().filter(|table| table.title.starts_with(LATENCY)) {
         let columns = [("", ""), ("p50", "µs"), ("p99", "µs"), ("p99.9", "µs"), ("worst", "µs")];
@@ -59,11 +56,11 @@ fn latency_tables(kept: &Kept<Record>) -> Sourced {
         }
         all.push_str(&(table(&found) + "\n"));
     }
-    Sourced::new(kept, all)
+    SourcedTable::new(kept, all)
 }
 
-fn cores(shelf: &Shelf) -> Option<Sourced> {
-    let kept = shelf.newest(BENCH, |record| comparison(record, "cores-one").is_some())?;
+fn cores(set: &RecordSet) -> Option<SourcedTable> {
+    let kept = set.newest(BENCH, |record| comparison(record, "cores-one").is_some())?;
     let mut cores = Table::new("", &[("", ""), ("1 → 1", "×"), ("16 pairs", "×")]);
     for name in ["ours", "nats-server"] {
         let found = |scenario: &str| {
@@ -75,21 +72,21 @@ fn cores(shelf: &Shelf) -> Option<Sourced> {
         let shown = bold_if_ours(name, &shown(name, &kept.record.versions));
         cores.row([shown, found("cores-one"), found("cores-pairs")]);
     }
-    Some(Sourced::new(kept, table(&cores)))
+    Some(SourcedTable::new(kept, table(&cores)))
 }
 
 /// The newest table whose title begins so, with the names that a reader knows.
-fn crowd(shelf: &Shelf, title: &str) -> Option<Sourced> {
-    let kept = shelf.newest(BENCH, |record| titled(&record.tables, title).is_some())?;
+fn crowd(set: &RecordSet, title: &str) -> Option<SourcedTable> {
+    let kept = set.newest(BENCH, |record| titled(&record.tables, title).is_some())?;
     let mut named = titled(&kept.record.tables, title)?.clone();
     for name in named.rows.iter_mut().filter_map(|row| row.first_mut()) {
         *name = bold_if_ours(name, &shown(name, &kept.record.versions));
     }
-    Some(Sourced::new(kept, table(&named)))
+    Some(SourcedTable::new(kept, table(&named)))
 }
 
-fn latencies(shelf: &Shelf) -> Option<&Kept<Record>> {
-    shelf.newest(BENCH, |record| record.tables.iter().any(|table| table.title.starts_with(LATENCY)))
+fn latencies(set: &RecordSet) -> Option<&RecordFile<Record>> {
+    set.newest(BENCH, |record| record.tables.iter().any(|table| table.title.starts_with(LATENCY)))
 }
 
 /// The median over the rounds of how much longer a delivery took in one series than in another.
@@ -108,9 +105,9 @@ fn cell(table: &Table, row: &[String], heading: &str) -> Option<f64> {
 }
 
 /// One sentence each, with its record.
-pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
+pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
-    let kept = shelf.beside_peers(BENCH, SCENARIO)?;
+    let kept = set.beside_peers(BENCH, SCENARIO)?;
     for scenario in ["none", "one", "ten", "hundred"] {
         all.extend(crate::pages::cache::cheaper_peers(kept, scenario, "a delivery"));
         // The floor is no peer, and what we pay above it is ours to publish.
@@ -125,7 +122,7 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
             ));
         }
     }
-    if let Some(kept) = latencies(shelf) {
+    if let Some(kept) = latencies(set) {
         for rates in kept.record.tables.iter().filter(|table| table.title.starts_with(LATENCY)) {
             all.extend(["p50 median", "p99 median", "p99.9 median"].iter().filter_map(|heading| {
                 let rate = rates.title.trim_start_matches(LATENCY).split('/').next().unwrap_or_default();
@@ -133,7 +130,7 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
             }));
         }
     }
-    if let Some((kept, churn)) = churn(shelf) {
+    if let Some((kept, churn)) = churn(set) {
         all.extend(["p50", "p99"].iter().filter_map(|heading| {
             beaten(
                 kept,
@@ -143,7 +140,7 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
             )
         }));
     }
-    for (figure, kept) in shelf.bounds(BENCH) {
+    for (figure, kept) in set.bounds(BENCH) {
         if figure.verdict == lab::paired::spread::Verdict::NotMet {
             all.push(format!(
                 "Goal not met: {}: {} ({}).",
@@ -156,16 +153,16 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
     Ok(all)
 }
 
-/// What a flow of messages feels of clients that subscribe and unsubscribe.
-fn churn(shelf: &Shelf) -> Option<(&Kept<Record>, &Table)> {
+/// A flow of messages beside clients that subscribe and unsubscribe.
+fn churn(set: &RecordSet) -> Option<(&RecordFile<Record>, &Table)> {
     let flow = |table: &&Table| table.title.starts_with("A verified flow");
-    let kept = shelf.newest(BENCH, |record| record.tables.iter().any(|table| flow(&table)))?;
+    let kept = set.newest(BENCH, |record| record.tables.iter().any(|table| flow(&table)))?;
     Some((kept, kept.record.tables.iter().find(flow)?))
 }
 
 /// p99 of that flow in µs: ours, and nats-server's.
-pub(crate) fn churn_p99(shelf: &Shelf) -> Option<(f64, f64)> {
-    let (_, found) = churn(shelf)?;
+pub(crate) fn churn_p99(set: &RecordSet) -> Option<(f64, f64)> {
+    let (_, found) = churn(set)?;
     let of = |name: &str| {
         let row = found.rows.iter().find(|row| row.first().is_some_and(|first| first == name))?;
         cell(found, row, "p99")
@@ -174,7 +171,7 @@ pub(crate) fn churn_p99(shelf: &Shelf) -> Option<(f64, f64)> {
 }
 
 /// Peers whose latency in this column is below ours, as a sentence.
-fn beaten(kept: &Kept<Record>, found: &Table, heading: &str, when: &str) -> Option<String> {
+fn beaten(kept: &RecordFile<Record>, found: &Table, heading: &str, when: &str) -> Option<String> {
     let row = |name: &str| found.rows.iter().find(|row| row.first().is_some_and(|first| first == name));
     let ours = cell(found, row("ours")?, heading)?;
     let us = |value: f64| format!("{} µs", grouped(value.round() as u64));

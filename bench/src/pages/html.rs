@@ -10,7 +10,7 @@ use lab::report::plot::{Axis, Plot, Series, Stroke};
 use lab::report::{Report, Table, json};
 
 use crate::pages::contenders::is_peer;
-use crate::pages::shelf::{AnyRecord, Kept, Pressure, comparison, parse};
+use crate::pages::record_set::{AnyRecord, Pressure, RecordFile, comparison, parse};
 use crate::pages::{edge, feed, mail, pressure};
 
 /// The feed's scenarios along the axis: how many consumers.
@@ -25,7 +25,7 @@ pub(crate) fn render(path: &Path) -> Result<String, String> {
     let parsed = parse(&text).map_err(|why| format!("{name}: {why}"))?;
     match parsed {
         AnyRecord::Paired(record) => Ok(of_paired(&record)),
-        AnyRecord::Pressure(record) => Ok(of_pressure(&Kept { path: name, record })),
+        AnyRecord::Pressure(record) => Ok(of_pressure(&RecordFile { path: name, record })),
         AnyRecord::Lab(_) => {
             let (outcomes, options, taken) = json::parse(&text).map_err(|why| format!("{name}: {why}"))?;
             Ok(page::render_as_of(&outcomes, &options, &taken))
@@ -101,7 +101,7 @@ fn costs(record: &Record) -> Table {
     costs
 }
 
-fn of_pressure(kept: &Kept<Pressure>) -> String {
+fn of_pressure(kept: &RecordFile<Pressure>) -> String {
     let mut report = Report::default();
     if !kept.record.rows.is_empty() {
         report.tables.push(plain(pressure::servers(kept)));
@@ -192,21 +192,21 @@ fn over_stored(comparison: &Comparison) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pages::shelf::Shelf;
+    use crate::pages::record_set::RecordSet;
     use lab::paired::place::workspace;
 
     #[test]
     fn records_become_pages_that_stand_alone() {
         let root = workspace();
-        let shelf = Shelf::read(&root).unwrap();
-        let paired = shelf.paired.iter().map(|kept| (&kept.path, &kept.record.date));
-        let pressure = shelf.pressure.iter().map(|kept| (&kept.path, &kept.record.date));
-        for (path, date) in paired.chain(pressure).chain([(&shelf.lab.path, &shelf.lab.record.date)]) {
+        let set = RecordSet::read(&root).unwrap();
+        let paired = set.paired.iter().map(|kept| (&kept.path, &kept.record.date));
+        let pressure = set.pressure.iter().map(|kept| (&kept.path, &kept.record.date));
+        for (path, date) in paired.chain(pressure).chain([(&set.lab.path, &set.lab.record.date)]) {
             let page = render(&root.join(path)).unwrap();
             assert!(page.contains(date), "{path}: {date}");
             assert!(!page.contains("src=") && !page.contains("url("), "{path}: fetches something");
         }
-        let lab = render(&root.join(&shelf.lab.path)).unwrap();
+        let lab = render(&root.join(&set.lab.path)).unwrap();
         assert!(lab.contains("Figure 5: in a textbook heap") && lab.contains("data-play=\"heap\""));
         assert!(render(&root.join("Cargo.toml")).is_err());
     }

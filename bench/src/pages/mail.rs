@@ -4,11 +4,11 @@ use askama::Template;
 use lab::paired::spread::Verdict;
 
 use crate::pages::cache::cheaper_peers;
-use crate::pages::markdown::{Sourced, costs, dash, goals, interval, list, ratio, table};
-use crate::pages::shelf::{Shelf, comparison, table as titled};
+use crate::pages::markdown::{SourcedTable, costs, dash, goals, interval, list, ratio, table};
+use crate::pages::record_set::{RecordSet, comparison, table as titled};
 
 pub(crate) const BENCH: &str = "bench-mail";
-/// What the chart is about.
+/// The chart's scenario.
 pub(crate) const SCENARIO: &str = "reused";
 /// Tables of the newest record that has them, by how their titles begin.
 pub(crate) const TABLES: [&str; 11] = [
@@ -32,30 +32,30 @@ const TOLD: [&str; 6] = ["pages", "list-100", "search", "rare-word", "newsletter
 #[template(path = "mail.md", escape = "none")]
 struct Section {
     mail: String,
-    mails: Sourced,
+    mails: SourcedTable,
     costs: Vec<String>,
     tables: Vec<(String, String)>,
     losses: String,
     goals: String,
 }
 
-pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
-    let newest = shelf.beside_peers(BENCH, SCENARIO)?;
+pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
+    let newest = set.beside_peers(BENCH, SCENARIO)?;
     let scenarios = [("reused", "connections reused"), ("connections", "a connection for each mail")];
     let section = Section {
         mail: newest.record.settings.get("mail").cloned().unwrap_or_default(),
-        mails: Sourced::new(newest, table(&costs(&newest.record, &scenarios, 0)?)),
-        costs: TOLD.iter().filter_map(|scenario| cost(shelf, scenario)).collect(),
-        tables: TABLES.iter().filter_map(|title| titled_table(shelf, title)).collect(),
-        losses: list(losses(shelf)?),
-        goals: goals(&shelf.bounds(BENCH)),
+        mails: SourcedTable::new(newest, table(&costs(&newest.record, &scenarios, 0)?)),
+        costs: TOLD.iter().filter_map(|scenario| cost(set, scenario)).collect(),
+        tables: TABLES.iter().filter_map(|title| titled_table(set, title)).collect(),
+        losses: list(losses(set)?),
+        goals: goals(&set.bounds(BENCH)),
     };
     section.render().map_err(|why| why.to_string())
 }
 
 /// Each contender's cost in a scenario, in a sentence.
-fn cost(shelf: &Shelf, scenario: &str) -> Option<String> {
-    let kept = shelf.newest(BENCH, |record| comparison(record, scenario).is_some())?;
+fn cost(set: &RecordSet, scenario: &str) -> Option<String> {
+    let kept = set.newest(BENCH, |record| comparison(record, scenario).is_some())?;
     let found = comparison(&kept.record, scenario)?;
     let costs: Vec<String> = found
         .series
@@ -67,15 +67,15 @@ fn cost(shelf: &Shelf, scenario: &str) -> Option<String> {
 }
 
 /// The newest table whose title begins so, after the link to its record.
-fn titled_table(shelf: &Shelf, title: &str) -> Option<(String, String)> {
-    let kept = shelf.newest(BENCH, |record| titled(&record.tables, title).is_some())?;
+fn titled_table(set: &RecordSet, title: &str) -> Option<(String, String)> {
+    let kept = set.newest(BENCH, |record| titled(&record.tables, title).is_some())?;
     Some((kept.link(), table(titled(&kept.record.tables, title)?)))
 }
 
 /// One sentence each, with its record.
-pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
+pub(crate) fn losses(set: &RecordSet) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
-    let kept = shelf.beside_peers(BENCH, SCENARIO)?;
+    let kept = set.beside_peers(BENCH, SCENARIO)?;
     for scenario in ["reused", "connections"] {
         all.extend(cheaper_peers(kept, scenario, "a mail"));
         if let Some(found) = comparison(&kept.record, scenario)
@@ -84,7 +84,7 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
             all.push(format!("{}: {} times smtp-sink ({}).", found.what, interval(above), kept.link()));
         }
     }
-    for (figure, kept) in shelf.bounds(BENCH) {
+    for (figure, kept) in set.bounds(BENCH) {
         let how = match figure.verdict {
             Verdict::NotMet => "Goal not met",
             Verdict::TooNoisy => "Undecided",
@@ -94,7 +94,7 @@ pub(crate) fn losses(shelf: &Shelf) -> Result<Vec<String>, String> {
         all.push(format!("{how}: {}: {found} ({}).", figure.what, kept.link()));
     }
     for scenario in TOLD {
-        if let Some(kept) = shelf.newest(BENCH, |record| comparison(record, scenario).is_some()) {
+        if let Some(kept) = set.newest(BENCH, |record| comparison(record, scenario).is_some()) {
             all.extend(cheaper_peers(kept, scenario, "in it"));
             let lost = kept.record.remarks.iter().filter_map(|remark| missed(remark, true));
             all.extend(lost.map(|sentence| format!("{sentence} ({}).", kept.link())));

@@ -5,7 +5,7 @@ use lab::paired::spread::{Ratio, Verdict};
 use lab::report::Table;
 
 use crate::pages::contenders::{is_ours, is_reference, shown};
-use crate::pages::shelf::{Kept, comparison};
+use crate::pages::record_set::{RecordFile, comparison};
 
 /// A line of prose is no longer.
 const COLUMNS: usize = 118;
@@ -119,7 +119,7 @@ pub(crate) fn costs(record: &Record, scenarios: &[(&str, &str)], places: usize) 
     costs_beside(record, scenarios, &record.reference, places)
 }
 
-/// The same with the ratios to whom is named.
+/// The columns of [`costs`], with ratios to the named reference.
 pub(crate) fn costs_beside(
     record: &Record,
     scenarios: &[(&str, &str)],
@@ -182,7 +182,7 @@ pub(crate) fn interval(ratio: Ratio) -> String {
 }
 
 /// Every goal as it was judged last.
-pub(crate) fn goals(judged: &[(&Figure, &Kept<Record>)]) -> String {
+pub(crate) fn goals(judged: &[(&Figure, &RecordFile<Record>)]) -> String {
     let mut found = Table::new("", &[("goal", ""), ("measured (95%)", ""), ("", ""), ("record", "")]);
     for (figure, kept) in judged {
         found.row([
@@ -205,13 +205,13 @@ pub(crate) fn verdict(verdict: Verdict) -> &'static str {
 
 /// A table with the record that it is from.
 #[derive(Debug)]
-pub(crate) struct Sourced {
+pub(crate) struct SourcedTable {
     pub(crate) links: String,
     pub(crate) table: String,
 }
 
-impl Sourced {
-    pub(crate) fn new<R>(kept: &Kept<R>, table: String) -> Self {
+impl SourcedTable {
+    pub(crate) fn new<R>(kept: &RecordFile<R>, table: String) -> Self {
         Self { links: kept.links(), table }
     }
 }

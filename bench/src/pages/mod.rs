@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  bench/records/*.json ─┐            ┌─▶ docs/benchmarks.md            every table, every loss, the machine once
-//!  docs/lab/results.json ┴─▶ Shelf ───┼─▶ docs/benchmarks/*.svg         a small chart a server, × the limit
+//!  docs/lab/results.json ┴─▶ RecordSet ───┼─▶ docs/benchmarks/*.svg         a small chart a server, × the limit
 //!                                     └─▶ README.md, between two marks  the charts, and a line of losses each
 //!  one record.json ──────────────────────▶ HTML on stdout
 //! ```
 //! Nothing is measured here, and no figure is typed in: where a section says a number, it takes it from the newest
-//! record that measured it ([`shelf`]). A test holds the committed files to what these records give.
+//! record that measured it ([`set`]). A test holds the committed files to what these records give.
 mod cache;
 mod chart;
 mod claims;
@@ -20,14 +20,14 @@ mod markdown;
 mod page;
 mod pressure;
 mod queues;
-mod shelf;
+mod record_set;
 
 use std::path::Path;
 use std::{fs, io};
 
 use lab::paired::place::workspace;
 
-use shelf::Shelf;
+use record_set::RecordSet;
 
 /// Removes the records that newer ones replace, and writes docs/benchmarks.md, its charts, and the README's part; answers each
 /// file's name, and what became of it.
@@ -37,7 +37,7 @@ use shelf::Shelf;
 pub(crate) fn write() -> Result<Vec<String>, String> {
     let root = workspace();
     let mut lines = Vec::new();
-    for path in Shelf::read(&root)?.superseded() {
+    for path in RecordSet::read(&root)?.superseded() {
         for path in [path.to_owned(), path.replace(".json", ".md")] {
             match fs::remove_file(root.join(&path)) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(format!("{path}: {why}")),
@@ -45,8 +45,8 @@ pub(crate) fn write() -> Result<Vec<String>, String> {
             }
         }
     }
-    let shelf = Shelf::read(&root)?;
-    for (path, text) in page::files(&shelf, &root)? {
+    let set = RecordSet::read(&root)?;
+    for (path, text) in page::files(&set, &root)? {
         let changed = replace(&root.join(&path), &text).map_err(|why| format!("{path}: {why}"))?;
         lines.push(format!("{path}{}", if changed { "" } else { ": unchanged" }));
     }
@@ -71,16 +71,16 @@ mod tests {
 
     #[test]
     fn no_record_is_kept_in_vain() {
-        let shelf = Shelf::read(&workspace()).unwrap();
-        assert_eq!(shelf.superseded(), [""; 0], "run `make benchmarks-page`");
+        let set = RecordSet::read(&workspace()).unwrap();
+        assert_eq!(set.superseded(), [""; 0], "run `make benchmarks-page`");
     }
 
     /// Whoever adds a record, or changes the wording, runs `make benchmarks-page`.
     #[test]
     fn committed_pages_are_those_of_the_records() {
         let root = workspace();
-        let shelf = Shelf::read(&root).unwrap();
-        for (path, text) in page::files(&shelf, &root).unwrap() {
+        let set = RecordSet::read(&root).unwrap();
+        for (path, text) in page::files(&set, &root).unwrap() {
             let committed = fs::read_to_string(root.join(&path)).unwrap_or_default();
             assert!(committed == text, "{path} is not what its records give: run `make benchmarks-page`");
         }

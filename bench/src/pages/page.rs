@@ -11,21 +11,21 @@ use lab::paired::spread::Verdict;
 use crate::pages::chart::Chart;
 use crate::pages::contenders::{is_ours, is_peer, is_reference, plain, shown};
 use crate::pages::markdown::{order, ratio, reflow, table};
-use crate::pages::shelf::{Shelf, comparison};
+use crate::pages::record_set::{RecordSet, comparison};
 use crate::pages::{cache, claims, feed, mail, pressure, queues};
 
-/// What begins and ends the README's part.
+/// The marks around the README's part.
 const BEGIN: &str = "<!-- made by `make benchmarks-page`, from the records -->";
 const END: &str = "<!-- until here -->";
 
 /// Each file that is made, from the root of the repository, with its text.
-pub(crate) fn files(shelf: &Shelf, root: &Path) -> Result<Vec<(String, String)>, String> {
+pub(crate) fn files(set: &RecordSet, root: &Path) -> Result<Vec<(String, String)>, String> {
     let readme = fs::read_to_string(root.join("README.md")).map_err(|why| format!("README.md: {why}"))?;
-    let mut all = vec![("docs/benchmarks.md".to_owned(), whole(shelf)?)];
+    let mut all = vec![("docs/benchmarks.md".to_owned(), whole(set)?)];
     for server in SERVERS {
-        all.push((format!("docs/benchmarks/{}.svg", server.name), server.chart(shelf)?.draw()));
+        all.push((format!("docs/benchmarks/{}.svg", server.name), server.chart(set)?.draw()));
     }
-    all.push(("README.md".to_owned(), with_part(&readme, &part(shelf)?)?));
+    all.push(("README.md".to_owned(), with_part(&readme, &part(set)?)?));
     Ok(all)
 }
 
@@ -42,21 +42,21 @@ struct Whole {
     records: String,
 }
 
-fn whole(shelf: &Shelf) -> Result<String, String> {
+fn whole(set: &RecordSet) -> Result<String, String> {
     let whole = Whole {
-        machines: machines(shelf),
-        cache: cache::section(shelf)?,
-        feed: feed::section(shelf)?,
-        mail: mail::section(shelf)?,
-        queues: queues::section(shelf)?,
-        lab: claims::section(shelf)?,
-        records: records(shelf),
+        machines: machines(set),
+        cache: cache::section(set)?,
+        feed: feed::section(set)?,
+        mail: mail::section(set)?,
+        queues: queues::section(set)?,
+        lab: claims::section(set)?,
+        records: records(set),
     };
     Ok(reflow(&whole.render().map_err(|why| why.to_string())?))
 }
 
 /// Each machine once.
-fn machines(shelf: &Shelf) -> String {
+fn machines(set: &RecordSet) -> String {
     let described = |machine: &Machine| {
         format!(
             "{} × {}, {:.0} GiB of memory, {}, Linux {}, {}",
@@ -64,21 +64,21 @@ fn machines(shelf: &Shelf) -> String {
             machine.cpu,
             machine.memory_mib as f64 / 1024.0,
             if machine.virtualised { "virtual" } else { "bare metal" },
-            // What follows the first dash is the build of the host's kernel, which changed under us.
+            // The rest after the first dash is the build of the host's kernel, which changes.
             machine.kernel.split('-').next().unwrap_or_default(),
             machine.rustc.split(" (").next().unwrap_or_default(),
         )
     };
-    let all: BTreeSet<String> = shelf.machines().map(described).collect();
+    let all: BTreeSet<String> = set.machines().map(described).collect();
     let all: Vec<String> = all.into_iter().collect();
     all.join("; and on ")
 }
 
-fn records(shelf: &Shelf) -> String {
+fn records(set: &RecordSet) -> String {
     let mut found =
         lab::report::Table::new("", &[("record", ""), ("taken", ""), ("of commit", ""), ("has", "")]);
     let date = |date: &str| date.replace('T', " ").trim_end_matches('Z').to_owned();
-    for kept in &shelf.paired {
+    for kept in &set.paired {
         let mut has: Vec<&str> = kept.record.comparisons.iter().map(|one| one.scenario.as_str()).collect();
         let tables: Vec<&str> =
             kept.record.tables.iter().filter_map(|one| one.title.split([',', ':']).next()).collect();
@@ -86,7 +86,7 @@ fn records(shelf: &Shelf) -> String {
         has.extend(tables);
         found.row([kept.link(), date(&kept.record.date), kept.record.commit.clone(), has.join(", ")]);
     }
-    for kept in &shelf.pressure {
+    for kept in &set.pressure {
         let record = &kept.record;
         let has = [
             ("servers", record.rows.is_empty()),
@@ -97,15 +97,15 @@ fn records(shelf: &Shelf) -> String {
         let has: Vec<&str> = has.iter().filter(|(_, empty)| !empty).map(|(name, _)| *name).collect();
         found.row([kept.link(), date(&record.date), record.commit.clone(), has.join(", ")]);
     }
-    for kept in &shelf.experiments {
+    for kept in &set.experiments {
         let names: Vec<&str> = kept.record.experiments.iter().map(|one| one.name.as_str()).collect();
         found.row([kept.link(), date(&kept.record.date), String::new(), names.join(", ")]);
     }
     found.row([
         "[results](lab/results.json)".to_owned(),
-        date(&shelf.lab.record.date),
+        date(&set.lab.record.date),
         String::new(),
-        format!("all {} experiments", shelf.lab.record.experiments.len()),
+        format!("all {} experiments", set.lab.record.experiments.len()),
     ]);
     table(&found)
 }
@@ -146,8 +146,8 @@ const SERVERS: [Server; 3] = [
 ];
 
 impl Server {
-    fn chart(&self, shelf: &Shelf) -> Result<Chart, String> {
-        let kept = shelf.beside_peers(self.bench, self.scenario)?;
+    fn chart(&self, set: &RecordSet) -> Result<Chart, String> {
+        let kept = set.beside_peers(self.bench, self.scenario)?;
         let record = &kept.record;
         let found = comparison(record, self.scenario);
         let rows: Vec<_> = order(record, found)
@@ -190,8 +190,8 @@ fn sentences(losses: impl IntoIterator<Item = Option<String>>) -> String {
 
 const NOWHERE: &str = "nowhere in this record";
 
-fn cache_losses(shelf: &Shelf) -> String {
-    let traces = pressure::memory_traces(shelf);
+fn cache_losses(set: &RecordSet) -> String {
+    let traces = pressure::memory_traces(set);
     let worst =
         traces.iter().max_by(|a, b| (a.3 - a.1).total_cmp(&(b.3 - b.1))).filter(|worst| worst.3 > worst.1);
     let trace = worst.map(|(trace, ours, best, theirs)| {
@@ -200,14 +200,14 @@ fn cache_losses(shelf: &Shelf) -> String {
             plain(best)
         )
     });
-    let inserts = pressure::insert_loss(shelf).map(|(before, beside)| {
+    let inserts = pressure::insert_loss(set).map(|(before, beside)| {
         format!("Inserts at full speed raise the p99 of hits from {before:.1} to {beside:.1} ms")
     });
-    sentences([cache::miss_loss(shelf), trace, inserts])
+    sentences([cache::miss_loss(set), trace, inserts])
 }
 
-fn feed_losses(shelf: &Shelf) -> String {
-    let churn = feed::churn_p99(shelf).filter(|(ours, theirs)| ours > theirs).map(|(ours, theirs)| {
+fn feed_losses(set: &RecordSet) -> String {
+    let churn = feed::churn_p99(set).filter(|(ours, theirs)| ours > theirs).map(|(ours, theirs)| {
         format!(
             "while 50,000 subscriptions a second come and go, the p99 latency of other messages is {:.1} ms; nats-server's is \
              {:.1} ms",
@@ -218,9 +218,9 @@ fn feed_losses(shelf: &Shelf) -> String {
     sentences([churn])
 }
 
-fn mail_losses(shelf: &Shelf) -> Result<String, String> {
-    let kept = shelf.beside_peers(mail::BENCH, mail::SCENARIO)?;
-    let bounds = shelf.bounds(mail::BENCH);
+fn mail_losses(set: &RecordSet) -> Result<String, String> {
+    let kept = set.beside_peers(mail::BENCH, mail::SCENARIO)?;
+    let bounds = set.bounds(mail::BENCH);
     let undecided = bounds.iter().filter(|(figure, _)| figure.verdict == Verdict::TooNoisy).count();
     let missed = kept.record.remarks.iter().map(|remark| mail::missed(remark, false));
     let rest = [
@@ -251,15 +251,15 @@ struct PartOfServer {
     losses: String,
 }
 
-fn part(shelf: &Shelf) -> Result<String, String> {
-    let [cache, feed, mail] = SERVERS.map(|server| server.chart(shelf).map(|chart| chart.finding));
-    let (requests, request_records) = cache::requests(shelf)?;
+fn part(set: &RecordSet) -> Result<String, String> {
+    let [cache, feed, mail] = SERVERS.map(|server| server.chart(set).map(|chart| chart.finding));
+    let (requests, request_records) = cache::requests(set)?;
     let part = Part {
         requests,
         request_records,
-        cache: PartOfServer { finding: cache?, losses: cache_losses(shelf) },
-        feed: PartOfServer { finding: feed?, losses: feed_losses(shelf) },
-        mail: PartOfServer { finding: mail?, losses: mail_losses(shelf)? },
+        cache: PartOfServer { finding: cache?, losses: cache_losses(set) },
+        feed: PartOfServer { finding: feed?, losses: feed_losses(set) },
+        mail: PartOfServer { finding: mail?, losses: mail_losses(set)? },
     };
     Ok(reflow(&part.render().map_err(|why| why.to_string())?))
 }
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_keeps_what_is_not_between_the_marks() {
+    fn the_readme_changes_between_the_marks_only() {
         let readme = format!("# Title\n\n{BEGIN}\nold\n{END}\n\nrest\n");
         let new = with_part(&readme, "new\n").unwrap();
         assert_eq!(new, format!("# Title\n\n{BEGIN}\n\nnew\n\n{END}\n\nrest\n"));

@@ -5,15 +5,14 @@ use lab::paired::spread::{Verdict, median};
 use lab::report::{Table, grouped};
 
 use crate::pages::contenders::{is_ours, plain, shown};
-use crate::pages::markdown::{Sourced, bold_if_ours, dash, table, verdict};
-use crate::pages::shelf::{Bound, Kept, Pressure, Round, Server, Shelf};
+use crate::pages::markdown::{SourcedTable, bold_if_ours, dash, table, verdict};
+use crate::pages::record_set::{Bound, Pressure, RecordFile, RecordSet, Round, Server};
 
 /// Those with fewer servers say how one of them is, not how it stands beside the others.
 const SERVERS_MIN: usize = 3;
 
-fn beside_peers(shelf: &Shelf) -> Result<&Kept<Pressure>, String> {
-    shelf
-        .pressed(|record| record.rows.len() >= SERVERS_MIN)
+fn beside_peers(set: &RecordSet) -> Result<&RecordFile<Pressure>, String> {
+    set.pressed(|record| record.rows.len() >= SERVERS_MIN)
         .ok_or_else(|| format!("no record of bench-pressure has {SERVERS_MIN} servers"))
 }
 
@@ -26,9 +25,9 @@ struct Section {
     servers: String,
     remarks: Vec<String>,
     alone: Option<Alone>,
-    starts: Option<Sourced>,
-    libraries: Option<Sourced>,
-    cold: Option<Sourced>,
+    starts: Option<SourcedTable>,
+    libraries: Option<SourcedTable>,
+    cold: Option<SourcedTable>,
 }
 
 /// A run without peers.
@@ -39,8 +38,8 @@ struct Alone {
     table: String,
 }
 
-pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
-    let kept = beside_peers(shelf)?;
+pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
+    let kept = beside_peers(set)?;
     let settings: Vec<String> =
         kept.record.settings.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let mut settings = settings.join("; ");
@@ -48,7 +47,7 @@ pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
         first.make_ascii_uppercase();
     }
     let rows = kept.record.rows.iter().filter(|row| !row.remarks.is_empty());
-    let alone = shelf.pressed(|record| !record.rows.is_empty() && record.rows.len() < SERVERS_MIN);
+    let alone = set.pressed(|record| !record.rows.is_empty() && record.rows.len() < SERVERS_MIN);
     let section = Section {
         settings,
         links: kept.links(),
@@ -66,9 +65,9 @@ pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
             links: alone.links(),
             table: table(&servers(alone)),
         }),
-        starts: starts(shelf),
-        libraries: libraries(shelf),
-        cold: cold(shelf),
+        starts: starts(set),
+        libraries: libraries(set),
+        cold: cold(set),
     };
     section.render().map_err(|why| why.to_string())
 }
@@ -89,7 +88,7 @@ fn middle(row: &Server, value: impl Fn(&Round) -> f64) -> f64 {
     median(&row.rounds.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
-pub(crate) fn servers(kept: &Kept<Pressure>) -> Table {
+pub(crate) fn servers(kept: &RecordFile<Pressure>) -> Table {
     let mut found = Table::new(
         "",
         &[
@@ -104,7 +103,7 @@ pub(crate) fn servers(kept: &Kept<Pressure>) -> Table {
         ],
     );
     for row in &kept.record.rows {
-        // Who was killed while it was filled has rounds of nothing.
+        // A server that was killed while it was filled has empty rounds.
         if middle(row, |round| round.hit_percent) == 0.0 {
             let mut cells = vec![name(row), "–".to_owned()];
             cells.extend(std::iter::repeat_n("–".to_owned(), 6));
@@ -127,8 +126,8 @@ pub(crate) fn servers(kept: &Kept<Pressure>) -> Table {
     found
 }
 
-fn starts(shelf: &Shelf) -> Option<Sourced> {
-    let kept = shelf.pressed(|record| !record.starts.is_empty())?;
+fn starts(set: &RecordSet) -> Option<SourcedTable> {
+    let kept = set.pressed(|record| !record.starts.is_empty())?;
     let mut found = Table::new(
         "",
         &[
@@ -148,11 +147,11 @@ fn starts(shelf: &Shelf) -> Option<Sourced> {
             format!("{:.0}", start.metadata_bytes),
         ]);
     }
-    Some(Sourced::new(kept, table(&found)))
+    Some(SourcedTable::new(kept, table(&found)))
 }
 
-fn libraries(shelf: &Shelf) -> Option<Sourced> {
-    let kept = shelf.pressed(|record| !record.stores.is_empty())?;
+fn libraries(set: &RecordSet) -> Option<SourcedTable> {
+    let kept = set.pressed(|record| !record.stores.is_empty())?;
     let mut traces: Vec<&str> = Vec::new();
     let mut names: Vec<(&str, bool, bool)> = Vec::new();
     for store in &kept.record.stores {
@@ -187,11 +186,11 @@ fn libraries(shelf: &Shelf) -> Option<Sourced> {
         }
         all.push_str(&(table(&found) + "\n"));
     }
-    Some(Sourced::new(kept, all))
+    Some(SourcedTable::new(kept, all))
 }
 
-fn cold(shelf: &Shelf) -> Option<Sourced> {
-    let kept = shelf.pressed(|record| !record.cold.is_empty())?;
+fn cold(set: &RecordSet) -> Option<SourcedTable> {
+    let kept = set.pressed(|record| !record.cold.is_empty())?;
     let mut found = Table::new(
         "",
         &[("paging", ""), ("raw reads", "1/s"), ("cold hits", "1/s"), ("CPU a cold hit", "µs")],
@@ -205,16 +204,16 @@ fn cold(shelf: &Shelf) -> Option<Sourced> {
             format!("{:.1}", cold.cold_cpu_us),
         ]);
     }
-    Some(Sourced::new(kept, table(&found)))
+    Some(SourcedTable::new(kept, table(&found)))
 }
 
 /// Each bound once, as judged last, with its record. The rate of inserts stands in the words of its bound and differs
 /// from run to run.
-fn judged(shelf: &Shelf) -> Vec<(&Bound, &Kept<Pressure>)> {
-    let mut found: Vec<(&Bound, &Kept<Pressure>)> = Vec::new();
+fn judged(set: &RecordSet) -> Vec<(&Bound, &RecordFile<Pressure>)> {
+    let mut found: Vec<(&Bound, &RecordFile<Pressure>)> = Vec::new();
     let subject =
         |bound: &Bound| (bound.of.clone(), bound.what.split(" (").next().unwrap_or_default().to_owned());
-    for kept in &shelf.pressure {
+    for kept in &set.pressure {
         for bound in kept.record.figures.iter().filter(|bound| bound.verdict != Verdict::NotMeasured) {
             match found.iter_mut().find(|(known, _)| subject(known) == subject(bound)) {
                 Some(place) => *place = (bound, kept),
@@ -225,12 +224,12 @@ fn judged(shelf: &Shelf) -> Vec<(&Bound, &Kept<Pressure>)> {
     found
 }
 
-pub(crate) fn goals(shelf: &Shelf) -> String {
+pub(crate) fn goals(set: &RecordSet) -> String {
     let mut found = Table::new(
         "",
         &[("of", ""), ("figure", ""), ("measured", ""), ("goal", ""), ("", ""), ("record", "")],
     );
-    for (bound, kept) in judged(shelf) {
+    for (bound, kept) in judged(set) {
         found.row([
             bound.of.clone(),
             bound.what.clone(),
@@ -243,14 +242,14 @@ pub(crate) fn goals(shelf: &Shelf) -> String {
     table(&found)
 }
 
-/// What was judged *not met*, and peers that were better at something.
-pub(crate) fn losses(shelf: &Shelf) -> Vec<String> {
-    let mut all: Vec<String> = judged(shelf)
+/// Goals that were not met, and measures at which peers are better.
+pub(crate) fn losses(set: &RecordSet) -> Vec<String> {
+    let mut all: Vec<String> = judged(set)
         .into_iter()
         .filter(|(bound, _)| bound.verdict == Verdict::NotMet)
         .map(|(bound, kept)| format!("{} ({}).", missed(bound), kept.link()))
         .collect();
-    if let Ok(kept) = beside_peers(shelf) {
+    if let Ok(kept) = beside_peers(set) {
         all.extend(better_peers(kept));
     }
     all
@@ -311,8 +310,8 @@ fn whole(text: &str) -> String {
 }
 
 /// p99 of hits in milliseconds before inserts at full speed and beside them, of the better of ours, if it rises.
-pub(crate) fn insert_loss(shelf: &Shelf) -> Option<(f64, f64)> {
-    let kept = beside_peers(shelf).ok()?;
+pub(crate) fn insert_loss(set: &RecordSet) -> Option<(f64, f64)> {
+    let kept = beside_peers(set).ok()?;
     let p99 = |row: &Server| {
         let of = |phase: fn(&Round) -> f64| middle(row, phase) / 1e3;
         (of(|round| round.before_inserts_us[1]), of(|round| round.inserts_us[1]))
@@ -321,7 +320,7 @@ pub(crate) fn insert_loss(shelf: &Shelf) -> Option<(f64, f64)> {
     ours.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(before, beside)| beside > before)
 }
 
-fn better_peers(kept: &Kept<Pressure>) -> Vec<String> {
+fn better_peers(kept: &RecordFile<Pressure>) -> Vec<String> {
     let rows = || kept.record.rows.iter().filter(|row| middle(row, |round| round.hit_percent) > 0.0);
     let mut all = Vec::new();
     for (what, phase) in [
@@ -351,8 +350,8 @@ fn better_peers(kept: &Kept<Pressure>) -> Vec<String> {
 }
 
 /// Of each trace in memory alone: our share of what is answered, and the best of the others with its.
-pub(crate) fn memory_traces(shelf: &Shelf) -> Vec<(String, f64, String, f64)> {
-    let Some(kept) = shelf.pressed(|record| !record.stores.is_empty()) else { return Vec::new() };
+pub(crate) fn memory_traces(set: &RecordSet) -> Vec<(String, f64, String, f64)> {
+    let Some(kept) = set.pressed(|record| !record.stores.is_empty()) else { return Vec::new() };
     let in_memory = || kept.record.stores.iter().filter(|store| !store.on_disk);
     in_memory()
         .filter(|store| store.ours)

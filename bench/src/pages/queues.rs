@@ -4,7 +4,7 @@ use askama::Template;
 use lab::report::Verdict;
 
 use crate::pages::markdown::{list, table};
-use crate::pages::shelf::Shelf;
+use crate::pages::record_set::RecordSet;
 
 const EXPERIMENT: &str = "queue-beyond";
 /// Tables by how their titles begin.
@@ -25,8 +25,8 @@ struct Section {
     losses: String,
 }
 
-pub(crate) fn section(shelf: &Shelf) -> Result<String, String> {
-    let kept = &shelf.lab;
+pub(crate) fn section(set: &RecordSet) -> Result<String, String> {
+    let kept = &set.lab;
     let found = kept
         .record
         .experiments

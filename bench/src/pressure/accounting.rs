@@ -23,7 +23,7 @@ impl DelayAccounting {
 impl Drop for DelayAccounting {
     fn drop(&mut self) {
         if self.was_off {
-            // As it was; that it can be written has been seen.
+            // The old value; it was writable before.
             let _ = fs::write(SWITCH, "0");
         }
     }

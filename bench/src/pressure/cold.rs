@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::pressure::raw;
 use crate::pressure::stores::ours::{HELPERS, Ours, Sizes};
-use crate::pressure::stores::{Found, cpu_s};
+use crate::pressure::stores::{Location, cpu_s};
 use lab::peers::PeerError;
 
 const TASK: &str = "NIGHTTRAIN_BENCH_PRESSURE_COLD";
-/// Who asks at once: enough that every helper has a read waiting.
+/// Requests at once: enough that every helper has a read waiting.
 const WORKERS: u64 = 64;
 /// Bytes that are put before the disk is waited for.
 const SETTLE_BYTES: u64 = 4 << 20;
@@ -43,12 +43,12 @@ struct Task {
     rounds: usize,
     seconds: f64,
     directory: PathBuf,
-    /// What the disk is tried on: as long as the store, and written everywhere, because what is only reserved is not
+    /// A file as long as the store for raw reads. It is written everywhere, because reserved bytes are not
     /// read from the disk.
     raw: PathBuf,
 }
 
-/// What a way of paging came to.
+/// The result of a way of paging.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Cold {
     pub(crate) paging: String,
@@ -143,7 +143,7 @@ fn measured(task: &Task) -> io::Result<Cold> {
         cold.fill_mib_per_s = bytes as f64 / begun.elapsed().as_secs_f64() / f64::from(1 << 20);
         let (mut hits, mut reads, mut cpu) = (0, 0, 0.0);
         for round in 0..task.rounds {
-            // It blocks the loop, which has nothing else to do.
+            // The read blocks the loop, which has nothing else to do.
             let raw = raw::read(&task.raw, task.objects, HELPERS, task.seconds)?;
             cold.raw_per_s.push(raw.reads_per_second);
             cold.raw_cpu_us += raw.cpu_us / task.rounds as f64;
@@ -191,10 +191,10 @@ async fn asked(ours: &Rc<Ours>, task: &Task, round: u64) -> io::Result<(u64, f64
             tokio::task::spawn_local(async move {
                 let mut draws = Draws::new(round << 32 | number << 8 | 1);
                 while Instant::now() < end {
-                    if ours.look(draws.bits() % objects).await? == Found::OnDisk {
+                    if ours.look(draws.bits() % objects).await? == Location::OnDisk {
                         found.set(found.get() + 1);
                     }
-                    // What memory answers never waits, and others are to have their turn.
+                    // Hits in memory never wait, and other requests need their turn.
                     tokio::task::yield_now().await;
                 }
                 Ok::<_, io::Error>(())

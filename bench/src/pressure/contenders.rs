@@ -1,4 +1,4 @@
-//! Everybody who takes part: how each is started in its memory cgroup, with a store on the disk (`bench/pressure/`).
+//! The contenders, and how each is started in its memory cgroup, with a store on the disk (`bench/pressure/`).
 //!
 //! All of them: one core, the same limit on memory and page cache together, the same bytes of store on the same file
 //! system, no logs. As root the peers run as an unprivileged user, which each of them would insist on by itself in a
@@ -55,7 +55,7 @@ impl Contender {
         matches!(self, Self::OursKernel | Self::OursDirect)
     }
 
-    /// What the names of the threads that serve begin with.
+    /// The beginning of the names of the threads that serve.
     pub(crate) const fn loops(self) -> &'static str {
         match self {
             Self::OursKernel | Self::OursDirect => "cache-0",
@@ -81,7 +81,7 @@ impl Contender {
         }
     }
 
-    /// Its version in its own words.
+    /// The version in the program's own words.
     pub(crate) fn version(self, program: &Path) -> String {
         let flag = match self {
             Self::OursKernel | Self::OursDirect => "--version",
@@ -104,11 +104,11 @@ fn ours() -> Result<PathBuf, String> {
     }
 }
 
-/// What a server is started with.
+/// The conditions of a server's start.
 pub(crate) struct Ground<'a> {
     pub(crate) contender: Contender,
     pub(crate) program: &'a Path,
-    /// Its own, on a disk.
+    /// A directory of the server's own, on a disk.
     pub(crate) directory: &'a Path,
     pub(crate) group: &'a Group,
     pub(crate) core: usize,
@@ -121,7 +121,7 @@ pub(crate) struct Ground<'a> {
 }
 
 /// A server that answers.
-pub(crate) struct Running {
+pub(crate) struct Server {
     pub(crate) port: u16,
     /// Of our admin server.
     pub(crate) admin_port: u16,
@@ -131,7 +131,7 @@ pub(crate) struct Running {
 }
 
 /// Starts a server in its group and waits until it answers.
-pub(crate) fn start(ground: &Ground<'_>) -> Result<Running, PeerError> {
+pub(crate) fn start(ground: &Ground<'_>) -> Result<Server, PeerError> {
     let name = ground.contender.name();
     let (port, admin_port) = ground.ports;
     let mut command = ground.command(port, admin_port)?;
@@ -150,7 +150,7 @@ pub(crate) fn start(ground: &Ground<'_>) -> Result<Running, PeerError> {
         }
         sleep(READY_POLL);
     }
-    Ok(Running { port, admin_port, tree, ready_s: begun.elapsed().as_secs_f64() })
+    Ok(Server { port, admin_port, tree, ready_s: begun.elapsed().as_secs_f64() })
 }
 
 impl Ground<'_> {

@@ -10,8 +10,8 @@ use crate::pressure::cold::Cold;
 use crate::pressure::report::Record;
 use crate::pressure::resident::Resident;
 use crate::pressure::row::{Late, Round, Row};
-use crate::pressure::start_again::Started;
-use crate::pressure::stores::Replayed;
+use crate::pressure::start_again::Start;
+use crate::pressure::stores::Replay;
 
 /// With `kernel` a loop may fault once in so many answers; with `direct` never.
 const ANSWERS_A_FAULT_KERNEL: u64 = 10_000_000;
@@ -21,7 +21,7 @@ const COLD_SHARE_MIN: f64 = 0.8;
 /// A read at the edge of a block may be made anew; more would be reading twice.
 const READS_AN_OBJECT_MAX: f64 = 1.005;
 const LATER_THAN_IDLE_US_MAX: f64 = 1_000.0;
-/// So many looks have a p99.99.
+/// Fewest looks that have a p99.99.
 const LOOKS_MIN: u64 = 10_000;
 const ABOVE_UNCHECKED_NS_MAX: f64 = 50.0;
 const START_CLEAN_S_MAX: f64 = 10.0;
@@ -32,9 +32,9 @@ const METADATA_BYTES_MAX: f64 = 64.0;
 /// One line.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
-    /// Whose.
+    /// The server or store.
     pub(crate) of: String,
-    /// What was measured.
+    /// The measurement.
     pub(crate) what: String,
     pub(crate) found: String,
     pub(crate) bound: String,
@@ -180,7 +180,7 @@ fn at_most(above: &[f64], below: &[f64], most: f64) -> (String, Verdict) {
     )
 }
 
-/// Whether all of `own` is at most all of `other`; too noisy if they overlap.
+/// Met where all of `own` is at most all of `other`; too noisy where they overlap.
 fn less(own: &Spread, other: &Spread) -> Verdict {
     if own.rounds < ROUNDS_MIN || other.rounds < ROUNDS_MIN {
         Verdict::TooNoisy
@@ -264,7 +264,7 @@ fn of_cold(cold: &Cold) -> [Figure; 3] {
 fn of_resident(resident: &Resident) -> Figure {
     let above: Vec<f64> =
         resident.hit_ns.iter().zip(&resident.unchecked_ns).map(|(hit, unchecked)| hit - unchecked).collect();
-    // As a ratio to one, so that the rule about intervals is the same.
+    // A ratio to one, so that the rule about intervals holds here, too.
     let (found, verdict) = at_most(&above, &vec![1.0; above.len()], ABOVE_UNCHECKED_NS_MAX);
     Figure {
         of: "store".into(),
@@ -279,7 +279,7 @@ fn of_resident(resident: &Resident) -> Figure {
 }
 
 /// Hit ratios are the same in every run; processor times are of one.
-fn of_stores(stores: &[Replayed]) -> Vec<Figure> {
+fn of_stores(stores: &[Replay]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for own in stores.iter().filter(|store| store.ours) {
         let peers = || {
@@ -307,7 +307,7 @@ fn of_stores(stores: &[Replayed]) -> Vec<Figure> {
     figures
 }
 
-fn of_start(started: &Started) -> [Figure; 2] {
+fn of_start(started: &Start) -> [Figure; 2] {
     let most = if started.after == "kill -9" { START_KILLED_S_MAX } else { START_CLEAN_S_MAX };
     let is_full = started.objects >= START_OBJECTS;
     let said = |met: bool| if is_full { yes(met) } else { Verdict::NotMeasured };
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_held_against_its_bounds_and_the_best_peer() {
+    fn servers_are_judged_beside_the_best_peer() {
         let mut dead = row("squid", [99.0; 3], [0.1; 3]);
         (dead.answers, dead.rounds) = (0, Vec::new());
         let mut ours = row("ours-direct", [60.0, 61.0, 60.5], [20.0, 21.0, 40.0]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_judged_only_where_its_bounds_leave_no_doubt() {
+    fn doubtful_lateness_is_not_judged() {
         let late = |looks, low, high| Late { looks, late: 0, p9999_us: (low, high) };
         let verdict = |idle: &Late, loaded: &Late| later(idle, loaded).1;
         assert_eq!(verdict(&late(300, 100.0, 200.0), &late(900, 500.0, 1_000.0)), Verdict::Met);
@@ -410,8 +410,8 @@ mod tests {
     }
 
     #[test]
-    fn stores_are_held_against_those_with_the_same_bytes_and_starts_against_their_number() {
-        let store = |name: &str, ours, on_disk, hits, cpu_us| Replayed {
+    fn stores_of_equal_bytes_are_compared() {
+        let store = |name: &str, ours, on_disk, hits, cpu_us| Replay {
             store: name.into(),
             trace: "scans".into(),
             ours,
@@ -430,7 +430,7 @@ mod tests {
             store("foyer hybrid", false, true, 80, 0.5),
         ];
         assert_eq!(verdicts(&of_stores(&stores)), [Verdict::Met, Verdict::NotMet]);
-        let start = |objects, found| Started {
+        let start = |objects, found| Start {
             after: "kill -9".into(),
             objects,
             found,
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resident_hit_is_judged_by_what_it_costs_more() {
+    fn resident_hits_are_judged_by_their_surplus() {
         let resident = |more: f64| Resident {
             objects: 1000,
             order: "evenly",

@@ -23,23 +23,23 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// What a load came to.
+/// The result of a load.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct LoadOutcome {
     pub(crate) answered: u64,
     pub(crate) body_bytes: u64,
-    /// No answer, another status than 200, or other bytes.
+    /// Requests without an answer, with another status than 200, or with other bytes.
     pub(crate) failed: u64,
     /// The first failure, in words.
     pub(crate) failure: Option<String>,
-    /// Of those that were asked to be told apart.
+    /// Latencies of hot objects.
     pub(crate) hot: Latencies,
-    /// Of all others.
+    /// Latencies of all other objects.
     pub(crate) others: Latencies,
     pub(crate) seconds: f64,
 }
 
-impl Done {
+impl LoadOutcome {
     pub(crate) fn per_second(&self) -> f64 {
         self.answered as f64 / self.seconds
     }
@@ -62,9 +62,9 @@ impl Done {
 /// When requests are due.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
-    /// So many a second.
+    /// Requests a second.
     Due(u64),
-    /// As soon as the last one is answered.
+    /// Each request as soon as the last one is answered.
     AtOnce,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn load(
     seconds: Option<f64>,
     ids: impl Iterator<Item = u64> + Send,
     hot: &HashSet<u64>,
-) -> Done {
+) -> LoadOutcome {
     let start = Instant::now();
     let end = seconds.map(|seconds| start + Duration::from_secs_f64(seconds));
     let schedule = Mutex::new(ids.zip(0_u32..));
@@ -101,7 +101,7 @@ pub(crate) fn load(
             (id, due)
         })
     };
-    let mut all = Done::default();
+    let mut all = LoadOutcome::default();
     thread::scope(|scope| {
         let workers: Vec<_> =
             (0..connections).map(|_| scope.spawn(|| work(port, start, end, &next, hot))).collect();
@@ -122,8 +122,8 @@ fn work(
     end: Option<Instant>,
     next: &impl Fn() -> Option<(u64, Option<Instant>)>,
     hot: &HashSet<u64>,
-) -> Done {
-    let mut done = Done::default();
+) -> LoadOutcome {
+    let mut done = LoadOutcome::default();
     let mut client = Client::new(port);
     // Else the kernel lets a sleeper sleep 50 µs longer, as long as a hit takes. Where it will not, all are late alike.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -146,7 +146,7 @@ fn work(
             Err(error) => {
                 done.failed += 1;
                 done.failure.get_or_insert_with(|| error.to_string());
-                // Who is gone need not be asked as fast as one can.
+                // A server that is gone need not be asked at full speed.
                 thread::sleep(Duration::from_millis(5));
             }
         }
@@ -249,7 +249,7 @@ mod tests {
     use crate::pressure::origin::Origin;
 
     #[test]
-    fn heads_are_read_in_parts_and_only_good_ones_pass() {
+    fn heads_are_read_in_parts() {
         let whole = b"HTTP/1.1 200 OK\r\ncontent-LENGTH: 3\r\n\r\nabc";
         assert_eq!(parse_head(whole).unwrap(), Some((whole.len() - 3, 3)));
         for cut in 0..whole.len() - 3 {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_asked_and_verified_and_told_apart() {
+    fn due_requests_are_sent_and_verified() {
         let origin = Origin::start().unwrap();
         let hot = HashSet::from([1, 3]);
         let done = load(origin.port, 3, Pace::Due(2_000), Some(10.0), 0..40, &hot);

@@ -1,4 +1,4 @@
-//! What our server says of itself: `/metrics` of its admin port, summed over cores.
+//! Our server's counters: `/metrics` of its admin port, summed over cores.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_and_counters_are_read_and_summed_over_cores() {
+    fn counters_are_summed_over_cores() {
         let metrics = Metrics::parse(
             "# TYPE loop_lateness_seconds histogram\n\
              loop_lateness_seconds_bucket{le=\"0.0001\",server=\"cache\",core=\"0\"} 5\n\

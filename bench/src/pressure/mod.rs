@@ -1,4 +1,4 @@
-//! `bench run pressure`: a store 19 times larger than its memory, ours beside others, in one sitting.
+//! `bench run pressure`: a store 19 times larger than its memory, ours beside others, in one run.
 //!
 //! | scenario | what | beside |
 //! |---|---|---|

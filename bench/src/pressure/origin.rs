@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_of_a_target_are_read_and_others_are_not() {
+    fn two_forms_of_targets_are_read() {
         assert_eq!(["/o/7", "http://a:1/o/12"].map(parse), [Some(7), Some(12)]);
         assert_eq!(["/", "/o/", "/o/x", "/o/1/2"].map(parse), [None; 4]);
     }

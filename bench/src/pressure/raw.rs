@@ -13,7 +13,7 @@ use lab::pressure::objects;
 
 const BLOCK_BYTES: u64 = 4096;
 
-/// What the disk can do.
+/// The speed of the disk itself.
 pub(crate) struct Raw {
     pub(crate) reads_per_second: f64,
     /// Of all threads, for a read.

@@ -1,4 +1,4 @@
-//! What was found as text and as JSON: a table for each scenario, then every figure with its bound and its verdict.
+//! The record as text and as JSON: a table for each scenario, then every figure with its bound and its verdict.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,23 +12,23 @@ use crate::pressure::cold::Cold;
 use crate::pressure::figures::Figure;
 use crate::pressure::resident::Resident;
 use crate::pressure::row::{Row, Warm};
-use crate::pressure::start_again::Started;
-use crate::pressure::stores::Replayed;
+use crate::pressure::start_again::Start;
+use crate::pressure::stores::Replay;
 
-/// All of it, and where it was.
+/// A whole run.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) date: String,
     pub(crate) commit: String,
     pub(crate) machine: Option<Machine>,
     pub(crate) settings: Vec<(String, String)>,
-    /// Whether the kernel counted who waits for the disk.
+    /// True where the kernel counts waits for the disk.
     pub(crate) is_wait_counted: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) cold: Vec<Cold>,
     pub(crate) resident: Vec<Resident>,
-    pub(crate) stores: Vec<Replayed>,
-    pub(crate) starts: Vec<Started>,
+    pub(crate) stores: Vec<Replay>,
+    pub(crate) starts: Vec<Start>,
     pub(crate) remarks: Vec<String>,
 }
 
@@ -200,7 +200,7 @@ mod tests {
     use crate::pressure::row::Round;
 
     #[test]
-    fn a_record_is_text_for_people_and_json_with_its_figures() {
+    fn records_are_text_and_json() {
         let round = Round { hit_percent: 60.0, calm_us: [1.0; 3], ..Round::default() };
         let row = |name: &str| Row {
             name: name.into(),

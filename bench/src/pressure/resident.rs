@@ -73,8 +73,8 @@ fn population(objects: u64, lookups: usize) -> io::Result<Vec<Resident>> {
     [("evenly", evenly), ("by Zipf", zipf)]
         .into_iter()
         .map(|(order, numbers)| {
-            // Who asks has the key already: making one is not part of a hit.
-            let asked: Vec<Asked> = numbers.into_iter().map(|number| (number, key(number))).collect();
+            // The key is there already: making one is not part of a hit.
+            let asked: Vec<Key> = numbers.into_iter().map(|number| (number, key(number))).collect();
             let mut found = Resident { objects, order, unchecked_ns: Vec::new(), hit_ns: Vec::new() };
             for _ in 0..ROUNDS {
                 found.unchecked_ns.push(each_ns(&asked, |(number, _), out| {
@@ -100,10 +100,10 @@ fn hit(reader: &Reader, key: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 /// An object's number, and its key.
-type Asked = (u64, [u8; 19]);
+type Key = (u64, [u8; 19]);
 
 /// Nanoseconds that `read` takes for one of `asked`.
-fn each_ns(asked: &[Asked], mut read: impl FnMut(&Asked, &mut Vec<u8>) -> bool) -> io::Result<f64> {
+fn each_ns(asked: &[Key], mut read: impl FnMut(&Key, &mut Vec<u8>) -> bool) -> io::Result<f64> {
     let mut out = Vec::with_capacity(2 * BODY_BYTES);
     let (begun, mut missed) = (thread_s(), 0_u64);
     for one in asked {

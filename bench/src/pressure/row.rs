@@ -1,4 +1,4 @@
-//! What one server came to.
+//! The results of one server.
 
 use lab::paired::spread::{Spread, median};
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub(crate) struct Row {
     /// Our loop without load, and in all rounds' pressure.
     pub(crate) idle: Option<Late>,
     pub(crate) under_load: Option<Late>,
-    /// What our loop waited for the disk under pressure, if the kernel counted it.
+    /// Wait of our loop for the disk under pressure, if the kernel counted it.
     pub(crate) disk_wait_us: Option<u64>,
     /// Objects all over the store, as fast as they are answered, that did not come from the origin.
     pub(crate) cold_per_s: f64,
@@ -82,7 +82,7 @@ impl Row {
         self.rounds.iter().map(value).collect()
     }
 
-    /// Its median over the rounds; 0 if there was none.
+    /// The median of a value over the rounds; 0 without a round.
     pub(crate) fn middle(&self, value: impl Fn(&Round) -> f64) -> f64 {
         median(&self.each(value)).unwrap_or(0.0)
     }

@@ -22,8 +22,8 @@ use lab::paired::spread::Draws;
 use lab::pressure::requests::Requests;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::pressure::contenders::{Contender, Ground, Running, start};
-use crate::pressure::load::{Client, Done, Pace, give_way, load};
+use crate::pressure::contenders::{Contender, Ground, Server, start};
+use crate::pressure::load::{Client, LoadOutcome, Pace, give_way, load};
 use crate::pressure::metrics::Metrics;
 use crate::pressure::origin::Origin;
 use crate::pressure::row::{Late, Round, Row, Warm};
@@ -35,7 +35,7 @@ use lab::peers::PeerError;
 pub(crate) const HOT: usize = 1000;
 /// Objects asked for after a start.
 const WARM_SAMPLE: usize = 1000;
-/// What was just stored is on the disk after that: the flush interval and a second.
+/// Time until new objects are on the disk: the flush interval and a second.
 const FLUSHED: Duration = Duration::from_secs(2);
 /// How long a start may read its file, and how often it is looked.
 const KNOWN_WAIT: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ const INSERTED_FROM: u64 = 1 << 40;
 /// From this on, in microseconds, a loop is late.
 const LATE_US: u64 = 1_000;
 
-/// What all contenders meet.
+/// The conditions that all contenders meet.
 pub(crate) struct Bench {
     pub(crate) origin: Origin,
     pub(crate) hot: HashSet<u64>,
@@ -128,7 +128,7 @@ impl Bench {
         // Twice, so that they are where a store keeps what is hot.
         self.ask(&running, Pace::AtOnce, None, hot.iter().chain(&hot).copied(), row);
         let mut mixed = Requests::new(self.objects, SEED);
-        // As much as a round before it counts: the tiers find their balance.
+        // A round before the first that counts: the tiers find their balance.
         self.ask(&running, self.due(), Some(self.seconds), mixed.by_ref(), row);
         let mut under_load = Metrics::default();
         for round in 0..self.rounds {
@@ -164,7 +164,7 @@ impl Bench {
 
     /// Hot objects alone, and beside others that come in. Last, because who inserts fast gives up much of what the
     /// other phases ask for.
-    fn inserting(&self, mut running: Running, hot: &[u64], row: &mut Row) -> Result<(), PeerError> {
+    fn inserting(&self, mut running: Server, hot: &[u64], row: &mut Row) -> Result<(), PeerError> {
         self.ask(&running, Pace::AtOnce, None, hot.iter().chain(hot).copied(), row);
         for round in 0..self.rounds {
             let before_inserts_us = self.calm(&mut running, hot, self.rounds + round, row)?;
@@ -178,7 +178,7 @@ impl Bench {
     /// Hot objects alone at their due times.
     fn calm(
         &self,
-        running: &mut Running,
+        running: &mut Server,
         hot: &[u64],
         round: usize,
         row: &mut Row,
@@ -197,7 +197,7 @@ impl Bench {
     fn pressure(
         &self,
         ground: &Ground<'_>,
-        running: &Running,
+        running: &Server,
         mixed: &mut Requests,
         row: &mut Row,
         round: &mut Round,
@@ -226,7 +226,7 @@ impl Bench {
     }
 
     /// Hot objects at their due times beside others that come in as fast as they can: their latencies, and the MiB/s.
-    fn inserts(&self, running: &Running, hot: &[u64], round: usize, row: &mut Row) -> ([f64; 3], f64) {
+    fn inserts(&self, running: &Server, hot: &[u64], round: usize, row: &mut Row) -> ([f64; 3], f64) {
         let seconds = Some(self.seconds);
         let mut draws = Draws::new(SEED + 100 + round as u64);
         let alone = std::iter::repeat_with(|| hot[draws.below(hot.len())]);
@@ -246,7 +246,7 @@ impl Bench {
         (asked.hot_us(), mib / inserted.seconds.max(0.001))
     }
 
-    fn cold(&self, running: &mut Running, row: &mut Row) -> Result<(), PeerError> {
+    fn cold(&self, running: &mut Server, row: &mut Row) -> Result<(), PeerError> {
         let (before, metrics) = (self.origin.requests(), Metrics::of(running.admin_port));
         let mut draws = Draws::new(SEED + 2);
         let anywhere = std::iter::repeat_with(|| draws.bits() % self.objects);
@@ -262,7 +262,7 @@ impl Bench {
         alive(running, "cold", &cold)
     }
 
-    fn warm(&self, running: &Running) -> Warm {
+    fn warm(&self, running: &Server) -> Warm {
         let waiting = Instant::now();
         let known_s = loop {
             let metrics = Metrics::of(running.admin_port).unwrap_or_default();
@@ -276,19 +276,19 @@ impl Bench {
         let mut client = Client::new(running.port);
         let mut draws = Draws::new(SEED + 4);
         let answered = (0..WARM_SAMPLE).filter(|_| client.fetch(draws.bits() % self.objects).is_ok()).count();
-        // What is not answered is not kept.
+        // An object that is not answered is not kept.
         let missed = self.origin.requests() - before + (WARM_SAMPLE - answered) as u64;
         Warm { ready_s: running.ready_s, known_s, kept_percent: 100.0 - percent(missed, WARM_SAMPLE as u64) }
     }
 
     fn ask(
         &self,
-        running: &Running,
+        running: &Server,
         pace: Pace,
         seconds: Option<f64>,
         ids: impl Iterator<Item = u64> + Send,
         row: &mut Row,
-    ) -> Done {
+    ) -> LoadOutcome {
         let done = load(running.port, self.connections, pace, seconds, ids, &self.hot);
         note(&done, row);
         done
@@ -315,7 +315,7 @@ fn late_of(metrics: &Metrics) -> Late {
     }
 }
 
-fn note(done: &Done, row: &mut Row) {
+fn note(done: &LoadOutcome, row: &mut Row) {
     if let Some(failure) = &done.failure {
         row.remarks.push(format!(
             "{} of {} requests failed, the first: {failure}",
@@ -325,7 +325,7 @@ fn note(done: &Done, row: &mut Row) {
     }
 }
 
-fn alive(running: &mut Running, phase: &str, done: &Done) -> Result<(), PeerError> {
+fn alive(running: &mut Server, phase: &str, done: &LoadOutcome) -> Result<(), PeerError> {
     match running.tree.ended()? {
         Some(status) => Err(PeerError::failed(format!("it ended while it was {phase}: {status}"))),
         None if done.answered == 0 => {

@@ -47,7 +47,7 @@ struct Task {
 
 /// A start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Started {
+pub(crate) struct Start {
     pub(crate) after: String,
     pub(crate) objects: u64,
     pub(crate) found: u64,
@@ -65,7 +65,7 @@ pub(crate) fn do_task() {
 }
 
 /// Fills, ends, starts; twice.
-pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result<Vec<Started>, PeerError> {
+pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result<Vec<Start>, PeerError> {
     let objects = objects.unwrap_or(if quick { OBJECTS_QUICK } else { OBJECTS });
     let again = Again { arguments: vec![] };
     let mut found = Vec::new();
@@ -83,8 +83,8 @@ pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result
             ask::<_, ()>(FILL, &task, &own, &again)?;
         }
         drop_from_cache(&File::open(&task.store)?)?;
-        let started: Started = ask(TASK, &task, &own, &again)?;
-        found.push(Started { after: after.into(), ..started });
+        let started: Start = ask(TASK, &task, &own, &again)?;
+        found.push(Start { after: after.into(), ..started });
         std::fs::remove_dir_all(&own)?;
     }
     Ok(found)
@@ -93,8 +93,8 @@ pub(crate) fn run(directory: &Path, objects: Option<u64>, quick: bool) -> Result
 /// A process that fills, and is killed as soon as it says that all is written.
 fn killed_when_filled(task: &Task) -> io::Result<()> {
     // Removed however this ends.
-    struct Filling(Child);
-    impl Drop for Filling {
+    struct FillChild(Child);
+    impl Drop for FillChild {
         fn drop(&mut self) {
             // SIGKILL; it may have ended by itself.
             let _ = self.0.kill();
@@ -103,7 +103,7 @@ fn killed_when_filled(task: &Task) -> io::Result<()> {
     }
     let said = task.said.clone().ok_or_else(|| io::Error::other("nothing would be said"))?;
     let errand = serde_json::json!({ "task": task, "answer": said.with_extension("answer") });
-    let mut filling = Filling(
+    let mut filling = FillChild(
         Command::new(std::env::current_exe()?)
             .env(FILL, errand.to_string())
             .stdin(Stdio::null())
@@ -149,7 +149,7 @@ fn fill(task: &Task) -> io::Result<()> {
     Ok(())
 }
 
-fn opened(task: &Task) -> io::Result<Started> {
+fn opened(task: &Task) -> io::Result<Start> {
     let before = resident_bytes();
     let begun = Instant::now();
     let (ours, _completions) = open(task)?;
@@ -157,7 +157,7 @@ fn opened(task: &Task) -> io::Result<Started> {
     let usage = ours.usage();
     let grown = resident_bytes().saturating_sub(before);
     let found = usage.file_objects;
-    Ok(Started {
+    Ok(Start {
         after: String::new(),
         objects: task.objects,
         found,

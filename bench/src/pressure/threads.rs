@@ -1,4 +1,4 @@
-//! What the kernel counted for each thread of a server: major faults, from `/proc/PID/task/TID/stat`.
+//! Major faults of each thread of a server, from `/proc/PID/task/TID/stat`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_came_and_went_count_what_they_did() {
+    fn faults_of_threads_that_ended_count() {
         let of = |list: &[(u32, &str, u64)]| {
             list.iter().map(|(number, name, faults)| (*number, ((*name).to_owned(), *faults))).collect()
         };

@@ -11,7 +11,7 @@
 use lab::paired::spread::Draws;
 use lab::pressure::requests::{EXPONENT, Requests, Zipf, spread, spread_over};
 
-/// So many requests after each other have the same popularity; then it moves on.
+/// Requests in a row with one popularity; then it moves on.
 const SHIFT_EVERY: u64 = 4_000;
 /// By so many hundredths of the objects, per shift.
 const SHIFT_PERCENT: u64 = 1;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn popularity_shifts_where_it_is_said_and_nowhere_else() {
+    fn only_the_shifting_trace_shifts() {
         let most = |trace, from| first(&counted(trace, from, 4_000));
         // Half way round; after 400,000 requests it is back where it began.
         assert_ne!(most(Trace::Shifting, 0), most(Trace::Shifting, 200_000));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_asks_for_all_of_its_objects_equally_often() {
+    fn the_loop_asks_for_all_objects_equally() {
         let counts = counted(Trace::Looping, 0, 100_000);
         let looped: Vec<u32> = (10_000..10_500).map(|id| counts[&id]).collect();
         let (least, most) = (looped.iter().min().unwrap(), looped.iter().max().unwrap());

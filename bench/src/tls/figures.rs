@@ -7,7 +7,7 @@ use lab::peers::cache::contenders::Contender;
 use lab::report::Table;
 
 /// A figure of a round.
-type Measured = fn(&Sample) -> Option<f64>;
+type Measure = fn(&Sample) -> Option<f64>;
 
 /// × the best peer, by how a scenario's name begins.
 const BESIDE_PEERS: [(&str, &str, f64); 5] = [
@@ -47,7 +47,7 @@ pub(crate) fn all(comparisons: &[Comparison]) -> Vec<Figure> {
             figures.push(Figure::at_most(what, REFERENCE, floor, comparison.series(reference)));
         }
         if name.starts_with("paced-") {
-            let measured: [(&str, Measured); 2] = [("p50", Sample::p50_us), ("p99", Sample::p99_us)];
+            let measured: [(&str, Measure); 2] = [("p50", Sample::p50_us), ("p99", Sample::p99_us)];
             for (quantile, measured) in measured {
                 let what = format!("{quantile} at a steady rate, ≤ 1 × the best peer ({name})");
                 let peers = Contender::EDGE_PEERS.map(Contender::name);
@@ -71,7 +71,7 @@ pub(crate) fn latencies(comparisons: &[Comparison]) -> Option<Table> {
     );
     for comparison in comparisons.iter().filter(|comparison| comparison.scenario.starts_with("paced-")) {
         for series in &comparison.series {
-            let cell = |measured: Measured| {
+            let cell = |measured: Measure| {
                 let rounds: Vec<f64> = series.each(measured).into_iter().flatten().collect();
                 median(&rounds).map_or_else(|| "–".to_owned(), |us| format!("{us:.0}"))
             };

@@ -12,7 +12,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, HandshakeKind};
 
-use crate::cache::sitting::Amount;
+use crate::cache::session::Amount;
 use lab::paired::Work;
 use lab::peers::PeerError;
 use lab::peers::cache::load::{Filler, Secure};
@@ -25,7 +25,7 @@ const CLIENTS: usize = 8;
 /// How a client comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As a stranger.
+    /// A full handshake, without a ticket.
     Full,
     /// With a ticket of the time before.
     Resumed,
@@ -60,7 +60,7 @@ pub(crate) fn run(
     amount: Amount,
 ) -> Result<Work, PeerError> {
     let others = AtomicU64::new(0);
-    // Who resumes has a ticket from a connection that is not counted.
+    // A resumption has its ticket from a connection that is not counted.
     let clients: Vec<Filler<'_>> = (0..CLIENTS)
         .map(|_| {
             let mut client = Filler::secured(port, bodies, secure(server_name, kind == Kind::Resumed)?);

@@ -1,4 +1,4 @@
-//! Connections that rest: what each of them holds of the server's memory.
+//! Idle connections: the memory that the server holds for each.
 //!
 //! The slope between few and many of them, so that what a server has anyway does not count: `RssAnon` of its process tree
 //! (proc(5)) with so many more connections open. Each has asked once, and been answered. What the kernel keeps for a socket is
@@ -8,7 +8,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::cache::sitting::CacheSitting;
+use crate::cache::session::CacheSession;
 use crate::record::Figure;
 use crate::tls::handshakes::secure;
 use lab::load::{Target, rest};
@@ -25,10 +25,10 @@ const FEW: usize = 2_000;
 const MANY_OF_PEERS: usize = 4_000;
 /// Times that ours is measured.
 const TIMES: usize = 3;
-/// What was freed, or is put off, has been by then.
+/// Time until memory that is freed later has been freed.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// What rests (heading, scheme, how many of ours, bound in KiB of each). A process may hold 20,000 descriptors.
+/// Kinds of idle connections (heading, scheme, how many of ours, goal in KiB of each). A process may hold 20,000 descriptors.
 const KINDS: [(&str, &str, usize, f64); 3] = [
     ("HTTP/1.1 in the clear", "http", 18_000, 4.0),
     ("HTTP/1.1 under TLS", "https", 15_000, 16.0),
@@ -47,7 +47,7 @@ pub(crate) struct Idle {
 }
 
 /// Measures everybody who stores something.
-pub(crate) fn measure(sitting: &mut CacheSitting, running: &[Running], quick: bool) -> Vec<Idle> {
+pub(crate) fn measure(session: &mut CacheSession, running: &[Running], quick: bool) -> Vec<Idle> {
     let mut all = Vec::new();
     for (kind, (heading, scheme, most, _)) in KINDS.into_iter().enumerate() {
         for server in running.iter().filter(|server| !server.contender.is_floor()) {
@@ -61,38 +61,38 @@ pub(crate) fn measure(sitting: &mut CacheSitting, running: &[Running], quick: bo
             let kib: Result<Vec<f64>, PeerError> = (0..times)
                 .map(|time| {
                     let name = format!("{}-rest-{kind}-{time}", server.name);
-                    let fresh = anew(sitting, server, &name)?;
-                    slope(sitting, &fresh, scheme, few, many)
+                    let fresh = anew(session, server, &name)?;
+                    slope(session, &fresh, scheme, few, many)
                 })
                 .collect();
             match kib {
                 Ok(kib) => all.push(Idle { contender: server.contender, kind, few, many, kib }),
-                Err(error) if is_ours => sitting.fail(format!("{}, {heading} at rest: {error}", server.name)),
-                Err(error) => sitting.remarks.push(format!("{}, {heading} at rest: {error}", server.name)),
+                Err(error) if is_ours => session.fail(format!("{}, {heading} at rest: {error}", server.name)),
+                Err(error) => session.remarks.push(format!("{}, {heading} at rest: {error}", server.name)),
             }
         }
     }
     all
 }
 
-/// The same server, as it is when nobody has asked it for anything.
-fn anew(sitting: &mut CacheSitting, server: &Running, name: &str) -> Result<Running, PeerError> {
+/// Starts the server afresh, without any request.
+fn anew(session: &mut CacheSession, server: &Running, name: &str) -> Result<Running, PeerError> {
     let program =
-        sitting.program(server.contender).ok_or_else(|| PeerError::failed("its program is gone"))?;
-    sitting
+        session.program(server.contender).ok_or_else(|| PeerError::failed("its program is gone"))?;
+    session
         .started(server.contender, name, &program, (&server.cores, &server.load_cores), None)
         .ok_or_else(|| PeerError::failed("it did not start"))
 }
 
 /// KiB of each connection beyond the few.
 fn slope(
-    sitting: &CacheSitting,
+    session: &CacheSession,
     server: &Running,
     scheme: &str,
     few: usize,
     many: usize,
 ) -> Result<f64, PeerError> {
-    let bodies = &sitting.bodies;
+    let bodies = &session.bodies;
     let (port, mut filler) = if scheme == "http" {
         (server.port, Filler::new(server.port, bodies))
     } else {

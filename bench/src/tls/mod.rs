@@ -1,4 +1,4 @@
-//! `bench run tls`: what a site's edge costs, ours beside three others, in one sitting: hits under TLS and over HTTP/2,
+//! `bench run tls`: what a site's edge costs, ours beside three others, in one run: hits under TLS and over HTTP/2,
 //! handshakes, connections that rest.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!   hitch + varnish                                     ── misses ─►        origin (counts what gets through)
 //! ```
 //!
-//! As in the part `cache`, whose servers, origin and rounds these are ([`lab::paired`], [`lab::peers::cache`]): the figure is CPU
+//! Servers, origin and rounds are those of the part `cache` ([`lab::paired`], [`lab::peers::cache`]): the figure is CPU
 //! time of the server's process tree a unit. Everybody shows the same certificates, and speaks TLS 1.3 with one cipher and one
 //! group; what else is set is what each one's documentation recommends (`bench/peers/`).
 mod figures;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::cache::sitting::{Amount, CacheSitting, not_hits};
+use crate::cache::session::{Amount, CacheSession, not_hits};
 use crate::record::Comparison;
-use crate::sitting::Outcome;
+use crate::session::Outcome;
 use crate::tls::handshakes;
 use crate::tls::streams::{Streams, h2load};
 use lab::latency::From;
@@ -23,7 +23,7 @@ use lab::secured;
 use crate::tls::scenarios::{self, PACED_CONNECTIONS, PACED_STREAMS, Scenario, Way};
 use crate::tls::{Options, figures, idle};
 
-/// What each cache may use: the objects are few.
+/// Memory of each cache: the objects are few.
 const MEMORY_MIB: u64 = 256;
 /// Of a round of h2load, of handshakes, and of `lab load`; wrk counts whole seconds.
 const ROUND: Duration = Duration::from_millis(800);
@@ -42,7 +42,7 @@ const TOOLS: [(&str, &str); 7] = [
     ("taskset", "util-linux"),
     ("setpriv", "util-linux"),
 ];
-/// What everybody's OpenSSL offers who is not told on the command line.
+/// Offers of OpenSSL for programs that take none on the command line.
 const OPENSSL: &str = "openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = pinned\n[pinned]\n\
                        MinProtocol = TLSv1.3\nCiphersuites = TLS_AES_128_GCM_SHA256\nGroups = X25519\n";
 
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     let mut outcome = Outcome::default();
     for scenario in &scenarios {
         if scenario.way == Way::Idle {
-            let idle = idle::measure(&mut bench.sitting, &running, options.selection.quick);
+            let idle = idle::measure(&mut bench.session, &running, options.selection.quick);
             outcome.tables.extend(idle::table(&idle));
             outcome.figures.extend(idle::figures(&idle));
         } else if let Some(comparison) = bench.scenario(options, scenario, &running)? {
@@ -69,11 +69,11 @@ pub(crate) fn run(options: &Options, remarks: Vec<String>) -> Result<bool, PeerE
     outcome.figures.splice(0..0, judged);
     outcome.tables.splice(0..0, figures::latencies(&outcome.comparisons));
     let name = ("bench-tls", Contender::LimitStreams.name());
-    bench.sitting.end().record(&options.selection.records(), name, outcome, |_, _| true)
+    bench.session.end().record(&options.selection.records(), name, outcome, |_, _| true)
 }
 
 struct Bench {
-    sitting: CacheSitting,
+    session: CacheSession,
     scripts: Scripts,
     openssl: PathBuf,
     amount: Amount,
@@ -82,12 +82,12 @@ struct Bench {
 
 impl Bench {
     fn prepare(options: &Options, remarks: Vec<String>) -> Result<Self, PeerError> {
-        let mut sitting = CacheSitting::begin(&TOOLS, MEMORY_MIB, remarks)?;
-        let work = sitting.work.path();
+        let mut session = CacheSession::begin(&TOOLS, MEMORY_MIB, remarks)?;
+        let work = session.work.path();
         let scripts = Scripts::write(work)?;
         let openssl = work.join("openssl.cnf");
         fs::write(&openssl, OPENSSL)?;
-        sitting.certificates = Some(Certificates::make(work)?);
+        session.certificates = Some(Certificates::make(work)?);
         let (amount, round) = if options.selection.quick {
             (Amount::Units(UNITS_QUICK), ROUND_QUICK)
         } else {
@@ -95,14 +95,14 @@ impl Bench {
         };
         let said =
             |program: &str, flag: &str| first_line(Command::new(program).arg(flag)).unwrap_or_default();
-        sitting.set([
+        session.set([
             ("TLS", "1.3, TLS_AES_128_GCM_SHA256, X25519".to_owned()),
             ("OpenSSL of the peers and of wrk and h2load", said("openssl", "version")),
             ("load of streams", said("h2load", "--version")),
             ("a round of wrk", format!("{WRK_SECONDS} s")),
             ("a round of the others", format!("{} ms", round.as_millis())),
         ]);
-        Ok(Self { sitting, scripts, openssl, amount, round })
+        Ok(Self { session, scripts, openssl, amount, round })
     }
 
     /// Starts everybody who is wanted and here; a floor once for each size.
@@ -111,18 +111,18 @@ impl Bench {
         let mut bodies: Vec<u64> = in_the_clear.map(|scenario| scenario.body_bytes).collect();
         bodies.sort_unstable();
         bodies.dedup();
-        let (server, load) = (self.sitting.server.clone(), self.sitting.load.clone());
+        let (server, load) = (self.session.server.clone(), self.session.load.clone());
         let mut all = Vec::new();
         for &contender in contenders {
             if !scenarios.iter().any(|scenario| scenario.is_for(contender)) {
                 continue;
             }
-            let Some(program) = self.sitting.program(contender) else { continue };
+            let Some(program) = self.session.program(contender) else { continue };
             let sizes: Vec<Option<u64>> =
                 if contender.is_floor() { bodies.iter().copied().map(Some).collect() } else { vec![None] };
             for body_bytes in sizes {
                 let cores = (&server, &load);
-                all.extend(self.sitting.started(contender, contender.name(), &program, cores, body_bytes));
+                all.extend(self.session.started(contender, contender.name(), &program, cores, body_bytes));
             }
         }
         all
@@ -162,9 +162,9 @@ impl Bench {
     fn sample(&self, server: &Running, scenario: &Scenario) -> Result<Sample, PeerError> {
         self.warm_up(server, scenario)?;
         measure(&server.tree, &server.cores, || {
-            let before = self.sitting.origin.requests();
+            let before = self.session.origin.requests();
             let mut work = self.load(server, scenario)?;
-            work.doubts.extend(not_hits(work.units, self.sitting.origin.requests() - before));
+            work.doubts.extend(not_hits(work.units, self.session.origin.requests() - before));
             Ok(work)
         })
     }
@@ -174,7 +174,7 @@ impl Bench {
         if server.contender.is_floor() {
             return Ok(());
         }
-        let bodies = &self.sitting.bodies;
+        let bodies = &self.session.bodies;
         let mut filler = match scenario.way {
             _ if !scenario.is_secured() => Filler::new(server.port, bodies),
             Way::Anew { is_rsa, .. } => {
@@ -205,7 +205,7 @@ impl Bench {
                 wrk_secured(&self.scripts, asked, ports.tls, cores, WRK_SECONDS, openssl)
             }
             Way::Anew { kind, is_rsa } => {
-                let bodies = &self.sitting.bodies;
+                let bodies = &self.session.bodies;
                 handshakes::run(kind, server_name(is_rsa), ports.tls, bodies, body_bytes, self.amount)
             }
             Way::Streams { connections, streams, is_secured } => {

@@ -1,4 +1,4 @@
-//! What is asked, how, how often.
+//! The scenarios: requests, protocols, rounds.
 
 use crate::tls::handshakes::Kind;
 use lab::peers::cache::contenders::{Contender, KIB};
@@ -76,22 +76,22 @@ pub(crate) fn all(quick: bool) -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// Whether it is asked over TLS.
+    /// True over TLS.
     pub(crate) fn is_secured(&self) -> bool {
         !matches!(self.way, Way::Streams { is_secured: false, .. })
     }
 
-    /// What a unit is.
+    /// The unit.
     pub(crate) fn unit(&self) -> &'static str {
         if matches!(self.way, Way::Anew { .. }) { "connection" } else { "hit" }
     }
 
-    /// Whether a contender takes part: the floors know no TLS.
+    /// True where a contender takes part: the floors know no TLS.
     pub(crate) fn is_for(&self, contender: Contender) -> bool {
         !contender.is_floor() || !self.is_secured()
     }
 
-    /// Whether it is asked over HTTP/2.
+    /// True over HTTP/2.
     pub(crate) const fn is_http2(&self) -> bool {
         matches!(self.way, Way::Streams { .. } | Way::Paced { is_http2: true, .. })
     }

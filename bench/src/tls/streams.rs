@@ -7,7 +7,7 @@ use lab::paired::place::program;
 use lab::paired::tree::{Cores, pinned};
 use lab::peers::PeerError;
 
-use crate::cache::sitting::Amount;
+use crate::cache::session::Amount;
 use lab::peers::cache::contenders::EdgePorts;
 
 /// Requests fewer than this in a round say nothing: somebody waited for a timer.
@@ -29,7 +29,7 @@ pub(crate) struct Streams {
 /// Runs h2load for so much and reads what it did. `openssl` is the configuration of its TLS.
 ///
 /// # Errors
-/// It is not there, or ended without a result.
+/// h2load is missing, or ended without a result.
 pub(crate) fn h2load(
     asked: &Streams,
     ports: EdgePorts,
@@ -69,7 +69,7 @@ fn parse(text: &str, body_bytes: u64) -> Option<Work> {
     if failed > 0 {
         doubts.push(format!("{failed} requests failed"));
     }
-    // What was under way at the end is in there as well.
+    // Requests under way at the end are in there as well.
     if data < succeeded * body_bytes {
         doubts.push(format!("{data} bytes of content in {succeeded} answers of {body_bytes}"));
     }

@@ -7,9 +7,9 @@ use foyer::{
     HybridCacheBuilder, LfuConfig, LruConfig, PsyncIoEngineConfig, S3FifoConfig,
 };
 
-use super::{Contender, Counting, Found, Replayed, Task, checked_body, make};
+use super::{Contender, Location, Replay, ReplayCounter, Task, checked_body, make};
 
-/// As our file's segments: its own default of 16 MiB would be a twentieth of the file here.
+/// Size of a segment of our file: its own default of 16 MiB would be a twentieth of the file here.
 const BLOCK_BYTES: usize = 4 << 20;
 /// One loop asks: more would only be more locks.
 const SHARDS: usize = 1;
@@ -22,12 +22,12 @@ fn eviction(contender: Contender) -> EvictionConfig {
     }
 }
 
-pub(super) fn replayed(task: &Task) -> io::Result<Replayed> {
+pub(super) fn replayed(task: &Task) -> io::Result<Replay> {
     if task.contender.has_file() { on_disk(task) } else { in_memory(task) }
 }
 
-fn in_memory(task: &Task) -> io::Result<Replayed> {
-    let mut counting = Counting::new(task);
+fn in_memory(task: &Task) -> io::Result<Replay> {
+    let mut counting = ReplayCounter::new(task);
     let cache: Cache<u64, Vec<u8>> = CacheBuilder::new(bytes(task.memory_bytes)?)
         .with_shards(SHARDS)
         .with_eviction_config(eviction(task.contender))
@@ -37,11 +37,11 @@ fn in_memory(task: &Task) -> io::Result<Replayed> {
         let found = match cache.get(&id) {
             Some(entry) => {
                 checked_body(id, entry.value())?;
-                Found::InMemory
+                Location::InMemory
             }
-            None => Found::Nowhere,
+            None => Location::Nowhere,
         };
-        if found == Found::Nowhere {
+        if found == Location::Nowhere {
             let mut body = Vec::new();
             make(id, &mut body);
             cache.insert(id, body);
@@ -51,8 +51,8 @@ fn in_memory(task: &Task) -> io::Result<Replayed> {
     Ok(counting.end(task, None))
 }
 
-fn on_disk(task: &Task) -> io::Result<Replayed> {
-    let mut counting = Counting::new(task);
+fn on_disk(task: &Task) -> io::Result<Replay> {
+    let mut counting = ReplayCounter::new(task);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let device = FsDeviceBuilder::new(&task.directory)
@@ -73,15 +73,15 @@ fn on_disk(task: &Task) -> io::Result<Replayed> {
             .map_err(io::Error::other)?;
         for id in task.ids() {
             let asked = cache.get(&id);
-            let here = if asked.need_await() { Found::OnDisk } else { Found::InMemory };
+            let here = if asked.need_await() { Location::OnDisk } else { Location::InMemory };
             let found = match asked.await.map_err(io::Error::other)? {
                 Some(entry) => {
                     checked_body(id, entry.value())?;
                     here
                 }
-                None => Found::Nowhere,
+                None => Location::Nowhere,
             };
-            if found == Found::Nowhere {
+            if found == Location::Nowhere {
                 let mut body = Vec::new();
                 make(id, &mut body);
                 let bytes = body.len();

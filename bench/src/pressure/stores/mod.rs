@@ -50,18 +50,18 @@ const REQUESTS_QUICK: usize = 4_000;
 /// A replay that takes longer is given up, and how often it is looked.
 const REPLAY_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: u64 = 64;
-/// What is looked at of each end of a body.
+/// Bytes that are checked at each end of a body.
 pub(crate) const END_BYTES: usize = 8;
 
-/// Where an object was.
+/// The place of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Location {
     InMemory,
     OnDisk,
     Nowhere,
 }
 
-/// Who takes part.
+/// The stores that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Contender {
     /// Memory alone.
@@ -114,7 +114,7 @@ impl Contender {
     }
 }
 
-/// What a child does.
+/// The task of a child.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     contender: Contender,
@@ -122,7 +122,7 @@ struct Task {
     trace: usize,
     memory_bytes: u64,
     requests: usize,
-    /// Its own.
+    /// A directory of the child's own.
     directory: PathBuf,
 }
 
@@ -139,9 +139,9 @@ impl Task {
     }
 }
 
-/// What it came to.
+/// The result of a replay.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Replayed {
+pub(crate) struct Replay {
     pub(crate) store: String,
     pub(crate) trace: String,
     pub(crate) ours: bool,
@@ -158,7 +158,7 @@ pub(crate) struct Replayed {
     pub(crate) remark: Option<String>,
 }
 
-impl Replayed {
+impl Replay {
     pub(crate) fn hit_percent(&self) -> f64 {
         (self.memory_hits + self.disk_hits) as f64 * 100.0 / self.requests.max(1) as f64
     }
@@ -183,7 +183,7 @@ pub(crate) fn run(
     memory_mib: Option<u64>,
     is_quick: bool,
     remarks: &mut Vec<String>,
-) -> Result<Vec<Replayed>, PeerError> {
+) -> Result<Vec<Replay>, PeerError> {
     let memory_bytes = memory_mib.unwrap_or(if is_quick { MEMORY_MIB_QUICK } else { MEMORY_MIB }) << 20;
     let mut found = Vec::new();
     for (trace, said) in Trace::ALL.iter().enumerate() {
@@ -196,7 +196,7 @@ pub(crate) fn run(
             std::fs::create_dir_all(&own)?;
             let requests = if is_quick { REQUESTS_QUICK } else { REQUESTS };
             let task = Task { contender, trace, memory_bytes, requests, directory: own.clone() };
-            let replayed: io::Result<Replayed> = ask(TASK, &task, directory, &Again { arguments: vec![] });
+            let replayed: io::Result<Replay> = ask(TASK, &task, directory, &Again { arguments: vec![] });
             std::fs::remove_dir_all(&own)?;
             match replayed {
                 Ok(replayed) => found.push(replayed),
@@ -208,8 +208,8 @@ pub(crate) fn run(
     Ok(found)
 }
 
-/// Counts what a store answers to a trace.
-struct Counting {
+/// Counts a store's answers to a trace.
+struct ReplayCounter {
     task_requests: u64,
     seen: u64,
     memory_hits: u64,
@@ -221,7 +221,7 @@ struct Counting {
     unsettled: u64,
 }
 
-impl Counting {
+impl ReplayCounter {
     fn new(task: &Task) -> Self {
         Self {
             task_requests: task.requests as u64,
@@ -236,22 +236,22 @@ impl Counting {
         }
     }
 
-    /// Whether the first half is over.
+    /// Answers whether the first half is over.
     fn counts(&self) -> bool {
         self.seen * 2 >= self.task_requests
     }
 
     /// # Errors
     /// If it takes too long: a disk that others keep busy is no measure of a store.
-    fn answered(&mut self, found: Found) -> io::Result<()> {
+    fn answered(&mut self, found: Location) -> io::Result<()> {
         if !self.counts() {
             (self.cpu_s, self.begun) = (cpu_s(), Instant::now());
         }
         let count = u64::from(self.counts());
         match found {
-            Found::InMemory => self.memory_hits += count,
-            Found::OnDisk => self.disk_hits += count,
-            Found::Nowhere => {}
+            Location::InMemory => self.memory_hits += count,
+            Location::OnDisk => self.disk_hits += count,
+            Location::Nowhere => {}
         }
         self.seen += 1;
         if self.seen.is_multiple_of(LOOK_EVERY) && self.opened.elapsed() > REPLAY_MAX {
@@ -265,7 +265,7 @@ impl Counting {
         Ok(())
     }
 
-    /// Whether it is time to wait for the disk after so many bytes more.
+    /// Answers whether to wait for the disk after so many bytes more.
     fn is_settling(&mut self, bytes: usize) -> bool {
         self.unsettled += bytes as u64;
         let is_time = self.unsettled >= SETTLE_BYTES;
@@ -275,9 +275,9 @@ impl Counting {
         is_time
     }
 
-    fn end(self, task: &Task, remark: Option<String>) -> Replayed {
+    fn end(self, task: &Task, remark: Option<String>) -> Replay {
         let requests = self.task_requests - self.task_requests / 2;
-        Replayed {
+        Replay {
             store: task.contender.name().into(),
             trace: Trace::ALL[task.trace].name().into(),
             ours: task.contender.is_ours(),
@@ -293,8 +293,8 @@ impl Counting {
     }
 }
 
-fn ours_replayed(task: &Task) -> io::Result<Replayed> {
-    let mut counting = Counting::new(task);
+fn ours_replayed(task: &Task) -> io::Result<Replay> {
+    let mut counting = ReplayCounter::new(task);
     let path = task.directory.join("store");
     let file = (task.contender == Contender::OursOnFile).then_some((
         path.as_path(),
@@ -306,7 +306,7 @@ fn ours_replayed(task: &Task) -> io::Result<Replayed> {
     ours.run(completions, async {
         for id in task.ids() {
             let found = ours.look(id).await?;
-            if found == Found::Nowhere {
+            if found == Location::Nowhere {
                 make(id, &mut body);
                 ours.put(id, &body)?;
                 if counting.is_settling(body.len()) && file.is_some() {
@@ -367,7 +367,7 @@ pub(crate) fn cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// What of this process is in memory now.
+/// Resident bytes of this process.
 pub(crate) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<u64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_answers_what_it_was_given_with_and_without_a_file() {
+    fn ours_answers_with_and_without_a_file() {
         let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         for contender in [Contender::Ours, Contender::OursOnFile] {
             let task = Task {

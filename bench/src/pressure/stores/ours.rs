@@ -4,7 +4,7 @@
 //!   look ─▶ memory ─▶ hit
 //!        └▶ directory of the file ─▶ helper reads ─▶ restored in memory ─▶ hit
 //! ```
-//! The same steps as the accelerator's miss takes (`crates/cache/src/body/cold.rs`), without its requests and its sockets.
+//! These are the steps of the accelerator's miss (`crates/cache/src/body/cold.rs`), without requests and sockets.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,16 +18,16 @@ use engine::store::{
     BodyLength, Hash, Lookup, NewObject, Object, Reader, Shard, StoreConfig, Usage, open_anon,
 };
 
-use super::{END_BYTES, Found, checked_ends, key};
+use super::{END_BYTES, Location, checked_ends, key};
 
-/// The same in each run, so that runs compare.
+/// A fixed seed, so that runs compare.
 const SEED: u64 = 0x5eed;
 
-/// What is stored lives so long: nothing expires in a run.
+/// Lifetime of each object: nothing expires in a run.
 const LIFETIME_S: u32 = 1_000_000;
 /// The store's time does not pass: its unit is the second, and nothing here is about expiry.
 const NOW_S: u32 = 1_000;
-/// As the accelerator has them.
+/// Sizes of the accelerator.
 pub(crate) const HELPERS: usize = 16;
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -45,7 +45,7 @@ struct OnDisk {
     log: Log,
 }
 
-/// What a store is opened with.
+/// Sizes that a store is opened with.
 pub(crate) struct Sizes<'a> {
     pub(crate) memory_bytes: u64,
     /// Where the file is, how long, and how it is read.
@@ -113,33 +113,33 @@ impl Ours {
         }))
     }
 
-    /// Whether object `id` is here, and where it was; its bytes are looked at.
-    pub(crate) async fn look(&self, id: u64) -> io::Result<Found> {
+    /// Looks object `id` up, checks its bytes, and answers where it was.
+    pub(crate) async fn look(&self, id: u64) -> io::Result<Location> {
         let key = key(id);
         let hash = Hash::seeded(&key, SEED);
         match self.reader.turn().lookup(hash, &key) {
-            Lookup::Hit(object) => return checked(id, &object).map(|()| Found::InMemory),
+            Lookup::Hit(object) => return checked(id, &object).map(|()| Location::InMemory),
             Lookup::Miss | Lookup::Contended => {}
         }
         let cold = self.shard.borrow_mut().cold(hash, NOW_S);
-        let Some(cold) = cold else { return Ok(Found::Nowhere) };
+        let Some(cold) = cold else { return Ok(Location::Nowhere) };
         let held = self.shard.borrow().held(cold);
         let payload = match held {
             Some(payload) => payload,
             None => match self.read(cold).await? {
                 Some(payload) => payload,
-                None => return Ok(Found::Nowhere),
+                None => return Ok(Location::Nowhere),
             },
         };
         let image = Image::parse(&payload).ok_or_else(|| io::Error::other("what was read is no object"))?;
         let mut shard = self.shard.borrow_mut();
         let restored = shard.restore(hash, &key, (cold, &image), None, NOW_S).map_err(io::Error::other)?;
         if !restored {
-            return Ok(Found::Nowhere);
+            return Ok(Location::Nowhere);
         }
         match shard.lookup_owned(hash, &key) {
-            Some(object) => checked(id, &object).map(|()| Found::OnDisk),
-            None => Ok(Found::Nowhere),
+            Some(object) => checked(id, &object).map(|()| Location::OnDisk),
+            None => Ok(Location::Nowhere),
         }
     }
 

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use segcache::{Policy, Segcache, Value};
 
-use super::{Contender, Counting, Found, Replayed, Task, checked_body, key, make};
+use super::{Contender, Location, Replay, ReplayCounter, Task, checked_body, key, make};
 
-/// As its own server has them.
+/// Sizes of its own server.
 const SEGMENT_BYTES: i32 = 1 << 20;
 /// Fewest bits of its table.
 const HASH_POWER_MIN: u8 = 16;
 const LIFETIME: Duration = Duration::from_secs(1_000_000);
 
-pub(super) fn replayed(task: &Task) -> io::Result<Replayed> {
-    let mut counting = Counting::new(task);
+pub(super) fn replayed(task: &Task) -> io::Result<Replay> {
+    let mut counting = ReplayCounter::new(task);
     let policy = match task.contender {
         Contender::SegcacheMerge => Policy::Merge { max: 8, merge: 4, compact: 2 },
         _ => Policy::S3Fifo { admission_ratio: 0.1 },
@@ -37,11 +37,11 @@ pub(super) fn replayed(task: &Task) -> io::Result<Replayed> {
                     return Err(io::Error::other("a body came back as a number"));
                 };
                 checked_body(id, bytes)?;
-                Found::InMemory
+                Location::InMemory
             }
-            None => Found::Nowhere,
+            None => Location::Nowhere,
         };
-        if found == Found::Nowhere {
+        if found == Location::Nowhere {
             make(id, &mut body);
             refused += u64::from(cache.insert(&key, body.as_slice(), None, LIFETIME).is_err());
         }

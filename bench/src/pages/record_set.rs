@@ -1,7 +1,7 @@
-//! The records that are kept, and how the one is found that answers a question.
+//! The committed records, and the search for the newest with a scenario.
 //!
-//! A question ("what does a hit cost beside the peers?") is answered by the newest record that measured it with all
-//! who must take part: a run that repeats a part of it later does not push the rest out.
+//! A table ("the cost of a hit beside peers") comes from the newest record that measured its scenarios with all
+//! contenders that it needs: a later run of one part does not push the rest out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,24 +19,24 @@ const PEERS_MIN: usize = 2;
 
 /// All of them, the newest last.
 #[derive(Debug)]
-pub(crate) struct Shelf {
-    pub(crate) paired: Vec<Kept<Record>>,
-    pub(crate) pressure: Vec<Kept<Pressure>>,
+pub(crate) struct RecordSet {
+    pub(crate) paired: Vec<RecordFile<Record>>,
+    pub(crate) pressure: Vec<RecordFile<Pressure>>,
     /// Single experiments, from before they were all in one run.
-    pub(crate) experiments: Vec<Kept<Lab>>,
+    pub(crate) experiments: Vec<RecordFile<Lab>>,
     /// `docs/lab/results.json`: all claims in one run.
-    pub(crate) lab: Kept<Lab>,
+    pub(crate) lab: RecordFile<Lab>,
 }
 
 /// A record and its file.
 #[derive(Debug)]
-pub(crate) struct Kept<T> {
+pub(crate) struct RecordFile<T> {
     /// From the root of the repository.
     pub(crate) path: String,
     pub(crate) record: T,
 }
 
-impl<T> Kept<T> {
+impl<T> RecordFile<T> {
     /// Links to it from `docs/`: to read, and with every sample.
     pub(crate) fn links(&self) -> String {
         let json = format!("../{}", self.path);
@@ -49,7 +49,7 @@ impl<T> Kept<T> {
         format!("[{}](../{})", self.name(), self.path)
     }
 
-    /// The same from the README.
+    /// A link from the README.
     pub(crate) fn readme_link(&self) -> String {
         format!("[{}]({})", self.name(), self.path.replace(".json", ".md"))
     }
@@ -84,7 +84,7 @@ pub(crate) struct Server {
     pub(crate) remarks: Vec<String>,
 }
 
-/// Its phases in one round; latencies are p50, p99 and p99.9 in µs.
+/// The phases of a server in one round; latencies are p50, p99 and p99.9 in µs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Round {
     pub(crate) calm_us: [f64; 3],
@@ -163,7 +163,7 @@ pub(crate) struct Experiment {
     pub(crate) seconds: f64,
 }
 
-/// What a file holds, told by what only that kind has.
+/// A record of any kind, told by the fields that only this kind has.
 #[derive(Debug)]
 pub(crate) enum AnyRecord {
     Paired(Record),
@@ -187,7 +187,7 @@ pub(crate) fn parse(text: &str) -> Result<AnyRecord, String> {
     parsed.map_err(|why| why.to_string())
 }
 
-impl Shelf {
+impl RecordSet {
     /// Reads them all.
     ///
     /// # Errors
@@ -204,9 +204,9 @@ impl Shelf {
         for name in names {
             let path = format!("{directory}/{name}");
             match file(root, &path)? {
-                AnyRecord::Paired(record) => paired.push(Kept { path, record }),
-                AnyRecord::Pressure(record) => pressure.push(Kept { path, record }),
-                AnyRecord::Lab(record) => experiments.push(Kept { path, record }),
+                AnyRecord::Paired(record) => paired.push(RecordFile { path, record }),
+                AnyRecord::Pressure(record) => pressure.push(RecordFile { path, record }),
+                AnyRecord::Lab(record) => experiments.push(RecordFile { path, record }),
             }
         }
         paired.sort_by(|a, b| a.record.date.cmp(&b.record.date));
@@ -215,11 +215,11 @@ impl Shelf {
         let AnyRecord::Lab(record) = file(root, &path)? else {
             return Err(format!("{path}: no run of experiments"));
         };
-        Ok(Self { paired, pressure, experiments, lab: Kept { path, record } })
+        Ok(Self { paired, pressure, experiments, lab: RecordFile { path, record } })
     }
 
     /// The newest record of `bench` with this scenario, in which ours and peers took part.
-    pub(crate) fn beside_peers(&self, bench: &str, scenario: &str) -> Result<&Kept<Record>, String> {
+    pub(crate) fn beside_peers(&self, bench: &str, scenario: &str) -> Result<&RecordFile<Record>, String> {
         self.newest(bench, |record| {
             comparison(record, scenario).is_some_and(|found| {
                 let peers = found.series.iter().filter(|series| contenders::is_peer(&series.name)).count();
@@ -230,18 +230,22 @@ impl Shelf {
     }
 
     /// The newest record of `bench` that satisfies this.
-    pub(crate) fn newest(&self, bench: &str, wanted: impl Fn(&Record) -> bool) -> Option<&Kept<Record>> {
+    pub(crate) fn newest(
+        &self,
+        bench: &str,
+        wanted: impl Fn(&Record) -> bool,
+    ) -> Option<&RecordFile<Record>> {
         self.paired.iter().rev().find(|kept| kept.record.name == bench && wanted(&kept.record))
     }
 
     /// The newest record under pressure that satisfies this.
-    pub(crate) fn pressed(&self, wanted: impl Fn(&Pressure) -> bool) -> Option<&Kept<Pressure>> {
+    pub(crate) fn pressed(&self, wanted: impl Fn(&Pressure) -> bool) -> Option<&RecordFile<Pressure>> {
         self.pressure.iter().rev().find(|kept| wanted(&kept.record))
     }
 
     /// Every bound of `bench` once, each as it was judged last.
-    pub(crate) fn bounds(&self, bench: &str) -> Vec<(&Figure, &Kept<Record>)> {
-        let mut found: BTreeMap<&str, (usize, &Figure, &Kept<Record>)> = BTreeMap::new();
+    pub(crate) fn bounds(&self, bench: &str) -> Vec<(&Figure, &RecordFile<Record>)> {
+        let mut found: BTreeMap<&str, (usize, &Figure, &RecordFile<Record>)> = BTreeMap::new();
         let mut order = 0;
         for kept in self.paired.iter().filter(|kept| kept.record.name == bench) {
             for figure in kept.record.figures.iter().filter(|figure| figure.ratio.is_some()) {
@@ -275,8 +279,9 @@ impl Shelf {
         }
         let lab = &self.lab.record;
         let is_in_lab = |one: &Experiment| lab.experiments.iter().any(|known| known.name == one.name);
-        let is_new =
-            |one: &&Kept<Lab>| one.record.date > lab.date || !one.record.experiments.iter().all(is_in_lab);
+        let is_new = |one: &&RecordFile<Lab>| {
+            one.record.date > lab.date || !one.record.experiments.iter().all(is_in_lab)
+        };
         kept.extend(self.experiments.iter().filter(is_new).map(|one| &one.path));
         let paths = self.paired.iter().map(|one| &one.path).chain(self.pressure.iter().map(|one| &one.path));
         let paths = paths.chain(self.experiments.iter().map(|one| &one.path));

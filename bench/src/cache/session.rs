@@ -13,7 +13,7 @@ use lab::peers::cache::certificates::Certificates;
 use lab::peers::cache::contenders::{self, Contender, Ground, Running};
 use lab::peers::cache::origin::{Bodies, Origin};
 
-use crate::sitting::{Sitting, Tools};
+use crate::session::{Session, Tools};
 
 /// The share of its answers that a measured run may get from the origin.
 pub(crate) const MISS_SHARE_MAX: f64 = 0.001;
@@ -23,16 +23,16 @@ pub(crate) const SCRIPT: &str = "bench/install-peers.sh";
 /// The length of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amount {
-    /// As much as there is in so long.
+    /// All requests of so long.
     Time(Duration),
-    /// So much, or a little more, however long it takes: to see that it works.
+    /// So many requests, or a few more, however long they take: to see that it works.
     Units(u32),
 }
 
-/// A [`Sitting`] with the origin that all servers stand in front of.
+/// A [`Session`] with the origin that all servers stand in front of.
 #[derive(Debug)]
-pub(crate) struct CacheSitting {
-    sitting: Sitting,
+pub(crate) struct CacheSession {
+    session: Session,
     /// The server behind the caches. It lives in this process.
     pub(crate) origin: Origin,
     /// The bodies that it answers with.
@@ -43,46 +43,46 @@ pub(crate) struct CacheSitting {
     pub(crate) certificates: Option<Certificates>,
 }
 
-impl Deref for CacheSitting {
-    type Target = Sitting;
+impl Deref for CacheSession {
+    type Target = Session;
 
-    fn deref(&self) -> &Sitting {
-        &self.sitting
+    fn deref(&self) -> &Session {
+        &self.session
     }
 }
 
-impl DerefMut for CacheSitting {
-    fn deref_mut(&mut self) -> &mut Sitting {
-        &mut self.sitting
+impl DerefMut for CacheSession {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
     }
 }
 
-impl CacheSitting {
+impl CacheSession {
     /// Moves to the load's core, and starts the origin.
     ///
     /// # Errors
-    /// As [`Sitting::begin`]; or the origin cannot listen.
+    /// A fault of [`Session::begin`], or the origin cannot listen.
     pub(crate) fn begin(
         tools: &'static [(&'static str, &'static str)],
         memory_mib: u64,
         remarks: Vec<String>,
     ) -> Result<Self, PeerError> {
-        let mut sitting = Sitting::begin(Tools { all: tools, script: SCRIPT }, remarks)?;
-        sitting.take_load_core()?;
+        let mut session = Session::begin(Tools { all: tools, script: SCRIPT }, remarks)?;
+        session.take_load_core()?;
         let origin = Origin::start()?;
-        let cores = format!("server {}, load and origin {}", sitting.server, sitting.load);
-        sitting.set([
+        let cores = format!("server {}, load and origin {}", session.server, session.load);
+        session.set([
             ("cores", cores),
             ("memory of each cache", format!("{memory_mib} MiB")),
             ("load", first_line(Command::new(program("wrk")).arg("-v")).unwrap_or_default()),
         ]);
-        Ok(Self { sitting, origin, bodies: Bodies::new(), memory_mib, certificates: None })
+        Ok(Self { session, origin, bodies: Bodies::new(), memory_mib, certificates: None })
     }
 
     /// The program of a contender.
     pub(crate) fn program(&mut self, contender: Contender) -> Option<PathBuf> {
         let version = |program: &Path| contender.version(program);
-        self.sitting.program(contender.name(), contender.program(), version)
+        self.session.program(contender.name(), contender.program(), version)
     }
 
     /// Starts a server on its cores, with its load on others; a failure is noted.
@@ -95,19 +95,19 @@ impl CacheSitting {
         body_bytes: Option<u64>,
     ) -> Option<Running> {
         let ground = Ground {
-            directory: self.sitting.work.path(),
+            directory: self.session.work.path(),
             origin_port: self.origin.port,
             memory_mib: self.memory_mib,
             bodies: &self.bodies,
             certificates: self.certificates.as_ref(),
         };
         let started = contenders::start(contender, name, program, &ground, cores, body_bytes);
-        self.sitting.up(started)
+        self.session.up(started)
     }
 
     /// The run without the origin, for its record.
-    pub(crate) fn end(self) -> Sitting {
-        self.sitting
+    pub(crate) fn end(self) -> Session {
+        self.session
     }
 }
 

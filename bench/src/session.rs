@@ -33,7 +33,7 @@ pub(crate) struct Tools {
 
 /// The state of a run, while contenders come and go.
 #[derive(Debug)]
-pub(crate) struct Sitting {
+pub(crate) struct Session {
     /// A directory in memory, for all that the servers write.
     pub(crate) work: tempfile::TempDir,
     /// The core that servers have to themselves.
@@ -48,14 +48,14 @@ pub(crate) struct Sitting {
     pub(crate) versions: BTreeMap<String, String>,
     /// Remarks for the record.
     pub(crate) remarks: Vec<String>,
-    /// Whether a contender that is installed did not work.
+    /// True once a contender that is installed did not work.
     pub(crate) has_failed: bool,
     date: String,
     machine: Machine,
     begun: Instant,
 }
 
-impl Sitting {
+impl Session {
     /// Begins a run.
     ///
     /// # Errors

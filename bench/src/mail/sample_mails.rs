@@ -6,7 +6,7 @@
 
 use lab::paired::spread::Draws;
 
-/// What words are drawn from.
+/// Texts that words are drawn from.
 const GUIDES: [&str; 6] = [
     include_str!("../../../docs/guide/mail.md"),
     include_str!("../../../docs/guide/caching.md"),
@@ -33,14 +33,14 @@ const LINE_CHARACTERS: usize = 72;
 
 /// Writes mails of words.
 #[derive(Debug)]
-pub(crate) struct Letters {
+pub(crate) struct SampleMails {
     words: Vec<&'static str>,
     mail_bytes: usize,
     mails: u64,
     inboxes: u64,
 }
 
-impl Letters {
+impl SampleMails {
     /// `mails` of about so many bytes each, to so many inboxes.
     #[must_use]
     pub(crate) fn new(mails: u64, mail_bytes: usize, inboxes: u64) -> Self {
@@ -138,7 +138,7 @@ pub(crate) fn slow() -> [(&'static str, String); 4] {
     // Made again in each paragraph that follows: forty thousand elements.
     let open: String = (0..100).map(|n| format!("<b a={n}>\r\n")).collect();
     let left_open = format!("<p>{open}</p>\r\n{}", "<p>x</p>\r\n".repeat(400));
-    // What may not stand in a table is put before it.
+    // Content that may not stand in a table is put before it.
     let tables = "<table>\r\n".to_owned() + &"<b>x</b><tr>\r\n".repeat(1_800);
     let rules: String = (0..4_900)
         .map(|n| {
@@ -168,8 +168,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_rare_word_is_in_its_mails_and_in_no_other() {
-        let letters = Letters::new(1_000, 4096, 10);
+    fn rare_words_are_in_their_mails_only() {
+        let letters = SampleMails::new(1_000, 4096, 10);
         let mut found = [0; RARE.len()];
         for number in 0..1_000 {
             let mut mail = Vec::new();
