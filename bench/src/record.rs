@@ -228,7 +228,7 @@ impl Record {
     }
 
     /// Adds tables, figures with their verdicts, and remarks to a page.
-    pub(crate) fn tell(&self, report: &mut Report) {
+    pub(crate) fn add_to(&self, report: &mut Report) {
         report.tables.extend(self.tables.iter().cloned());
         for figure in &self.figures {
             report.note(figure.line());

@@ -1,5 +1,5 @@
-//! `bench run cache`: what a cache hit costs, ours beside five others and the kernel's floor, in one run; and what
-//! goes through to the origin (misses, passes, uploads), beside three of them.
+//! `bench run cache`: the cost of a cache hit, ours beside five others and the kernel's floor; and of misses, passes and uploads
+//! beside three of them.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)      core 1: wrk, and this process:
@@ -13,6 +13,7 @@
 //! marked and carries no verdict. Where every request is to go through, so is a run in which 0.1% did not; there the
 //! time that a request took is a figure beside its CPU. As root, everything happens in a network, process and mount namespace of its
 //! own, so that the congestion control can be pinned and nothing is left behind.
+
 mod crowd;
 mod figures;
 mod run;

@@ -10,6 +10,7 @@
 //! sequence and checksum at every consumer, and a run in which one is missing or wrong is no sample. As root,
 //! everything happens in a network, process and mount namespace of its own, so that the congestion control can be
 //! pinned and nothing is left behind.
+
 mod asking;
 mod crowd;
 mod figures;

@@ -12,6 +12,7 @@
 //!
 //! Mailpit takes part in every scenario but two: `slow-mails` is about HTML that the server takes apart, which Mailpit leaves to
 //! the browser, and `pipelined` sends by BDAT (RFC 3030), which it does not offer.
+
 mod beside;
 mod browser;
 mod html_mails;

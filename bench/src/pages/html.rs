@@ -54,7 +54,7 @@ fn of_paired(record: &Record) -> String {
     if !record.comparisons.is_empty() {
         report.tables.push(costs(record));
     }
-    record.tell(&mut report);
+    record.add_to(&mut report);
     let (title, repeat) = match record.name.as_str() {
         feed::BENCH => ("What a relayed message costs", "make bench PART=feed"),
         mail::BENCH => ("What a mail costs", "make bench PART=mail"),

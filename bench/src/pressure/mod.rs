@@ -18,6 +18,7 @@
 //! ([`lab::pressure`]) and the same requests at the same due times; latency counts from when a request was due. What
 //! is asked for by the thousand most popular objects is called *hot*; its latency with and without pressure is the
 //! figure.
+
 mod accounting;
 mod cold;
 mod contenders;

@@ -1,5 +1,4 @@
-//! `bench run tls`: what a site's edge costs, ours beside three others, in one run: hits under TLS and over HTTP/2,
-//! handshakes, connections that rest.
+//! `bench run tls`: the cost of TLS and HTTP/2, ours beside three others: hits, handshakes, idle connections.
 //!
 //! ```text
 //!   core 0: the server being measured (all are running, one is busy)      core 1: wrk, h2load, `lab load`, or a client of
@@ -9,7 +8,8 @@
 //!
 //! Servers, origin and rounds are those of the part `cache` ([`lab::paired`], [`lab::peers::cache`]): the figure is CPU
 //! time of the server's process tree a unit. Everybody shows the same certificates, and speaks TLS 1.3 with one cipher and one
-//! group; what else is set is what each one's documentation recommends (`bench/peers/`).
+//! group; all other settings are those that each one's documentation recommends (`bench/peers/`).
+
 mod figures;
 mod handshakes;
 mod idle;
