@@ -12,14 +12,13 @@
 //!                   │                                                              │
 //!                   └────────────► Sample{cpu, units, switches, rss} ◄─────────────┘
 //!                                        │
-//!            Series (median, MAD, min…max) ─► Ratio to a reference (paired, bootstrap) ─► Figure: verdict
-//!                                        └──► Record: JSON and readable text, with Machine
+//!            Series (median, MAD, min…max) ─► Ratio to a reference (paired, bootstrap) ─► Verdict
 //! ```
 //!
 //! - [`tree`]: a server as a pinned process tree, and what it used, from `/proc`;
 //! - [`spread`]: medians, ratios with an interval, verdicts;
 //! - [`place`]: where programs are found;
-//! - [`machine`]: what the record must say about where it was taken;
+//! - [`machine`]: the machine, for the record of a run.
 
 pub mod machine;
 pub mod place;
